@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.fixtures.command import Done, run, spawn
+from tests.fixtures.command import answer, run, spawn
 
 SOURCE = '''
 import numpy as np
@@ -75,10 +75,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def audited(name: str, *options: object) -> Done:
-    return run("audit", name, *options)
-
-
 # --- verdicts ---------------------------------------------------------------------------------------
 
 
@@ -86,7 +82,7 @@ def audited(name: str, *options: object) -> Done:
     "name", ["noisy_counts:release", "noisy_counts.py:release", "./noisy_counts.py:release"]
 )
 def test_an_intact_function_ends_with_0(name: str) -> None:
-    done = audited(name, *PAIR, "--eps", 1.2, "--confidence", 1 - 1e-7, *FEW)
+    done = run("audit", name, *PAIR, "--eps", 1.2, "--confidence", 1 - 1e-7, *FEW)
     assert done.code == 0
     assert "not refuted" in done.out
     assert "loading" not in done.out, "what the user's code prints is no result"
@@ -96,20 +92,19 @@ def test_an_intact_function_ends_with_0(name: str) -> None:
 @pytest.mark.parametrize("name", ["reseeded", "seeded"])
 @pytest.mark.parametrize("place", ["noisy_counts", "noisy_counts.py"])
 def test_noise_that_repeats_ends_with_1(name: str, place: str) -> None:
-    done = audited(f"{place}:{name}", *PAIR, *FEW)
+    done = run("audit", f"{place}:{name}", *PAIR, *FEW)
     assert done.code == 1
     assert "noise repeats" in done.out
 
 
 def test_a_function_inside_of_a_class_can_be_named() -> None:
-    assert audited("noisy_counts:Server.answer", *PAIR, *FEW).code == 0
+    assert run("audit", "noisy_counts:Server.answer", *PAIR, *FEW).code == 0
 
 
 def test_json_has_the_same_bytes_for_the_same_seed() -> None:
-    first, other = (
-        audited("noisy_counts:release", *PAIR, *FEW, "--seed", seed, "--json").out for seed in (1, 2)
-    )
-    again = spawn("audit", "noisy_counts:release", *PAIR, *FEW, "--seed", 1, "--json").out
+    asked = ("audit noisy_counts:release --json", *PAIR, *FEW)
+    first, other = (run(*asked, "--seed", seed).out for seed in (1, 2))
+    again = spawn(*asked, "--seed", 1).out
     assert first == again != other
 
 
@@ -128,12 +123,10 @@ def test_inputs_come_from_options_files_and_functions(tmp_path: Path) -> None:
         ("--inputs", "inputs"),
         ("--inputs", "noisy_counts:inputs"),
     ]
-    bounds = [
-        audited("noisy_counts:release", *way, *FEW, "--json").json()["results"][0]["eps_lower"]
-        for way in ways
-    ]
+    asked = ("audit noisy_counts:release", *FEW)
+    bounds = [answer(*asked, *way)["results"][0]["eps_lower"] for way in ways]
     assert bounds == [bounds[0]] * len(ways)
 
 
 def test_one_number_is_a_number_and_may_be_negative() -> None:
-    assert audited("noisy_counts:release", "--zero", "-1", "--one", "0", *FEW, "--eps", 1.2).code == 0
+    assert run("audit", "noisy_counts:release", "--zero", "-1", "--one", "0", *FEW, "--eps", 1.2).code == 0

@@ -10,12 +10,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-import foltr_audit as fa
-from tests.cli.test_foreign_trace import _header, _round
-from tests.fixtures.command import Done, files, run
+from tests.cli.test_foreign_trace import one_round, written
+from tests.fixtures.command import Done, answer, files, refusal, run
 
-TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2")
-ONE = (*TINY, "--click-model", "perfect", "--method", "olsr")
+TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2", "--click-model", "perfect")
+ONE = (*TINY, "--method", "olsr")
 PUBLISHED = "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"
 
 
@@ -33,12 +32,8 @@ def limits(folder: Path, name: str, text: str) -> Path:
 @pytest.fixture(scope="module")
 def loose(folder: Path) -> Path:
     """Limits that the published chain meets."""
-    return limits(
-        folder,
-        "loose",
-        "max_attack_auc = 0.99\nmin_ndcg = 0.05\nmax_ndcg_loss = 0.9\n"
-        'max_proven_eps = 9.0\nview = "aggregate"\n',
-    )
+    text = "max_attack_auc = 0.99\nmin_ndcg = 0.05\nmax_ndcg_loss = 0.9\nmax_proven_eps = 9.0\n"
+    return limits(folder, "loose", f'{text}view = "aggregate"\n')
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +68,10 @@ def test_a_kept_check_is_a_comparison_that_says_the_same(
     compared: tuple[Path, Done], loose: Path, tmp_path: Path
 ) -> None:
     path, done = compared
-    again = run("check", loose, "--comparison", path, "--json")
-    assert again.json()["outcomes"] == done.json()["outcomes"]
-    before = files(path)
-    resumed = run("check", loose, *ONE, "--eps", 1.2, "--trials", 50, "--out", path, "--resume", "--json")
-    assert (resumed.out, files(path)) == (done.out, before)
-    fresh = run("check", loose, *ONE, "--eps", 1.2, "--trials", 50, "--out", tmp_path / "other", "--json")
-    assert (fresh.out, files(tmp_path / "other")) == (done.out, before)
+    assert answer("check", loose, "--comparison", path)["outcomes"] == done.json()["outcomes"]
+    before, check = files(path), ("check", loose, *ONE, "--eps", 1.2, "--trials", 50, "--json", "--out")
+    for place, more in ((path, ["--resume"]), (tmp_path / "other", [])):
+        assert (run(*check, place, *more).out, files(place)) == (done.out, before)
 
 
 def test_a_trace_of_the_same_run_gives_the_same_numbers(
@@ -98,7 +90,7 @@ def test_a_trace_of_the_same_run_gives_the_same_numbers(
 def test_where_the_leading_intent_changes_the_last_one_counts(folder: Path, tmp_path: Path) -> None:
     """Offline nDCG is under the intents of the last interaction, in a fresh run as in a recorded one."""
     world = ("--data", "synthetic:clueweb-intents:60", "--scenario", "abrupt", "--learner", "fpdgd")
-    options = (*world, *ONE[2:], "--eps", 1.2)
+    options = (*ONE, *world, "--eps", 1.2)
     text = limits(folder, "intents", "min_ndcg = 0.01")
     fresh = of_limit(run("check", text, *options, "--json"), "min_ndcg")
     run("attack", *options, "--train-click-model", "same", "--out", tmp_path / "run")
@@ -113,10 +105,8 @@ def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
     text = limits(folder, "strict", "max_attack_auc = 0.5\nmin_ndcg = 0.01")
     summary, junit = tmp_path / "s.md", tmp_path / "j.xml"
     summary.write_text("before\n")
-    files = (f"junit={junit}", f"markdown={summary}")
-    done = run(
-        *("check", text, "--comparison", compared[0]), *(w for file in files for w in ("--format", file))
-    )
+    check = ("check", text, "--comparison", compared[0], "--format")
+    done = run(*check, f"junit={junit}", "--format", f"markdown={summary}")
     assert done.code == 1
     assert done.said.startswith("broken: max_attack_auc: published, eps 1.2, perfect clicks: ")
     assert done.said.count("\n") == 1
@@ -126,7 +116,7 @@ def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
     assert "2 limits checked on 1 row: 1 broken" in done.out
     assert ElementTree.parse(junit).getroot().get("failures") == "1"  # noqa: S314  our own text
     assert summary.read_text().startswith("before\n\n### foltr-audit check: ")
-    shown = run("check", text, "--comparison", compared[0], "--format", "github")
+    shown = run(*check, "github")
     assert shown.code == 1
     assert shown.out.startswith("::error file=strict.toml,line=1,title=max_attack_auc%3A broken::")
     assert shown.out.endswith("2 limits checked on 1 row: 1 broken\n")
@@ -162,8 +152,9 @@ def test_several_epsilons_are_rows_and_all_must_hold(folder: Path) -> None:
 def test_a_saved_plan_is_the_same_check(folder: Path, tmp_path: Path) -> None:
     text = limits(folder, "saved", "max_attack_auc = 0.9")
     chain = ("--defense", "clip:norm=1+laplace:eps=1e20,sensitivity=2 + none")
-    options = (*TINY, "--click-model", "perfect", *chain, "--runs", 2)
-    first = run("check", text, *options, "--save-config", tmp_path / "plan.toml", "--json").json()
+    first = run(
+        "check", text, *TINY, *chain, "--runs", 2, "--save-config", tmp_path / "plan.toml", "--json"
+    ).json()
     again = run("check", text, "--config", tmp_path / "plan.toml", "--json").json()
     assert first["config"]["runs"] == 2
     assert [one["value"] for one in first["outcomes"]] == [one["value"] for one in again["outcomes"]]
@@ -171,7 +162,10 @@ def test_a_saved_plan_is_the_same_check(folder: Path, tmp_path: Path) -> None:
     assert first["outcomes"][0]["attacks"] == again["outcomes"][0]["attacks"] == ["olsr", "lad", "map"]
 
 
-LEAK = (*TINY, "--click-model", "informational", "--clients", 10, "--eps", 1.2, "--rounds", 2)
+LEAK = (
+    "--data", "synthetic:mq2007:60", "--click-model", "informational", "--clients", 10, "--eps", 1.2,
+    "--rounds", 2,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("method", [(), ("--method", "olsr")])
@@ -207,27 +201,16 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
 
 def test_a_config_whose_cells_are_no_grid_is_refused(folder: Path, tmp_path: Path) -> None:
     config = tmp_path / "plan.toml"
-    config.write_text(
-        '[data]\nsource = "synthetic:mq2007:60"\n[[cells]]\npopulation = {clients = 5}\n'
-        "[[cells]]\npopulation = {clients = 6}\n"
-    )
+    cells = "".join(f"[[cells]]\npopulation = {{clients = {count}}}\n" for count in (5, 6))
+    config.write_text(f'[data]\nsource = "synthetic:mq2007:60"\n{cells}')
     text = limits(folder, "grid", "min_ndcg = 0.1")
     assert "population.clients" in run("check", text, "--config", config).one_error()
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--defense", "publish"), "did you mean 'published'"),
-        (("--eps", 3), "3 is not an epsilon of this comparison"),
-    ],
-)
-def test_rows_that_a_comparison_does_not_have(
-    options: tuple[object, ...], told: str, compared: tuple[Path, Done], loose: Path
-) -> None:
-    done = run("check", loose, "--comparison", compared[0], *options)
-    assert done.code == 2
-    assert told in done.one_error()
+def test_rows_that_a_comparison_does_not_have(compared: tuple[Path, Done], loose: Path) -> None:
+    check = ("check", loose, "--comparison", compared[0])
+    assert "did you mean 'published'" in refusal(*check, "--defense", "publish")
+    assert "3 is not an epsilon of this comparison" in refusal(*check, "--eps", 3)
 
 
 def test_the_training_without_a_defense_is_judged_only_by_name(
@@ -241,23 +224,21 @@ def test_the_training_without_a_defense_is_judged_only_by_name(
 
 
 def test_a_trace_of_another_system(folder: Path, tmp_path: Path) -> None:
-    record, truth = _round()
-    with fa.TraceWriter(tmp_path / "blind", _header(has_truth=False)) as writer:
-        writer.write(record)
-    with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
-        writer.write(record, truth)
+    record, truth = one_round()
+    blind = written(tmp_path / "blind", record, None)
+    live = written(tmp_path / "live", record, truth)
     auc = limits(folder, "auc", "max_attack_auc = 0.9")
     ndcg = limits(folder, "metrics", "min_ndcg = 0.1")
-    assert "holds no truth" in run("check", auc, "--trace", tmp_path / "blind").err
-    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "blind").err
-    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "live").err
+    assert "holds no truth" in run("check", auc, "--trace", blind).err
+    assert "holds no metrics" in run("check", ndcg, "--trace", blind).err
+    assert "holds no metrics" in run("check", ndcg, "--trace", live).err
     two = ("--method", "first-position", "--method", "map")
-    unable = run("check", auc, "--trace", tmp_path / "live", *two)
+    unable = run("check", auc, "--trace", live, *two)
     assert unable.code == 2
     assert "unknown defense, recorded clicks: no attack on clicks could run: map" in unable.err
-    both = run("check", auc, "--trace", tmp_path / "live", "--method", "olsr", "--method", "map")
+    both = run("check", auc, "--trace", live, "--method", "olsr", "--method", "map")
     assert (both.code, both.said.startswith("broken: max_attack_auc: ")) == (1, True)
-    some = run("check", auc, "--trace", tmp_path / "live", "--method", "all", "--json")
+    some = run("check", auc, "--trace", live, "--method", "all", "--json")
     assert some.code == 1
     assert any("map could not run" in row["warning"] for row in some.json()["warnings"])
 
@@ -274,6 +255,4 @@ def test_an_unfinished_run_and_a_damaged_comparison(
     torn = Path(shutil.copytree(compared[0], tmp_path / "torn"))
     cell = sorted(torn.glob("cells/*/arrays.npz"))[0]
     cell.write_bytes(cell.read_bytes()[:-9])
-    done = run("check", loose, "--comparison", torn)
-    assert done.code == 3
-    assert "damaged" in done.one_error()
+    assert "damaged" in refusal("check", loose, "--comparison", torn, code=3)

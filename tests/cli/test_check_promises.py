@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import foltr_audit as fa
-from tests.cli.test_foreign_trace import _header, _round
+from tests.cli.test_foreign_trace import one_round, written
 from tests.fixtures.command import run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2")
@@ -67,9 +66,7 @@ def test_a_recorded_run_by_its_spec(tmp_path: Path) -> None:
 
 
 def test_a_trace_without_a_spec_cannot_be_judged(tmp_path: Path) -> None:
-    record, truth = _round()
-    with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
-        writer.write(record, truth)
-    done = run("check", limits(tmp_path, 0.6), "--trace", tmp_path / "live")
+    live = written(tmp_path / "live", *one_round())
+    done = run("check", limits(tmp_path, 0.6), "--trace", live)
     assert done.code == 2
     assert "the trace holds no Spec" in done.err

@@ -14,7 +14,7 @@ from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.plugins.registry import at_hand
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import foreign_trace, listwise_trace
-from tests.fixtures.command import Done, run
+from tests.fixtures.command import Done, answer, refusal, run
 from tests.fixtures.foreign_trace import System
 
 
@@ -48,13 +48,12 @@ def test_a_file_of_the_users_decodes_their_own_trace(folder: Path) -> None:
 
 
 def test_a_wrong_step_shows(folder: Path) -> None:
-    done = attacked(folder, "wrong")
-    assert exact(attacked(folder, "wrong", "--json").json(), "map") < 0.2
+    done = attacked(folder, "wrong", "--json")
+    assert exact(done.json(), "map") < 0.2
     assert "may be wrong, or chance in it" in " ".join(done.warnings)
     steps = folder.parent / "steps.py"
-    checked = run("trace", "check-facts", folder, "--client-step", f"{steps}:wrong")
-    assert checked.code == 1
-    assert run("trace", "check-facts", folder, "--client-step", f"{steps}:step").code == 0
+    for name, code in (("wrong", 1), ("step", 0)):
+        assert run("trace check-facts", folder, "--client-step", f"{steps}:{name}").code == code
 
 
 def test_guesses_are_written_by_the_step(folder: Path) -> None:
@@ -70,11 +69,10 @@ def test_what_is_wrong_is_one_line(folder: Path) -> None:
     assert short.out == ""
     assert "shape (3,); expected (15,)" in short.err
     assert "did you mean 'step'" in attacked(folder, "stap").one_error()
-    assert (
-        "unknown client step 'pdgt'" in run("attack", "--trace", folder, "--client-step", "pdgt").one_error()
-    )
-    assert "only with --trace" in run("attack", "--client-step", "pdgt").one_error()
-    assert "with --client-step" in run("attack", "--trace", folder).one_error()
+    unknown = run("attack --client-step pdgt --trace", folder).one_error()
+    assert "unknown client step 'pdgt'" in unknown
+    assert "only with --trace" in refusal("attack --client-step pdgt")
+    assert "with --client-step" in run("attack --trace", folder).one_error()
     with pytest.raises(fa.FoltrAuditError, match="it is of 9 parameters, not 15"):
         fa.attack_trace(folder, ["map"], step=fa.numpy_step(listwise_trace.step, 9))
 
@@ -92,16 +90,15 @@ class RegisteredListwise(ClientStep):
 def test_a_header_may_name_a_registered_step(tmp_path: Path) -> None:
     made = listwise_trace.write(tmp_path / "trace", client_step="listwise")
     with at_hand(ClientStep, RegisteredListwise):
-        assert run("trace", "check-facts", made).code == 0
+        assert run("trace check-facts", made).code == 0
         assert exact(fa.attack_trace(made, ["map"]).table(), "map") == 1.0
-    error = run("attack", "--trace", made, "--method", "map").one_error()
+    error = run("attack --method map --trace", made).one_error()
     assert "unknown client step 'listwise'" in error
     assert "give --client-step" in error
 
 
 def test_registered_steps_are_listed() -> None:
-    done = run("list", "client-steps", "--json")
-    assert done.json()["kind"] == "client-steps"
+    assert answer("list client-steps")["kind"] == "client-steps"
 
 
 def test_the_opposite_of_a_step_of_pairs_shows_by_its_many_clicks(tmp_path: Path) -> None:

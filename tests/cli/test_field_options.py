@@ -24,12 +24,7 @@ OTHERWISE = {"schema_", "repetition", "defense", "data.fold", "train.learner", "
 
 
 def test_every_field_has_an_option() -> None:
-    tables = {
-        "attack": AttackSpec,
-        "audit": AuditSpec,
-        "membership": MembershipSpec,
-        "unlearning": UnlearningSpec,
-    }
+    tables = dict(zip(PROTOCOLS, (AttackSpec, AuditSpec, MembershipSpec, UnlearningSpec), strict=True))
     names = set()
     for name, field in Spec.model_fields.items():
         inner = tables.get(name) or type(field.get_default(call_default_factory=True))
@@ -45,11 +40,8 @@ def test_the_default_that_a_help_names_is_that_of_the_field(name: str) -> None:
     words = re.findall(r" Default: (.*)\.$", one.text)
     values = re.split(", | and ", words[0]) if words else []
     if not words or any(" " in value or value in ("all", "both", "yes") for value in values):
-        assert one.field.default in (None, (), False) or name in (
-            "audit.models",
-            "audit.views",
-            "audit.estimator",
-        )
+        listed = ("audit.models", "audit.views", "audit.estimator")
+        assert one.field.default in (None, (), False) or name in listed
         return
     given = values if one.form == "list" else words[0]
     table = name.partition(".")[0]

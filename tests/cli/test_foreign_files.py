@@ -25,8 +25,7 @@ from foltr_audit.experiments.runs.folder import load_model
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.trace import Trace
-from tests.fixtures.command import run
-from tests.fuzz.documents import LIMITS
+from tests.fixtures.command import refusal
 from tests.fuzz.samples import cell_arrays, packed, sealed, write_comparison, write_trace
 from tests.utils.test_reading import archive
 
@@ -149,13 +148,10 @@ def test_archives_that_are_none(compared: Path, content: bytes) -> None:
 
 
 def test_cells_of_one_setting_with_lists_of_another_room(compared: Path) -> None:
-    wide: dict[str, Any] = {
-        f"lists__{name}": np.zeros((6, 5), dtype=bool) for name in ("clicks", "observed", "told")
-    }
+    flags = ("lists__clicks", "lists__observed", "lists__told", "guessed__0__guess", "guessed__1__guess")
+    wide: dict[str, Any] = {name: np.zeros((6, 5), dtype=bool) for name in flags}
+    wide |= {f"guessed__{number}__scores": np.zeros((6, 5)) for number in range(2)}
     wide |= {"lists__shown": np.tile(np.arange(5), (6, 1))}
-    for number in range(2):
-        wide |= {f"guessed__{number}__scores": np.zeros((6, 5))}
-        wide |= {f"guessed__{number}__guess": np.zeros((6, 5), dtype=bool)}
     forge(attacked_cell(compared), **wide)
     refused(compared, "room for [4, 5] documents")
 
@@ -246,14 +242,15 @@ def test_a_header_with_other_numbers(trace: Path, old: str, new: str, problem: s
     assert problem in str(error.value)
 
 
+def unsolved(*_: object) -> None:
+    """LAPACK gives up on some numbers near the end of the range."""
+    raise np.linalg.LinAlgError("SVD did not converge")
+
+
 def test_an_attack_whose_equations_cannot_be_solved_is_refused(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LAPACK gives up on some numbers near the end of the range: one attack less, with the reason."""
-
-    def unsolved(*_: object) -> None:
-        raise np.linalg.LinAlgError("SVD did not converge")
-
+    """One attack less, with the reason."""
     monkeypatch.setattr(plugin_class(Attack, "lad"), "infer", unsolved)
     report = recorded_report(TraceAttack.open(trace, changes={"methods": ("olsr", "lad")}))
     why = next(row.reason for row in report.refused if row.method == "lad")
@@ -267,13 +264,8 @@ def test_an_attack_whose_equations_cannot_be_solved_is_refused(
 def test_equations_outside_of_an_attack_that_cannot_be_solved(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unsolved(*_: object) -> None:
-        raise np.linalg.LinAlgError("SVD did not converge")
-
     monkeypatch.setattr("foltr_audit.judge.clicks.identifiability", unsolved)
-    with pytest.raises(
-        UsageError, match=r"equations of messages and features cannot be solved \(SVD did not"
-    ):
+    with pytest.raises(UsageError, match=r"of messages and features cannot be solved \(SVD did not"):
         recorded_report(TraceAttack.open(trace, changes={"methods": ("olsr",)}))
 
 
@@ -288,42 +280,37 @@ def test_equations_outside_of_an_attack_that_cannot_be_solved(
         (f"seed = 0x{'f' * 5000}", "beyond 64 bits"),
         ("seed = " + "[" * 5000, "too many levels"),
         ("seed = 1979-05-27", "a date"),
+        ("\ufffd\x00", "not TOML"),
     ],
 )
 def test_numbers_of_thousands_of_digits(tmp_path: Path, kind: str, line: str, problem: str) -> None:
     path = tmp_path / "given.toml"
     path.write_text(f"{line}\n" if kind == "--config" else line.replace("seed", "min_ndcg") + "\n")
-    words = ["train", "--config", path] if kind == "--config" else ["check", path, "--config", path]
-    done = run(*words)
-    assert done.code == 2
-    assert "given.toml" in done.one_error()
-    assert problem in done.one_error()
-    assert len(done.one_error()) < 500
+    found = refusal(*(("train --config", path) if kind == "--config" else ("check", path)))
+    assert "given.toml" in found
+    assert problem in found
+    assert len(found) < 500
 
 
 @pytest.mark.parametrize(
-    ("words", "problem"),
+    ("command", "problem"),
     [
-        (["train", "--data", "synthetic:mq2007:²"], "synthetic:mq2007:²"),
-        (["train", "--fold", "²"], "--fold: '²'; expected the number of a fold, or all"),
-        (["train", "--fold", HUGE], "--fold: "),
-        (["train", "--fold", "0"], "--fold: '0'"),
-        (
-            ["train", "--data", f"synthetic:mq2007:{HUGE}"],
-            "expected synthetic:NAME or synthetic:NAME:QUERIES",
-        ),
-        (["train", "--ranker", "neural:hidden=²"], "expected a whole number"),
-        (["train", "--scenario", "quantity-skew:batches=1/²"], "expected whole numbers from 1 to 10000"),
-        (["train", "--intents", "synthetic:³"], "synthetic:I"),
-        (["train", "--data", "a\udcff"], "unicode"),
-        (["train", "--init", "x" * 5000, "--data", "synthetic:mq2007:30"], "File name too long"),
+        ("train --data synthetic:mq2007:²", "synthetic:mq2007:²"),
+        ("train --fold ²", "--fold: '²'; expected the number of a fold, or all"),
+        (f"train --fold {HUGE}", "--fold: "),
+        ("train --fold 0", "--fold: '0'"),
+        (f"train --data synthetic:mq2007:{HUGE}", "expected synthetic:NAME or synthetic:NAME:QUERIES"),
+        ("train --ranker neural:hidden=²", "expected a whole number"),
+        ("train --scenario quantity-skew:batches=1/²", "expected whole numbers from 1 to 10000"),
+        ("train --intents synthetic:³", "synthetic:I"),
+        ("train --data a\udcff", "unicode"),
+        (f"train --init {'x' * 5000} --data synthetic:mq2007:30", "File name too long"),
     ],
 )
-def test_odd_command_lines(words: list[str], problem: str) -> None:
-    done = run(*words)
-    assert done.code == 2, done.err
-    assert problem in done.one_error()
-    assert len(done.one_error()) < 6000
+def test_odd_command_lines(command: str, problem: str) -> None:
+    line = refusal(command)
+    assert problem in line
+    assert len(line) < 6000
 
 
 PRESET = """about = "x"
@@ -348,10 +335,7 @@ shows = "x"
         ("[shared]\ntrain = 1\n[grid]\ntrain.rounds = [1]\n", "preset mine: train=1: expected a table"),
         ("[shared]\ntrain = 'x'\n", "preset mine: train=x: "),
         (f"[shared]\nseed = {HUGE}\n", "preset mine: not TOML: a whole number beyond 64 bits"),
-        (
-            f"[grid]\nseed = {list(range(200))}\nrepetition = {list(range(60))}\n",
-            "grid: 12000 Specs of one cell",
-        ),
+        (f"[grid]\nseed = {[*range(200)]}\nrepetition = {[*range(60)]}\n", "grid: 12000 Specs of one cell"),
     ],
 )
 def test_presets_that_are_refused(more: str, problem: str) -> None:
@@ -359,8 +343,3 @@ def test_presets_that_are_refused(more: str, problem: str) -> None:
     with pytest.raises(UsageError) as error:
         read_preset(PRESET + more, "mine")
     assert problem in str(error.value)
-
-
-def test_limits_say_where_a_number_begins_with_a_point(tmp_path: Path) -> None:
-    (tmp_path / "limits.toml").write_text(LIMITS.replace("0.6", ".6"))
-    assert "write 0.6" in run("check", tmp_path / "limits.toml").one_error()

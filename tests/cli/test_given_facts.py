@@ -9,7 +9,7 @@ import pytest
 
 import foltr_audit as fa
 from tests.fixtures import foreign_trace
-from tests.fixtures.command import run
+from tests.fixtures.command import refusal, run
 from tests.fixtures.foreign_trace import System
 
 SYSTEM = System(clients=30, rounds=1, shares=None, seed=3)
@@ -26,24 +26,22 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_refused_attack_names_the_missing_facts_and_how_to_give_them(silent: Path) -> None:
-    error = run("attack", "--trace", silent, "--method", "map").one_error()
+    error = refusal("attack --method map --trace", silent)
     assert "the observer does not know: learning_rate, normaliser, pairs" in error
     assert "--know learning_rate=0.1 --know normaliser=shown --know pairs=all" in error
-    hidden = run("attack", "--trace", silent, "--method", "map", "--hide", "order", *GIVEN).one_error()
+    hidden = refusal("attack --method map --hide order --trace", silent, *GIVEN)
     assert hidden.endswith("the observer does not know: order")
 
 
 def test_given_facts_run_the_attack_and_are_named(silent: Path) -> None:
-    done = run("attack", "--trace", silent, "--method", "map", *GIVEN)
-    assert "facts given by hand: learning_rate 0.1, pairs all, normaliser shown" in done.out
-    found = run("attack", "--trace", silent, "--method", "map", *GIVEN, "--json").json()
-    assert found["config"]["known"] == {"learning_rate": 0.1, "pairs": "all", "normaliser": "shown"}
+    attack = ("attack --method map --trace", silent, *GIVEN)
+    assert "facts given by hand: learning_rate 0.1, pairs all, normaliser shown" in run(*attack).out
+    done = run(*attack, "--json")
+    found, known = done.json(), {"learning_rate": 0.1, "pairs": "all", "normaliser": "shown"}
+    assert found["config"]["known"] == known
     (row,) = [each for each in found["results"] if each["method"] == "map"]
     assert row["exact"] > 0.95
-    known = {"learning_rate": 0.1, "pairs": "all", "normaliser": "shown"}
-    assert fa.attack_trace(silent, "map", know=known).json() == run(
-        "attack", "--trace", silent, "--method", "map", *GIVEN, "--json"
-    ).out.rstrip("\n")
+    assert fa.attack_trace(str(silent), "map", know=known).json() == done.out.rstrip("\n")
 
 
 def test_the_facts_check_takes_given_facts(silent: Path) -> None:
@@ -69,10 +67,9 @@ def test_given_facts_also_replace_those_of_rounds(tmp_path: Path) -> None:
 
 
 def test_a_client_step_that_is_given_as_a_fact_must_exist(silent: Path) -> None:
-    error = run("attack", "--trace", silent, "--know", "client_step=mine").one_error()
+    error = refusal("attack --know client_step=mine --trace", silent, code=3)
     assert "unknown client step 'mine'" in error
 
 
 def test_facts_are_only_given_for_a_trace() -> None:
-    error = run("attack", "--know", "pairs=all").one_error()
-    assert error.endswith("--know: only with --trace")
+    assert refusal("attack --know pairs=all").endswith("--know: only with --trace")

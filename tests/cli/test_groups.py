@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import foltr_audit as fa
 from foltr_audit.experiments.runs.folder import RunFolder
 from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_text
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.result_rows import plain
 
@@ -32,9 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def attacked(folder: Path) -> Report:
-    done = run("attack", *SKEWED, "--click-model", "informational", "--out", folder, "--json")
-    assert done.code == 0, done.err
-    return dict(done.json())
+    return dict(answer("attack", *SKEWED, "--click-model", "informational", "--out", folder))
 
 
 def of_method(report: Report, method: str) -> list[Report]:
@@ -62,8 +59,7 @@ def test_fresh_clients_are_told_apart_by_what_they_hold(attacked: Report, folder
 def test_scores_of_a_group_are_those_of_what_was_guessed_of_it(
     attacked: Report, folder: Path, tmp_path: Path
 ) -> None:
-    done = run("attack", "--trace", folder, "--guesses", tmp_path / "guesses.parquet")
-    assert done.code == 0, done.err
+    assert run("attack --trace", folder, "--guesses", tmp_path / "guesses.parquet").code == 0
     frame = pl.read_parquet(tmp_path / "guesses.parquet").filter(method="olsr").sort("slot", "rank")
     (truth,) = Trace.open(RunFolder.open(folder).fresh("informational")).truths()
     exact: dict[str, list[bool]] = {name: [] for name in GRADES}
@@ -78,7 +74,7 @@ def test_scores_of_a_group_are_those_of_what_was_guessed_of_it(
 
 
 def test_what_was_stored_tells_the_same(attacked: Report, folder: Path) -> None:
-    again = run("attack", "--trace", folder, "--json").json()
+    again = answer("attack --trace", folder)
     assert json_text(again["groups"]) == json_text(attacked["groups"])
     for row, told in zip(again["utility_groups"], attacked["utility_groups"], strict=True):
         assert row == {**{name: told[name] for name in row}, "learner": row["learner"]}
@@ -86,7 +82,7 @@ def test_what_was_stored_tells_the_same(attacked: Report, folder: Path) -> None:
 
 def test_training_messages_are_told_apart_by_every_trait(folder: Path, attacked: Report) -> None:
     assert attacked
-    report = run("attack", "--trace", folder, "--target", "training", "--json").json()
+    report = answer("attack --target training --trace", folder)
     rows = of_method(report, "olsr")
     assert {row["group"] for row in rows} == {
         f"{grade}, {model} clicks" for grade in GRADES for model in ("perfect", "navigational")
@@ -132,18 +128,16 @@ def test_groups_of_an_intent_are_served_as_their_intent_is() -> None:
         low, high = row["ndcg@10_difference_ci95"]
         assert low <= row["ndcg@10_difference"] <= high
     alike = sum(row["ndcg@10"] for row in plain(report.utility_groups)) / 3
-    assert alike == pytest.approx(plain(report.utility_groups)[0]["ndcg@10_all"], rel=1e-9), (
-        "intents weigh alike"
-    )
+    whole = plain(report.utility_groups)[0]["ndcg@10_all"]
+    assert alike == pytest.approx(whole, rel=1e-9), "intents weigh alike"
 
 
 @pytest.mark.parametrize("command", ["train", "attack"])
 def test_identical_clients_have_no_groups(command: str) -> None:
-    report = json.loads(run(command, *SMALL, "--json").out)
-    assert not {"groups", "utility_groups"} & set(report)
+    assert not {"groups", "utility_groups"} & set(answer(command, *SMALL))
 
 
 def test_clicks_alone_tell_no_fresh_clients_apart() -> None:
-    done = run("attack", *SMALL, "--scenario", "click-skew", "--click-model", "perfect", "--json").json()
+    done = answer("attack --scenario click-skew --click-model perfect", *SMALL)
     assert "groups" not in done
     assert len(done["utility_groups"]) == 3

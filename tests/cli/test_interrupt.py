@@ -157,14 +157,7 @@ def test_resume_of_a_missing_or_empty_folder_begins(tmp_path: Path, made: bool) 
     assert files(folder) == files(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(
-    "places",
-    [
-        "*.*",
-        "trace/**/*.*",
-        "fresh/**/*.*",
-    ],
-)
+@pytest.mark.parametrize("places", ["*.*", "trace/**/*.*", "fresh/**/*.*"])
 def test_resume_removes_what_a_kill_left(tmp_path: Path, places: str) -> None:
     """A file that was being written has a temporary one beside it."""
     assert run("attack", *SMALL, "--out", tmp_path).code == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import foltr_audit as fa
-from tests.fixtures.command import SMALL, run
+from tests.fixtures.command import SMALL, answer, refusal, run
 
 ONE = ("--click-model", "informational", "--eps", 1.2)
 
@@ -15,8 +15,7 @@ def methods(rows: list[dict[str, object]]) -> set[object]:
 
 
 def test_hidden_knowledge_refuses_the_attacks_that_need_it() -> None:
-    report = run("attack", *SMALL, *ONE, "--method", "map", "--method", "olsr", "--hide", "order", "--json")
-    table = report.json()
+    table = answer("attack --method map --method olsr --hide order", *SMALL, *ONE)
     assert {"olsr", "random:k=3"} <= methods(table["results"])
     assert not {"map", "first-position"} & methods(table["results"])
     reasons = {row["method"]: row["reason"] for row in table["refused"]}
@@ -24,34 +23,27 @@ def test_hidden_knowledge_refuses_the_attacks_that_need_it() -> None:
 
 
 def test_named_queries_are_reported_one_by_one(tmp_path: Path) -> None:
-    everything = run("attack", *SMALL, *ONE, "--out", tmp_path / "run", "--json").json()
-    assert everything["queries"] == []
+    assert answer("attack", *SMALL, *ONE, "--out", tmp_path / "run")["queries"] == []
     name = first_query(tmp_path / "run")
     other = fa.load_data(SMALL[1]).query_name("train", 0)
     (tmp_path / "names.txt").write_text(f"# sensitive\n{name}\n\n{other}\n", encoding="utf-8")
     for given in (f"{name},{other}", tmp_path / "names.txt"):
-        rows = run("attack", "--trace", tmp_path / "run", "--queries", given, "--json").json()["queries"]
+        rows = answer("attack --trace", tmp_path / "run", "--queries", given)["queries"]
         mine = [row for row in rows if row["query"] == name]
         assert {"olsr", "first-position"} <= methods(mine)
         for row in mine:
             assert len(row["shown"]) == len(row["clicked"]) == len(row["guessed"]) == len(row["scores"])
             assert row["exact"] == (row["clicked"] == row["guessed"])
         assert [row["method"] for row in rows if row["query"] == other] == [None]
-
-
-def test_a_query_that_the_data_do_not_have_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    run("attack", *SMALL, *ONE, "--out", tmp_path / "run")
-    name = first_query(tmp_path / "run")
-    done = run("attack", "--trace", tmp_path / "run", "--queries", f"{name},{name}x")
-    assert done.code == 2
-    assert f"'{name}x' is no query" in done.one_error()
+    error = refusal("attack --trace", tmp_path / "run", "--queries", f"{name},{name}x")
+    assert f"'{name}x' is no query" in error
 
 
 def test_without_the_data_a_query_is_a_place(tmp_path: Path) -> None:
     run("attack", *SMALL, *ONE, "--embed-features", "--out", tmp_path / "run")
     trace = next((tmp_path / "run").glob("fresh/*/trace.toml")).parent
-    assert run("attack", "--trace", trace, "--queries", "vali:0", "--json").code == 0
-    done = run("attack", "--trace", trace, "--queries", "zz")
+    assert answer("attack --queries vali:0 --trace", trace)
+    done = run("attack --queries zz --trace", trace)
     assert done.one_error() == "error: --queries: 'zz'; without the data set expected PART:INDEX, e.g. test:0"
 
 
@@ -65,8 +57,7 @@ def first_query(folder: Path) -> str:
 
 
 def test_several_lists_behind_a_message() -> None:
-    arguments = (*SMALL, *ONE, "--attack-interactions", 2, "--method", "joint-map", "--method", "map")
-    table = run("attack", *arguments, "--json").json()
+    table = answer("attack --attack-interactions 2 --method joint-map --method map", *SMALL, *ONE)
     (joint,) = [row for row in table["results"] if row["method"] == "joint-map"]
     assert joint["exact_message"] is not None
     reasons = {row["method"]: row["reason"] for row in table["refused"]}
@@ -74,7 +65,7 @@ def test_several_lists_behind_a_message() -> None:
 
 
 def test_calibration_and_any_click_are_reported() -> None:
-    table = run("attack", *SMALL, *ONE, "--method", "map", "--json").json()
+    table = answer("attack --method map", *SMALL, *ONE)
     assert {"map", "position-prior", "relevance-prior"} <= methods(table["calibration"])
     for row in table["calibration"]:
         assert 0 <= row["brier"] <= 1
@@ -84,7 +75,7 @@ def test_calibration_and_any_click_are_reported() -> None:
 
 
 def test_a_neural_ranker_is_attacked_through_its_jacobian() -> None:
-    done = run("attack", *SMALL, *ONE, "--ranker", "neural:hidden=3", "--method", "map", "--json").json()
+    done = answer("attack --ranker neural:hidden=3 --method map", *SMALL, *ONE)
     (row,) = [row for row in done["results"] if row["method"] == "map"]
     (chance,) = [row for row in done["results"] if row["method"] == "random:k=mean"]
     assert row["exact"] > chance["exact"]

@@ -9,7 +9,7 @@ from scipy import stats
 
 from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
 from foltr_audit.privacy.loss.composition import laplace_sometimes
-from tests.fixtures.command import run
+from tests.fixtures.command import answer
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", 40, "--cohort", 4, "--rounds", 6)
 LAPLACE = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
@@ -24,9 +24,8 @@ def delta_of(mu: float, rounds: int, share: float, eps: float) -> float:
 
 
 def test_calibrate_finds_the_noise_of_a_run() -> None:
-    asked = ("calibrate", "--target-eps", 1, "--rounds", 100, "--parameters", 46)
-    sampled = ("--cohort", 1000, "--population", 100000)
-    found = run(*asked, *sampled, "--mechanism", "gaussian", "--json").json()
+    asked = "calibrate --mechanism gaussian --target-eps 1 --rounds 100 --parameters 46"
+    found = answer(asked, "--cohort", 1000, "--population", 100000)
     target, (row,) = found["target"], found["results"]
     assert (target["unit"], target["rounds"]) == ("client", 100)
     assert (target["clients"], target["cohort"], target["secret_sample"]) == (100000, 1000, False)
@@ -35,10 +34,9 @@ def test_calibrate_finds_the_noise_of_a_run() -> None:
     assert 0.999e-5 < delta_of(mu, 100, 0.01, 1.0) <= 1e-5, "no less noise would do"
     assert row["eps_upper"] == pytest.approx(1.0, rel=1e-3)
     assert row["eps_round"] == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-6)
-    always = run(*asked, "--clients", 1000, "--mechanism", "gaussian", "--json").json()["results"][0]
-    assert float(always["defense"][1].partition("sigma=")[2]) == pytest.approx(
-        3.0 / gaussian_mu_over(100, 1.0), rel=1e-4
-    )
+    (always,) = answer(asked, "--clients", 1000)["results"]
+    sigma = float(always["defense"][1].partition("sigma=")[2])
+    assert sigma == pytest.approx(3.0 / gaussian_mu_over(100, 1.0), rel=1e-4)
 
 
 def gaussian_mu_over(rounds: int, eps: float) -> float:
@@ -52,8 +50,7 @@ def gaussian_mu_over(rounds: int, eps: float) -> float:
 
 
 def test_an_audit_says_what_a_round_and_what_the_run_come_to() -> None:
-    asked = ("audit", "--defense", LAPLACE, *SMALL, "--trials", 60, "--view", "individual")
-    (row,) = run(*asked, "--json").json()["results"]
+    (row,) = answer("audit --trials 60 --view individual", "--defense", LAPLACE, *SMALL)["results"]
     expected = laplace_sometimes(1.2, 6, 0.1, 1e-5)
     assert row["eps_upper"] == pytest.approx(1.2)
     assert (row["run_unit"], row["run_rounds"], row["run_sampled"]) == ("client", 6, 0.1)
@@ -63,8 +60,8 @@ def test_an_audit_says_what_a_round_and_what_the_run_come_to() -> None:
 
 
 def test_an_attack_says_what_is_proven_whatever_the_attack() -> None:
-    asked = ("attack", "--method", "olsr", "--defense", LAPLACE, "--defense", "none", *SMALL, "--repeats", 1)
-    rows = run(*asked, "--json").json()["proven"]
+    chains = ("--defense", LAPLACE, "--defense", "none")
+    rows = answer("attack --method olsr --repeats 1", *SMALL, *chains)["proven"]
     found = {(row["defense"], row["sees"]): row for row in rows}
     noisy = found[LAPLACE, "message"]
     assert noisy["eps_proven"] == pytest.approx(1.2)

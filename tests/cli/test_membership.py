@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 
 import foltr_audit as fa
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 
 FEW = (
-    *("study", "membership", "--data", "synthetic:mq2007:60", "--clients", 10, "--rounds", 3),
-    *("--shadows", 16, "--references", 1, "--others", 20),
+    "study membership --data synthetic:mq2007:60 --clients 10 --rounds 3 --shadows 16 --references 1"
+    " --others 20"
 )
 METRICS = ("auc", "tpr_at_1", "tpr_at_01")
 
 
 def test_rows_have_metrics_with_chance_and_ceiling() -> None:
-    done = run(*FEW, "--defense", "none", "--defense", "clip:norm=1+gaussian:sigma=2", "--json")
-    assert done.code == 0
-    report = done.json()
-    assert report["schema"] == "foltr-audit/membership/1"
+    report = answer(FEW, "--defense", "none", "--defense", "clip:norm=1+gaussian:sigma=2")
     assert [(row["view"], row["method"]) for row in report["results"]] == 2 * [
         (view, method) for view in ("released", "client") for method in ("lira", "rmia")
     ]
@@ -36,7 +33,7 @@ def test_rows_have_metrics_with_chance_and_ceiling() -> None:
 
 def test_a_configuration_repeats_it_and_a_folder_keeps_it(tmp_path: Path) -> None:
     config, out = tmp_path / "spec.toml", tmp_path / "run"
-    first = run(*FEW, "--method", "lira-offline", "--save-config", config, "--out", out, "--json")
+    first = run(FEW, "--method", "lira-offline", "--save-config", config, "--out", out, "--json")
     assert first.code == 0
     again = run("study", "membership", "--config", config, "--json", "--threads", 1)
     assert again.out == first.out
@@ -51,6 +48,6 @@ def test_the_api_gives_the_same_rows() -> None:
         train={"rounds": 3},
         membership={"shadows": 16, "references": 1, "others": 20},
     )
-    assert json.loads(fa.membership(spec).json())["results"] == run(*FEW, "--json").json()["results"]
+    assert json.loads(fa.membership(spec).json())["results"] == run(FEW, "--json").json()["results"]
     with pytest.raises(fa.FoltrAuditError, match="no membership protocol"):
         fa.membership(fa.Spec())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.command import SHARED, run
+from tests.fixtures.command import SHARED, answer
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not here")
 
@@ -18,12 +18,9 @@ PUBLISHED = {
 """Pham 2022, table 4, MQ2007 column: OLSR accuracy, precision, recall at eps 1.2, sensitivity 3."""
 
 
-def _attack(norm: float, *options: object) -> dict[str, Any]:
-    report = run(
-        "attack", "--data", SHARED / "data" / "mq2008", "--repeats", 30, "--json",
-        "--defense", f"clip:norm={norm}+gamma-laplace:eps=1.2,sensitivity=3", *options,
-    ).json()  # fmt: skip
-    return dict(report)
+def _attack(norm: float) -> dict[str, Any]:
+    asked = f"attack --repeats 30 --defense clip:norm={norm}+gamma-laplace:eps=1.2,sensitivity=3 --data"
+    return dict(answer(asked, SHARED / "data" / "mq2008"))
 
 
 def _row(report: dict[str, Any], method: str, click_model: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,11 @@ from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.report.results.recommend import SearchCounts, sentence
-from tests.fixtures.command import run
+from tests.fixtures.command import refusal, run, words_of
 from tests.fixtures.schemas import agrees_with_published
 
-NOTHING = SearchCounts(
-    candidates=0, different=0, kept=0, above_auc=0, refused=0, failed=0, defenses_refused=0
-)
-SMALL = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2", "--jobs", "1")
-TINY = (*SMALL, "--method", "olsr", "--runs", "1", "--trials", "40")
+SMALL = words_of("--data synthetic:mq2007:60 --clients 20 --rounds 2 --jobs 1 --runs 1 --trials 40")
+TINY = (*SMALL, "--method", "olsr")
 
 
 def last_first(_: Workers, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
@@ -34,12 +32,11 @@ def last_first(_: Workers, work: Callable[[Any], Any], pieces: Iterable[Any]) ->
 
 
 def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = ("--max-eps", "4", "--max-attack-auc", ".8", "--candidates", "11")
+    asked = "recommend --max-eps 4 --max-attack-auc .8 --candidates 11"
     out = tmp_path / "out"
-    done = run("recommend", *limits, *TINY, "--out", out, "--json", "--save-config", tmp_path / "base.toml")
+    done = run(asked, *TINY, "--out", out, "--json", "--save-config", tmp_path / "base.toml")
     found = done.json()
     assert (done.code, done.said) == (0 if found["confirmed"] else 1, "")
-    assert found["schema"] == "foltr-audit/recommend/1"
     assert json.loads((out / "results.json").read_text()) == found
     assert len(found["candidates"]) == found["search"]["candidates"] == 11
     chosen = found["recommended"]
@@ -49,17 +46,16 @@ def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for path in out.glob("cells/*/spec.toml"):
         spec = Spec.from_toml(path.read_text())
         assert spec.defense == ("none",) or proven(spec) <= 4 * (1 + 1e-9)
-    again = run("recommend", *limits, *TINY, "--out", out, "--resume")
+    again = run(asked, *TINY, "--out", out, "--resume")
     assert again.code == done.code
     assert found["sentence"] in " ".join(again.out.split())
     assert chosen["options"] in " ".join(again.out.split())
     assert "what accounting refused" in again.out
-    alone = run("recommend", *limits, *TINY, "--out", out, "--resume", "--quiet").out.splitlines()
+    alone = run(asked, *TINY, "--out", out, "--resume", "--quiet").out.splitlines()
     assert alone[:2] == [found["sentence"], chosen["options"]]
     monkeypatch.setattr(Workers, "results", last_first)
-    base = ("--config", tmp_path / "base.toml", "--runs", "1", "--trials", "40", "--jobs", "1")
-    same = ("--method", "olsr")  # a Spec alone leaves out no strong attack
-    assert run("recommend", *limits, *base, *same, "--json").json() == found
+    same = f"{asked} --runs 1 --trials 40 --jobs 1 --method olsr --json"  # a Spec leaves out no strong attack
+    assert run(same, "--config", tmp_path / "base.toml").json() == found
     agrees_with_published(found)
 
 
@@ -78,9 +74,7 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
     """On the validation split nothing is said to leak; what is then found on the test split decides."""
     nothing = LeakEstimate("olsr", 0.5, (0.4, 0.5))
     monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.worst_leak", lambda cells: nothing)
-    done = run(
-        "recommend", "--max-eps", "inf", "--max-attack-auc", ".6", "--candidates", "1", *TINY, "--json"
-    )
+    done = run("recommend --max-eps inf --max-attack-auc .6 --candidates 1 --json", *TINY)
     found = done.json()
     assert done.code == 1
     assert found["recommended"]["name"] == "none"
@@ -90,20 +84,19 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
 
 
 def test_where_nothing_can_be_proven_the_sentence_says_so() -> None:
-    said = sentence(None, None, [], [], NOTHING, PrivacyLimits(max_eps=0.5))
+    nothing = SearchCounts(**{count.name: 0 for count in fields(SearchCounts)})
+    said = sentence(None, None, [], [], nothing, PrivacyLimits(max_eps=0.5))
     assert said.startswith("No defense is within the limits: for none is an epsilon of at most 0.5 proven")
 
 
 @pytest.mark.slow
 def test_two_processes_recommend_the_same() -> None:
-    arguments = ("--max-eps", "4", "--max-attack-auc", ".8", "--candidates", "14", *TINY)
-    one = run("recommend", *arguments, "--json")
-    two = run("recommend", *arguments, "--jobs", "2", "--json")
-    assert one.json() == two.json()
+    asked = ("recommend --max-eps 4 --max-attack-auc .8 --candidates 14 --json", *TINY)
+    assert run(*asked).json() == run(*asked, "--jobs", 2).json()
 
 
 def test_limits_that_nothing_keeps_to_are_said_plainly() -> None:
-    done = run("recommend", "--max-eps", "4", "--max-attack-auc", ".2", "--candidates", "3", *TINY)
+    done = run("recommend --max-eps 4 --max-attack-auc .2 --candidates 3", *TINY)
     assert done.code == 1
     said = " ".join(done.out.split())
     assert "No defense is within the limits: none of 3 candidates. The nearest is" in said
@@ -112,8 +105,7 @@ def test_limits_that_nothing_keeps_to_are_said_plainly() -> None:
 
 
 def test_who_gets_sums_only_is_attacked_by_nobody() -> None:
-    limits = ("--max-eps", "2", "--view", "aggregate", "--candidates", "2")
-    done = run("recommend", *limits, *SMALL, "--runs", "1", "--trials", "40", "--json")
+    done = run("recommend --max-eps 2 --view aggregate --candidates 2 --json", *SMALL)
     found = done.json()
     assert (done.code, found["confirmed"]) == (0, True)
     assert found["attacks"] == []
@@ -125,8 +117,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    done = run("recommend", "--max-eps", "4", "--out", tmp_path / "out")
-    assert done.code == 2
+    error = refusal("recommend --max-eps 4 --out", tmp_path / "out")
     expected = "the package optuna is not installed; pip install 'foltr-audit[recommend]'"
-    assert done.one_error() == f"error: recommend: {expected}"
+    assert error == f"error: recommend: {expected}"
     assert not (tmp_path / "out").exists()

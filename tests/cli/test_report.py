@@ -12,39 +12,19 @@ import pytest
 
 from foltr_audit.experiments.comparison.cells import FACTS
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import ComparisonGrid, GridExpansion
-from foltr_audit.experiments.comparison.runner import run_cell
-from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.report.results.compare import failed_row
-from tests.fixtures.command import run
+from tests.fixtures.bundles import GRID, write_comparison
+from tests.fixtures.command import answer, run
 
-GRID = {
-    "runs": 2,
-    "eps": [1.2],
-    "defenses": ["none", "published"],
-    "attacks": ["olsr"],
-    "click_models": ["perfect"],
-    "audit": False,
-    "spec": {
-        "data": {"source": "synthetic:mq2007:40"},
-        "population": {"clients": 10},
-        "train": {"rounds": 1},
-        "attack": {},
-    },
-}
+TABLE = {**GRID, "runs": 2}
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished comparison."""
-    path, study = tmp_path_factory.mktemp("comparison") / "c", Runner(with_undefended=False)
-    grid = ComparisonGrid.parse(GRID)
-    expansion = GridExpansion(grid, study, {})
-    cells = expansion.cells()
-    folder = ComparisonFolder.create(path, resume=False, overwrite=False)
-    folder.save_index(grid, cells, list(expansion.left_out))
-    for cell in cells:
-        folder.write(cell.spec, run_cell(cell.spec, study))
+    path = tmp_path_factory.mktemp("comparison") / "c"
+    write_comparison(path, TABLE)
     return path
 
 
@@ -63,7 +43,6 @@ def test_every_form_tells_the_same(stored: Path, tmp_path: Path) -> None:
     done = run("report", stored, "--to", "json")
     assert (done.code, done.err) == (0, "")
     found = done.json()
-    assert found["schema"] == "foltr-audit/compare/1"
     assert found["unfinished"] == []
     auc = found["results"][1]["auc"]
     rows = list(csv.DictReader(io.StringIO(run("report", stored, "--to", "csv").out)))
@@ -81,11 +60,9 @@ def test_commands_in_the_report_repeat_a_cell(stored: Path, monkeypatch: pytest.
     lines = run("report", ".", "--to", "md").out.splitlines()
     line = next(line for line in lines if "foltr-audit attack" in line)
     command = line.replace("\\", "").split("foltr-audit ")[1].removesuffix(" |").split()
-    done = run(*command, "--json")
-    assert done.code == 0
-    attacks = {row["method"]: row["auc"] for row in done.json()["results"]}
+    attacks = {row["method"]: row["auc"] for row in answer(*command)["results"]}
     assert 0.5 < attacks["olsr"] <= 1.0
-    assert ComparisonGrid.from_toml(Path("grid.toml").read_text(), "grid.toml") == ComparisonGrid.parse(GRID)
+    assert ComparisonGrid.from_toml(Path("grid.toml").read_text(), "grid.toml") == ComparisonGrid.parse(TABLE)
 
 
 def test_an_unfinished_comparison_tells_what_is_done(cut: Path) -> None:
@@ -107,9 +84,8 @@ def test_why_a_cell_failed_is_known_from_the_last_run(cut: Path) -> None:
     rows = [failed_row(spec, f"reason {number}").plain() for number, spec in enumerate(specs)]
     folder.save_results(json.dumps({"failed": [*rows, "nonsense", {"why": 1}]}))
     (missing,) = [number for number, spec in enumerate(specs) if not folder.done(spec)]
-    assert [row["why"] for row in run("report", cut, "--to", "json").json()["failed"]] == [
-        f"reason {missing}"
-    ]
+    failed = run("report", cut, "--to", "json").json()["failed"]
+    assert [row["why"] for row in failed] == [f"reason {missing}"]
     for text in ("[]", "{", '{"failed": 3}'):
         folder.save_results(text)
         assert run("report", cut, "--to", "json").json()["failed"] == []
@@ -137,14 +113,7 @@ def test_damage_is_told_and_not_reported(cut: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "start"),
-    [
-        ("x.md", "#"),
-        ("x.markdown", "#"),
-        ("x.csv", "data,"),
-        ("x.JSON", "{"),
-        ("x.htm", "<!"),
-        ("x", "<!"),
-    ],
+    [("x.md", "#"), ("x.markdown", "#"), ("x.csv", "data,"), ("x.JSON", "{"), ("x.htm", "<!"), ("x", "<!")],
 )
 def test_the_form_is_as_the_name_ends(name: str, start: str, stored: Path, tmp_path: Path) -> None:
     assert run("report", stored, "--out", tmp_path / name).code == 0

@@ -10,28 +10,16 @@ import pytest
 
 from tests.fixtures.command import SMALL, files, run, spawn
 
-OPTIONS = (
-    "--data",
-    "synthetic:mq2007:60",
-    "--clients",
-    1000,
-    "--rounds",
-    30,
-    "--method",
-    "all",
-    "--eps",
-    1.2,
-    "--click-model",
-    "perfect",
-    "--click-model",
-    "navigational",
+ATTACK = (
+    "attack --data synthetic:mq2007:60 --clients 1000 --rounds 30 --method all --eps 1.2"
+    " --click-model perfect --click-model navigational"
 )
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("same") / "run"
-    assert run("attack", *OPTIONS, "--out", folder).code == 0
+    assert run(ATTACK, "--out", folder).code == 0
     found = files(folder)
     assert len([name for name in found if name.startswith("trace/part-")]) > 1
     return found
@@ -44,14 +32,14 @@ def test_the_number_of_threads_changes_no_byte(
     environment = dict.fromkeys(
         ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), threads
     )
-    done = spawn("attack", *OPTIONS, "--out", tmp_path / "run", "--json", **environment)
+    done = spawn(ATTACK, "--out", tmp_path / "run", "--json", **environment)
     assert done.code == 0, done.err
     assert files(tmp_path / "run") == undisturbed
     assert done.out.encode() == undisturbed["results.json"]
 
 
 def test_the_option_for_threads_changes_no_byte(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
-    assert spawn("attack", *OPTIONS, "--out", tmp_path / "run", "--threads", 1).code == 0
+    assert spawn(ATTACK, "--out", tmp_path / "run", "--threads", 1).code == 0
     assert files(tmp_path / "run") == undisturbed
 
 
@@ -69,8 +57,7 @@ def _restore(content: dict[str, bytes], folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lost",
-    ["nothing", "results", "a fresh trace", "last marker", "all but the spec", "everything"],
+    "lost", ["nothing", "results", "a fresh trace", "last marker", "all but the spec", "everything"]
 )
 def test_a_resumed_run_ends_with_the_same_bytes(
     tmp_path: Path, undisturbed: dict[str, bytes], lost: str
@@ -89,7 +76,7 @@ def test_a_resumed_run_ends_with_the_same_bytes(
         _keep_only_spec(folder)
     elif lost == "everything":
         shutil.rmtree(folder)
-    assert run("attack", *OPTIONS, "--out", folder, "--resume").code == 0
+    assert run(ATTACK, "--out", folder, "--resume").code == 0
     assert files(folder) == undisturbed
 
 

@@ -38,14 +38,7 @@ def peak_bytes(*options: object) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "record",
-    [
-        (),
-        ("--no-trace",),
-        ("--trace-every", 3),
-    ],
-)
+@pytest.mark.parametrize("record", [(), ("--no-trace",), ("--trace-every", 3)])
 def test_more_rounds_take_no_more_memory(tmp_path: Path, record: tuple[object, ...]) -> None:
     options = ("--clients", 20_000, *record)
     few = peak_bytes(*options, "--rounds", 3, "--out", tmp_path / "few")

@@ -12,7 +12,7 @@ import pytest
 import foltr_audit as fa
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import with_users
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, refusal, run
 from tests.fixtures.search_logs import letor, metadata, searches, write_log
 
 USERS = 12
@@ -31,7 +31,7 @@ def spec_of(log: str, out: Path, *options: object) -> dict[str, Any]:
 
 
 def test_data_info_counts_users_and_what_is_left_out(log: str, tmp_path: Path) -> None:
-    facts = run("data", "info", log, "--json").json()
+    facts = answer("data info", log)
     assert (facts["features"], facts["queries_left_out"]) == (103, 0)
     train = facts["parts"]["train"]
     assert (train["queries"], train["users"], train["labels"]) == (24, USERS, {"0": 456, "1": 24})
@@ -39,11 +39,11 @@ def test_data_info_counts_users_and_what_is_left_out(log: str, tmp_path: Path) -
     rows = searches(USERS, count=40, documents=3, features=2)
     write_log(tmp_path, rows)
     (tmp_path / "metadata.csv").write_text(metadata(rows[5:]))
-    done = run("data", "info", tmp_path)
+    done = run("data info", tmp_path)
     assert "5 queries that are not in the log left out" in " ".join(done.out.split())
     assert "queries per user" in done.out
     (tmp_path / "metadata.csv").write_text("")
-    done = run("data", "info", tmp_path)
+    done = run("data info", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert done.err.startswith("error: data: metadata.csv: empty")
 
@@ -53,12 +53,9 @@ def test_the_clients_are_the_users_unless_fewer_are_asked_for(log: str, tmp_path
     assert spec_of(log, config)["population"]["clients"] == USERS
     assert run("train", "--config", config).code == 0  # the saved Spec is the same experiment
     assert spec_of(log, config, "--clients", 5)["population"]["clients"] == 5
-    done = run("train", "--data", log, "--clients", 13)
-    assert (done.code, done.err) == (
-        2,
-        "error: clients: 13 clients, but the training split has 12 users; expected at most 12\n",
-    )
-    done = run("train", "--data", log, "--cohort", 13)
+    error = refusal("train --clients 13 --data", log)
+    assert error == "error: clients: 13 clients, but the training split has 12 users; expected at most 12"
+    done = run("train --cohort 13 --data", log)
     assert "cohort=13: expected at most the number of clients, 12" in done.err
     with pytest.raises(UsageError, match="1000 clients, but the training split has 12 users"):
         fa.simulate(fa.Spec(data={"source": log}))
@@ -74,15 +71,9 @@ def test_fewer_clients_where_few_show(log: str) -> None:
     assert (found["population"], found["membership"]) == ({"clients": 3}, {"others": 6})
     found = with_users({**table, "membership": {}, "population": {"clients": 4}})
     assert (found["population"], found["membership"]) == ({"clients": 4}, {"others": 4})
-    others: list[dict[str, Any]] = [
-        {},
-        {"data": {}},
-        {"data": 3},
-        {"data": {"source": 3}},
-        {"data": {"source": "/nowhere\0"}},
-    ]
-    for other in others:
-        assert with_users(other) == other
+    for data in ({}, 3, {"source": 3}, {"source": "/nowhere\0"}):
+        assert with_users({"data": data}) == {"data": data}
+    assert with_users({}) == {}
 
 
 def test_a_log_whose_file_changes_is_counted_again(tmp_path: Path) -> None:
@@ -93,45 +84,39 @@ def test_a_log_whose_file_changes_is_counted_again(tmp_path: Path) -> None:
 
 
 def test_messages_of_users_are_attacked(log: str, tmp_path: Path) -> None:
-    options = ("--data", log, "--rounds", 3, "--interactions", 1, "--target", "training", "--json")
-    done = run("attack", *options, "--method", "olsr", "--method", "map", "--out", tmp_path / "run")
-    assert done.code == 0, done.err
-    rows = {row["method"]: row for row in done.json()["results"]}
+    asked = "attack --rounds 3 --interactions 1 --target training --method olsr --method map --data"
+    rows = {row["method"]: row for row in answer(asked, log, "--out", tmp_path / "run")["results"]}
     assert rows["olsr"]["recall"] == rows["map"]["recall"] == 1.0
     again = json.loads(fa.attack_trace(tmp_path / "run", "map").json())
     assert [row["recall"] for row in again["results"] if row["method"] == "map"] == [1.0]
 
 
 def test_fresh_clients_of_a_user_are_attacked(log: str) -> None:
-    few = ("--attack-interactions", 2, "--click-model", "informational", "--attack-on", "train")
-    done = run("attack", "--data", log, "--rounds", 1, *few, "--method", "olsr", "--json")
-    assert done.code == 0, done.err
-    assert done.json()["dataset"]["queries_too_short"] > 0
+    of_two = "--attack-interactions 2 --click-model informational --attack-on train"
+    found = answer(f"attack --rounds 1 --method olsr {of_two} --data", log)
+    assert found["dataset"]["queries_too_short"] > 0
 
 
 def test_a_claim_about_a_user_is_audited(log: str) -> None:
-    options = ("--rounds", 1, "--interactions", 1, "--eps", 1, "--unit", "client", "--trials", 200)
-    done = run("audit", "--data", log, *options, "--json")
+    asked = "audit --rounds 1 --interactions 1 --eps 1 --unit client --trials 200 --json --data"
+    done = run(asked, log)
     assert done.code == 1, done.err  # the published claim is false
     assert {row["unit"] for row in done.json()["results"]} == {"client"}
 
 
 def test_membership_of_users_is_inferred(log: str) -> None:
-    options = ("--rounds", 2, "--interactions", 1, "--shadows", 16, "--references", 1)
-    done = run("study", "membership", "--data", log, *options, "--json")
-    assert done.code == 0, done.err
-    assert {(row["members"], row["candidates"]) for row in done.json()["results"]} == {(3, 6)}
-    done = run("study", "membership", "--data", log, *options, "--clients", 7)
+    asked = ("study membership --rounds 2 --interactions 1 --shadows 16 --references 1 --data", log)
+    rows = answer(*asked)["results"]
+    assert {(row["members"], row["candidates"]) for row in rows} == {(3, 6)}
+    done = run(*asked, "--clients", 7)
     assert done.code == 2
-    assert (
-        "membership with 7 members has 14 candidates and 7 others, but the training split has 12" in done.err
-    )
+    said = "membership with 7 members has 14 candidates and 7 others, but the training split has 12"
+    assert said in done.err
 
 
 def test_a_comparison_has_the_users_as_clients(log: str, tmp_path: Path) -> None:
-    options = ("--rounds", 1, "--runs", 1, "--click-model", "perfect", "--defense", "none", "--no-audit")
-    done = run("compare", "--data", log, *options, "--dry-run", "--save-config", tmp_path / "grid.toml")
-    assert done.code == 0, done.err
+    asked = "compare --dry-run --rounds 1 --runs 1 --click-model perfect --defense none --no-audit --data"
+    assert run(asked, log, "--save-config", tmp_path / "grid.toml").code == 0
     grid = tomllib.loads((tmp_path / "grid.toml").read_text())
     assert grid["spec"]["population"] == {"clients": USERS}
 

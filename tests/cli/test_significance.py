@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, refusal, run
 from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
 
 A = np.array([0.50, 0.52, 0.47, 0.55, 0.51])
@@ -27,10 +27,9 @@ def folders(tmp_path: Path) -> list[Path]:
 
 
 def test_every_pair_of_systems_by_hand(folders: list[Path]) -> None:
-    done = run("study", "significance", *folders, "--metric", "final", "--json")
+    done = run("study significance", *folders, "--metric", "final", "--json")
     assert (done.code, done.err) == (0, "")
     found = done.json()
-    assert found["schema"] == "foltr-audit/significance/1"
     assert [row["system"] for row in found["systems"]] == [f"train.click_model={name}" for name in NAMES]
     assert [row["mean"] for row in found["means"]] == pytest.approx([A.mean(), B.mean(), C.mean()], rel=1e-12)
     assert found["means"][2]["sd"] == pytest.approx(C.std(ddof=1), rel=1e-12)
@@ -52,32 +51,31 @@ def test_every_pair_of_systems_by_hand(folders: list[Path]) -> None:
 
 
 def test_the_correction_counts_the_comparisons_of_one_metric(folders: list[Path]) -> None:
-    one = run("study", "significance", *folders, "--metric", "final", "--json").json()["comparisons"]
-    two = run("study", "significance", *folders, "--metric", "maxrr", "--metric", "final", "--json").json()[
-        "comparisons"
-    ]
-    assert two[3:] == one
-    assert run("study", "significance", *folders, "--json").json()["comparisons"][:3] == one
+    one, two, every = (
+        answer(f"study significance {metrics}", *folders)["comparisons"]
+        for metrics in ("--metric final", "--metric maxrr --metric final", "")
+    )
+    assert two[3:] == every[:3] == one
 
 
 def test_equal_and_constantly_different_systems_are_told_without_a_warning(tmp_path: Path) -> None:
     for name, shift in zip(NAMES, (0.0, 0.125, 0.0), strict=True):
         write_system(tmp_path / name, list(A + shift), train={"click_model": name})
     folders = [tmp_path / name for name in NAMES]
-    rows = run("study", "significance", *folders, "--metric", "final", "--json").json()["comparisons"]
+    rows = answer("study significance --metric final", *folders)["comparisons"]
     assert [(row["p_bonferroni"], row["effect_size"], row["stars"]) for row in rows] == [
         (0.0, "-inf", "**"),
         (1.0, None, ""),
         (0.0, "inf", "**"),
     ]
-    shown = run("study", "significance", *folders, "--metric", "final")
+    shown = run("study significance", *folders, "--metric", "final")
     assert (shown.code, shown.err) == (0, "")
     assert "1 - 2: the same difference in every pair" in shown.out
     assert "1 - 3: the same" not in shown.out
 
 
 def test_the_tables_name_systems_and_comparisons(folders: list[Path]) -> None:
-    done = run("study", "significance", *folders)
+    done = run("study significance", *folders)
     assert (done.code, done.err) == (0, "")
     lines = [" ".join(line.split()) for line in done.out.splitlines()]
     assert any(line.startswith("1 train.click_model=perfect 5 .5100 +-") for line in lines)
@@ -93,9 +91,7 @@ def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, folders: list[Pa
     write_run(tmp_path / "open", rounds_of(0.5, [0.1, 0.2]), played=1)
 
     def told(*arguments: object) -> str:
-        done = run("study", "significance", *arguments)
-        assert done.code == 2
-        return done.one_error()
+        return refusal("study significance", *arguments)
 
     assert "no Run of repetition 0, seed 1" in told(perfect, tmp_path / "fewer")
     assert "given twice" in told(perfect, perfect)
@@ -103,12 +99,10 @@ def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, folders: list[Pa
     assert "--resume" in told(perfect, tmp_path / "open")
     assert "unknown metric 'ndgc'" in told(perfect, other, "--metric", "ndgc")
     assert "no such folder" in told(perfect, tmp_path / "nowhere")
-    found = run("study", "significance", perfect, tmp_path / "fewer", "--paired-only", "--json").json()
+    found = answer("study significance --paired-only", perfect, tmp_path / "fewer")
     assert {row["pairs"] for row in found["comparisons"]} == {3}
     (other / "plan.toml").write_text("seed = ")
-    damaged = run("study", "significance", perfect, other)
-    assert damaged.code == 3
-    assert "plan.toml" in damaged.one_error()
+    assert "plan.toml" in refusal("study significance", perfect, other, code=3)
 
 
 def test_folds_pair_with_the_same_folds(tmp_path: Path) -> None:
@@ -120,18 +114,16 @@ def test_folds_pair_with_the_same_folds(tmp_path: Path) -> None:
             data, train = {"source": "some", "fold": i + 1}, {"click_model": name}
             runs.append((table_of(metrics, repetition=i, data=data, train=train), metrics))
         write_plan(tmp_path / name, runs)
-    row = run(
-        "study", "significance", *(tmp_path / name for name in values), "--metric", "final", "--json"
-    ).json()
+    found = answer("study significance --metric final", *(tmp_path / name for name in values))
     d = np.array([0.1, 0.15, 0.2])
-    assert row["comparisons"][0]["effect_size"] == pytest.approx(d.mean() / d.std(ddof=1), rel=1e-9)
+    assert found["comparisons"][0]["effect_size"] == pytest.approx(d.mean() / d.std(ddof=1), rel=1e-9)
 
 
 def test_real_runs_of_two_epsilons_in_one_folder_against_another(tmp_path: Path) -> None:
-    options = ("--data", "synthetic:mq2007:60", "--clients", 20, "--rounds", 3, "--runs", 4, "--json")
-    both = run("train", *options, "--eps", 1.2, "--eps", "inf", "--out", tmp_path / "both").json()
-    other = run("train", *options, "--click-model", "informational", "--out", tmp_path / "other").json()
-    done = run("study", "significance", tmp_path / "both", tmp_path / "other", "--json")
+    asked = "train --data synthetic:mq2007:60 --clients 20 --rounds 3 --runs 4"
+    both = answer(f"{asked} --eps 1.2 --eps inf --out", tmp_path / "both")
+    other = answer(f"{asked} --click-model informational --out", tmp_path / "other")
+    done = run("study significance", tmp_path / "both", tmp_path / "other", "--json")
     assert (done.code, done.err) == (0, "")
     found = done.json()
     assert [row["runs"] for row in found["systems"]] == [4, 4, 4]
@@ -148,20 +140,14 @@ def test_sums_over_different_numbers_of_rounds_are_not_compared(tmp_path: Path) 
     for name, online in (("short", [0.4, 0.5]), ("long", [0.4, 0.5, 0.6])):
         tables = [table_of(rounds_of(0.5 + run / 100, online), repetition=run) for run in range(3)]
         write_plan(tmp_path / name, [(table, rounds_of(0.5, online)) for table in tables])
-    found = run("study", "significance", tmp_path / "short", tmp_path / "long", "--json").json()
-    assert {row["metric"] for row in found["means"]} == {"offline_ndcg@10", "online_mean"}
-    done = run("study", "significance", tmp_path / "short", tmp_path / "long", "--metric", "online_sum")
-    assert (done.code, done.err) == (
-        2,
-        "error: --metric online_sum: sums over 2, 3 rounds; expected online_mean\n",
-    )
+    asked = ("study significance", tmp_path / "short", tmp_path / "long")
+    assert {row["metric"] for row in answer(*asked)["means"]} == {"offline_ndcg@10", "online_mean"}
+    error = refusal(*asked, "--metric", "online_sum")
+    assert error == "error: --metric online_sum: sums over 2, 3 rounds; expected online_mean"
 
 
 def test_how_much_was_recorded_makes_no_other_system(tmp_path: Path) -> None:
     for name, every, learner in (("a", 1, "pdgd"), ("b", 0, "fpdgd")):
         write_system(tmp_path / name, [0.5, 0.6], train={"learner": learner}, trace={"every": every})
-    names = [
-        row["system"]
-        for row in run("study", "significance", tmp_path / "a", tmp_path / "b", "--json").json()["systems"]
-    ]
-    assert names == ["train.learner=pdgd", "train.learner=fpdgd"]
+    found = answer("study significance", tmp_path / "a", tmp_path / "b")["systems"]
+    assert [row["system"] for row in found] == ["train.learner=pdgd", "train.learner=fpdgd"]

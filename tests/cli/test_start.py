@@ -7,47 +7,44 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.command import SMALL, run
+from tests.fixtures.command import SMALL, refusal, run
 
-HEAVY = (
-    "numba",
-    "scipy",
-    "sklearn",
-    "pandas",
-    "polars",
-    "matplotlib",
-    "statsmodels",
-    "jinja2",
-    "numpy",
-)
+HEAVY = {
+    "numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels", "jinja2", "numpy",
+    "dp_accounting",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["attack", "--help"], ["report", "--help"], ["list", "defenses", "--help"]]
+    ("command", "heavy"),
+    [
+        ("--help", {*HEAVY, "pydantic"}),
+        ("attack --help", HEAVY),  # it shows what the fields of a Spec say
+        ("report --help", HEAVY),
+        ("list defenses --help", HEAVY),
+        ("ceiling --eps 1.2 --auc .6", HEAVY - {"numpy"}),
+    ],
 )
-def test_help_starts_without_heavy_imports(arguments: list[str]) -> None:
-    # The help of a command shows what the fields of a Spec say, the first help page does not.
-    heavy = (*HEAVY, "pydantic") if arguments == ["--help"] else HEAVY
+def test_a_command_starts_without_heavy_imports(command: str, heavy: set[str]) -> None:
     program = (
         "import sys\nfrom foltr_audit.cli.main import main\n"
-        f"code = main({arguments!r})\n"
+        f"code = main({command.split()!r})\n"
         f"loaded = [name for name in {heavy!r} if name in sys.modules]\n"
         "assert not loaded, loaded\nsys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Usage" in done.stdout
+    assert done.stdout
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["attack", "--help"], ["trace", "--help"], ["list", "attacks"], ["trace", "lint", "-h"]],
+    "command", ["--help", "attack --help", "trace --help", "list attacks", "trace lint -h"]
 )
-def test_help_that_nobody_reads_to_its_end_ends_with_0(arguments: list[str]) -> None:
+def test_help_that_nobody_reads_to_its_end_ends_with_0(command: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "foltr_audit", *arguments]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    program = [sys.executable, "-m", "foltr_audit", *command.split()]
+    done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -100,9 +97,10 @@ def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
         raise SystemError("broken")
 
     monkeypatch.setattr("foltr_audit.experiments.runner.Runner.run", interrupted)
-    done = run("train", "--data", "synthetic:mq2007:30")
-    assert done.code == 130
-    assert done.one_error() == "error: interrupted; a run with --out can be resumed with --resume"
+    assert (
+        refusal("train", "--data", "synthetic:mq2007:30", code=130)
+        == "error: interrupted; a run with --out can be resumed with --resume"
+    )
     kept = run("train", "--data", "synthetic:mq2007:30", "--out", tmp_path / "kept")
     assert (kept.code, "--resume" in kept.one_error()) == (130, True)
     monkeypatch.setattr("foltr_audit.experiments.runner.Runner.run", broken)

@@ -15,7 +15,7 @@ from foltr_audit.experiments.plan import Plan, apply_changes, read_tables
 from foltr_audit.experiments.presets import load_preset, preset_names
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.tables.presets import FOLDS, preset_plan
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 
 INTENTS, MQ2007 = "synthetic:clueweb-intents:15", "synthetic:mq2007:60"
 RUN = [name for name in preset_names() if load_preset(name).kind != "merge"]
@@ -30,7 +30,7 @@ def small_data(name: str) -> str:
 
 
 def test_list_names_every_preset_with_its_data_and_size() -> None:
-    rows = run("study", "list", "--json").json()["presets"]
+    rows = answer("study list")["presets"]
     assert [row["name"] for row in rows] == list(preset_names())
     shown = run("study", "list")
     assert shown.code == 0
@@ -58,7 +58,7 @@ def test_show_is_the_plan_that_config_accepts(name: str, tmp_path: Path) -> None
     assert published.title in done.out
     for figure in published.figures:
         assert f"{figure.metric} {'about ' if figure.approximate else ''}{figure.value:g}" in done.out
-    told = run("study", "show", name, "--json").json()
+    told = answer("study show", name)
     assert told["plan"] == tomllib.loads(done.out) == tomllib.loads(told["toml"])
     assert len(told["published"]["figures"]) == len(published.figures)
 
@@ -109,13 +109,10 @@ def test_periods_stand_beside_their_numbers(tmp_path: Path) -> None:
 
 
 def test_repetitions_are_scaled_and_may_be_given() -> None:
-    told = run(
-        "study", "run", "wang-2022-type-3", "--data", MQ2007, "--scale", 0.001, "--runs", 2, "--json"
-    ).json()
+    told = answer(f"study run wang-2022-type-3 --data {MQ2007} --scale 0.001 --runs 2")
     assert {row["runs"] for row in told["utility"]} == {2}
     assert {row["round"] for row in told["rounds"]} == {0}
-    rows = {row["run"] for row in told["rounds"]}
-    assert rows == {0, 1}
+    assert {row["run"] for row in told["rounds"]} == {0, 1}
     assert {row["twin"] for row in told["twins"]} == {"evenly dealt"}
     assert {row["pairs"] for row in told["twins"]} == {2}
 
@@ -161,16 +158,14 @@ def test_the_study_of_merged_models_is_a_valid_one() -> None:
     assert (least.trees, least.trials) == (1, 1)
     shown = run("study", "show", MERGE)
     assert tomllib.loads(shown.out)["merge"] == preset.merging()
-    (row,) = [row for row in run("study", "list", "--json").json()["presets"] if row["name"] == MERGE]
+    (row,) = [row for row in answer("study list")["presets"] if row["name"] == MERGE]
     assert (row["trials"], row["trees"]) == (30, 3000)
 
 
 @pytest.mark.slow
 def test_the_study_of_merged_models_stands_beside_its_numbers(tmp_path: Path) -> None:
     options = ("--data", "synthetic:istella-s:700", "--scale", 1e-6, "--out", tmp_path / "study")
-    done = run("study", "run", MERGE, *options, "--json")
-    assert done.code == 0, done.err
-    told = done.json()
+    told = answer("study", "run", MERGE, *options)
     assert told == json.loads((tmp_path / "study" / "results.json").read_text())
     assert told["published"]["synthetic"] is True
     rows = told["published"]["rows"]

@@ -9,19 +9,16 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.core.settings.unlearning import METHODS
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 
 FEW = (
-    *("study", "unlearning", "--data", "synthetic:mq2007:60", "--clients", 4, "--rounds", 1, "--client", 3),
-    *("--trials", 100, "--fine-tune-rounds", 1),
+    "study unlearning --data synthetic:mq2007:60 --clients 4 --rounds 1 --client 3 --trials 100"
+    " --fine-tune-rounds 1"
 )
 
 
 def test_rows_have_what_each_method_reaches_and_takes() -> None:
-    done = run(*FEW, "--method", "none,retrain", "--json")
-    assert done.code == 0
-    report = done.json()
-    assert report["schema"] == "foltr-audit/unlearn/1"
+    report = answer(FEW, "--method", "none,retrain")
     assert tuple(row["method"] for row in report["results"]) == METHODS[:2]
     for row in report["results"]:
         assert (row["clients"], row["members"], row["rounds"], row["evaluated"]) == ([3], 4, 1, 100)
@@ -43,25 +40,9 @@ def test_rows_have_what_each_method_reaches_and_takes() -> None:
 
 
 def test_a_run_is_unlearned_by_its_spec(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    assert (
-        run("train", "--data", "synthetic:mq2007:60", "--clients", 4, "--rounds", 1, "--out", out).code == 0
-    )
-    done = run(
-        *(
-            "study",
-            "unlearning",
-            "--config",
-            out / "spec.toml",
-            "--client",
-            "1",
-            "--client",
-            "2",
-            "--trials",
-            100,
-        ),
-        *("--method", "none,fed-remove"),
-    )
+    assert run("train --data synthetic:mq2007:60 --clients 4 --rounds 1 --out", tmp_path / "run").code == 0
+    options = "--client 1 --client 2 --trials 100 --method none,fed-remove"
+    done = run(f"study unlearning {options} --config", tmp_path / "run" / "spec.toml")
     assert done.code == 0
     text = " ".join(done.out.split())
     assert "clients 1, 2 of 4 leave after 1 round" in text

@@ -119,8 +119,7 @@ def test_top_k_before_noise_and_several_noises() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["gaussian-shares:sigma=1", "skellam:sigma=1,step=0.001", "discrete-gaussian:sigma=1,step=0.001"],
+    "text", ["gaussian-shares:sigma=1", "skellam:sigma=1,step=0.001", "discrete-gaussian:sigma=1,step=0.001"]
 )
 def test_shares_need_a_sum(text: str) -> None:
     (found,) = said(f"clip:norm=1+{text}")
@@ -145,17 +144,14 @@ def test_plug_ins_of_others_are_judged_by_their_events() -> None:
 
 
 def test_shares_that_are_rounded_for_a_sum() -> None:
-    wire = "secure-aggregation:threshold=1000"
-    rounded = said(f"clip:norm=1.5,ord=1+gamma-laplace:eps=1.2,sensitivity=3+{wire}")
-    assert any("each share is rounded before the sum" in line for line in rounded)
-    assert not any(
-        "rounded" in line for line in said(f"clip:norm=1.5+skellam:sigma=9,step=0.0009765625+{wire}")
-    )
-    off_grid = said(f"clip:norm=1.5+skellam:sigma=9,step=0.001+{wire}")  # the sum has steps of 2^-24
-    assert any("each share is rounded before the sum" in line for line in off_grid)
-    assert not any(
-        "rounded" in line for line in said(f"clip:norm=1.5,ord=1+laplace:eps=1,sensitivity=3+{wire}")
-    )
+    for chain, rounded in (
+        ("clip:norm=1.5,ord=1+gamma-laplace:eps=1.2,sensitivity=3", True),
+        ("clip:norm=1.5+skellam:sigma=9,step=0.0009765625", False),
+        ("clip:norm=1.5+skellam:sigma=9,step=0.001", True),  # the sum has steps of 2^-24
+        ("clip:norm=1.5,ord=1+laplace:eps=1,sensitivity=3", False),
+    ):
+        told = " ".join(said(f"{chain}+secure-aggregation:threshold=1000"))
+        assert ("each share is rounded before the sum" in told) == ("rounded" in told) == rounded, chain
 
 
 def test_noise_on_sums_needs_bounded_messages_and_a_separation() -> None:

@@ -160,9 +160,8 @@ def test_clicks_depend_on_the_users_own_stream_only(model: type[CascadeClickMode
 
 def test_local_steps_draw_anew() -> None:
     labels, users = [0, 1], 20_000
-    joint = np.concatenate(
-        [clicks(InformationalClickModel(), labels, 2, users, step) for step in range(3)], axis=1
-    )
+    steps = [clicks(InformationalClickModel(), labels, 2, users, step) for step in range(3)]
+    joint = np.concatenate(steps, axis=1)
     one = cascade_law(labels, *InformationalClickModel.setting(2))
     independent = {(*a, *b, *c): one[a] * one[b] * one[c] for a, b, c in product(one, repeat=3)}
     assert fit(joint, independent) > 1e-4

@@ -39,22 +39,13 @@ def header(
 ) -> DeclaredSystem:
     """What the header of a trace declares of noise whose law it does not name."""
     bound = NormBound(norm=clip or 1.0, ord=2, of="update")
+    claim = DeclaredClaim(
+        name="knowledge.local_dp_eps", epsilon=basis.epsilon or 1.2, delta=basis.delta or 0.0,
+        unit=unit, relation="replace-one", view="individual",
+    )  # fmt: skip
+    steps = () if clip is None else (DeclaredStep(name="knowledge.local_dp_clip", event=bound),)
     return DeclaredSystem(
-        steps=() if clip is None else (DeclaredStep(name="knowledge.local_dp_clip", event=bound),),
-        claims=(
-            DeclaredClaim(
-                name="knowledge.local_dp_eps",
-                epsilon=basis.epsilon or 1.2,
-                delta=basis.delta or 0.0,
-                unit=unit,
-                relation="replace-one",
-                view="individual",
-            ),
-        ),
-        basis=basis,
-        complete=False,
-        parameters=46,
-        cohort=1000,
+        steps=steps, claims=(claim,), basis=basis, complete=False, parameters=46, cohort=1000
     )
 
 
@@ -114,15 +105,11 @@ def correlated(clip: str, separation: int = 4) -> DeclaredSystem:
 FAULTS = {
     # An L2 distance of 3 is sqrt(46) times as long in L1.
     "order": Fault(
-        system_of("clip:norm=1.5", SHARES, Sum()),
-        "sensitivity",
-        3 * math.sqrt(46),
+        system_of("clip:norm=1.5", SHARES, Sum()), "sensitivity", 3 * math.sqrt(46),
         system_of(f"clip:norm={1.5 / math.sqrt(46)!r}", SHARES, Sum()),
     ),
     "clip too wide": Fault(
-        system_of("clip:norm=3,ord=1", SHARES, Sum()),
-        "sensitivity",
-        6.0,
+        system_of("clip:norm=3,ord=1", SHARES, Sum()), "sensitivity", 6.0,
         system_of(
             "clip:norm=3,ord=1",
             TheirNoise(noise="laplace:scale=5", parted=True, sensitivity=6.0, epsilon=1.2, view="aggregate"),
@@ -139,28 +126,20 @@ FAULTS = {
         system_of("clip:norm=4.5+gaussian:eps=1,delta=1e-5,sensitivity=3"), "sensitivity", 9.0, GAUSSIAN
     ),
     "sensitivity without a law": Fault(
-        header(AccountingBasis(sensitivity=3.0), clip=3.0),
-        "sensitivity",
-        6.0,
+        header(AccountingBasis(sensitivity=3.0), clip=3.0), "sensitivity", 6.0,
         header(AccountingBasis(sensitivity=6.0), clip=3.0),
     ),
     # Laplace noise of scale 3 / 1.2.
     "scale": Fault(
-        system_of(L1_CLIP, their("laplace:scale=1", 1.2)),
-        "noise scale",
-        2.5,
+        system_of(L1_CLIP, their("laplace:scale=1", 1.2)), "noise scale", 2.5,
         system_of(L1_CLIP, their("laplace:scale=2.5", 1.2)),
     ),
     "sigma": Fault(
-        system_of("clip:norm=1.5", their("gaussian:sigma=1", 1.0, 1e-5)),
-        "noise scale",
-        SIGMA,
+        system_of("clip:norm=1.5", their("gaussian:sigma=1", 1.0, 1e-5)), "noise scale", SIGMA,
         system_of("clip:norm=1.5", their(f"gaussian:sigma={SIGMA * (1 + 1e-9)!r}", 1.0, 1e-5)),
     ),
     "no delta": Fault(
-        system_of("clip:norm=1.5", their("gaussian:sigma=99", 1.0)),
-        "noise scale",
-        None,
+        system_of("clip:norm=1.5", their("gaussian:sigma=99", 1.0)), "noise scale", None,
         system_of("clip:norm=1.5", their("gaussian:sigma=99", 1.0, 1e-5)),
     ),
     "classical": Fault(classical(20.0), "noise scale", 1.0 / gaussian_mu(20.0, 1e-5), classical(1.0)),
@@ -168,32 +147,22 @@ FAULTS = {
         classical(1.2), "noise scale", 1.0 / gaussian_mu(1.2, 1e-5), classical(1.0), "warning"
     ),
     "shares of another n": Fault(
-        system_of(L1_CLIP, SHARES, Sum(at_least=600), cohort=600),
-        "noise shares",
-        600.0,
+        system_of(L1_CLIP, SHARES, Sum(at_least=600), cohort=600), "noise shares", 600.0,
         system_of(L1_CLIP, SHARES, Sum(at_least=600), shares=600),
     ),
     "threshold": Fault(system_of(L1_CLIP, SHARES, Sum(at_least=501)), "noise shares", 501.0, LAPLACE_SHARES),
     "more clients": Fault(
-        system_of(L1_CLIP, SHARES, Sum(at_least=2000), cohort=2000),
-        "noise shares",
-        2000.0,
-        system_of(L1_CLIP, SHARES, Sum(at_least=2000), shares=2000),
-        "warning",
+        system_of(L1_CLIP, SHARES, Sum(at_least=2000), cohort=2000), "noise shares", 2000.0,
+        system_of(L1_CLIP, SHARES, Sum(at_least=2000), shares=2000), "warning",
     ),
     "shares in the clear": Fault(
-        system_of(L1_CLIP, SHARES),
-        "noise shares",
-        None,
-        system_of(L1_CLIP, "laplace:eps=1.2,sensitivity=3"),
+        system_of(L1_CLIP, SHARES), "noise shares", None, system_of(L1_CLIP, "laplace:eps=1.2,sensitivity=3")
     ),
     "threshold above n": Fault(
         system_of(L1_CLIP, SHARES, Sum(at_least=1001)), "noise shares", 1000.0, LAPLACE_SHARES
     ),
     "rounded shares": Fault(
-        system_of(L1_CLIP, SHARES, "secure-aggregation:threshold=1000"),
-        "noise shares",
-        None,
+        system_of(L1_CLIP, SHARES, "secure-aggregation:threshold=1000"), "noise shares", None,
         system_of(
             "clip:norm=1.5+skellam:sigma=9,step=0.0009765625,sensitivity=3,delta=1e-5"
             "+secure-aggregation:threshold=1000"
@@ -201,15 +170,11 @@ FAULTS = {
     ),
     "several noises": Fault(
         system_of(f"{L1_CLIP}+laplace:eps=1.2,sensitivity=3+gaussian:eps=1,delta=1e-5,sensitivity=3"),
-        "several noises",
-        None,
-        GAUSSIAN,
-        "warning",
+        "several noises", None, GAUSSIAN, "warning",
     ),
     "sparse messages": Fault(
         system_of("clip:norm=1,ord=1,of=update,at=message+top-k:k=3+laplace:eps=1,sensitivity=2"),
-        "sparse messages",
-        None,
+        "sparse messages", None,
         system_of("clip:norm=1,ord=1,of=update,at=message+laplace:eps=1,sensitivity=2+top-k:k=3"),
         "warning",
     ),
@@ -218,28 +183,19 @@ FAULTS = {
         correlated("none"), "sum noise", None, correlated("clip:norm=1,at=message"), "warning"
     ),
     "correlated for too long": Fault(
-        correlated("clip:norm=1,at=message", 1),
-        "sum noise",
-        1.0,
-        correlated("clip:norm=1,at=message"),
+        correlated("clip:norm=1,at=message", 1), "sum noise", 1.0, correlated("clip:norm=1,at=message"),
         "warning",
     ),
     # One of four answers that are each true with epsilon 1.2: pure epsilons add up.
     "batch": Fault(
-        system_of("metric-rr:eps=1.2", interactions=4),
-        "batch",
-        4.8,
-        system_of("metric-rr:eps=1.2", interactions=1),
-        "warning",
+        system_of("metric-rr:eps=1.2", interactions=4), "batch", 4.8,
+        system_of("metric-rr:eps=1.2", interactions=1), "warning",
     ),
     "lists": Fault(with_lists(follow=True), "lists", None, with_lists(follow=False)),
     "last bits": Fault(system_of(NORMAL, number_format="float64"), "last bits", None, GAUSSIAN),
     "weights": Fault(system_of(NORMAL, alike_in_number=False), "weights", None, GAUSSIAN, "warning"),
     "delta": Fault(
-        system_of("clip:norm=1.5+gaussian:eps=1,delta=0.001,sensitivity=3"),
-        "delta",
-        1 / 5000,
-        GAUSSIAN,
+        system_of("clip:norm=1.5+gaussian:eps=1,delta=0.001,sensitivity=3"), "delta", 1 / 5000, GAUSSIAN,
         "warning",
     ),
     "claim without a unit": Fault(
@@ -247,13 +203,11 @@ FAULTS = {
     ),
     "said twice": Fault(
         system_of(NORMAL, restated=(Restatement(field="knowledge.noise", said="none", elsewhere="it is"),)),
-        "restated",
-        None,
-        GAUSSIAN,
+        "restated", None, GAUSSIAN,
     ),
     # What is proven: 1.2 sqrt(46).
     "proof": Fault(system_of("clip:norm=1.5", SHARES, Sum()), "proof", 1.2 * math.sqrt(46), LAPLACE_SHARES),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAULTS)

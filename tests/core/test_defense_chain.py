@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from typing import ClassVar
 
@@ -15,19 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
-from foltr_audit.core.plugins import (
-    Ball,
-    Defense,
-    RoundContext,
-    WireMessages,
-    plain,
-)
+from foltr_audit.core.plugins import Ball, Defense, RoundContext, WireMessages, plain
 from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.models import WeightedMean
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import (
     FEATURES,
     Entry,
@@ -39,8 +32,6 @@ from tests.fixtures.tiny import (
     ToyWire,
     context,
 )
-
-SetupOf = Callable[..., Setup]
 
 
 def arrived(messages: Floats, survivors: Bools | None = None) -> WireMessages:
@@ -119,22 +110,16 @@ def test_links_of_the_click_wire_and_aggregate_stages_act_in_the_order_given() -
     shown = np.array([[4, 2, 0, -1]])
     first, invert = ToyClick(do="keep-first"), ToyClick(do="invert")
     here = context([5], P=2)
-    assert DefenseChain((first, invert)).on_clicks(clicks, shown, 0, here).tolist() == [
-        [False, True, True, False]
-    ]
-    assert DefenseChain((invert, first)).on_clicks(clicks, shown, 0, here).tolist() == [
-        [False, True, False, False]
-    ]
-    wired = DefenseChain((ToyWire(shift=1.0, lost_below=9), ToyWire(shift=1.0))).on_wire(
-        np.zeros((1, 2)), here
-    )
+    for links, left in (((first, invert), [0, 1, 1, 0]), ((invert, first), [0, 1, 0, 0])):
+        assert DefenseChain(links).on_clicks(clicks, shown, 0, here).tolist() == [[*map(bool, left)]]
+    lossy = DefenseChain((ToyWire(shift=1.0, lost_below=9), ToyWire(shift=1.0)))
+    wired = lossy.on_wire(np.zeros((1, 2)), here)
     assert wired.messages.tolist() == [[2.0, 2.0]]
     assert wired.survivors.tolist() == [False], "what one link lost stays lost"
     double, add = ToyAggregate(factor=2.0), ToyAggregate(shift=1.0)
-    for links, expected in (((double, add), 7.0), ((add, double), 8.0)):
-        average = DefenseChain(links).on_aggregate(
-            np.full(2, 3.0), arrived(np.full((1, 2), 3.0)), np.ones(1), here
-        )
+    sent = arrived(np.full((1, 2), 3.0))
+    for pair, expected in (((double, add), 7.0), ((add, double), 8.0)):
+        average = DefenseChain(pair).on_aggregate(np.full(2, 3.0), sent, np.ones(1), here)
         assert average.tolist() == [expected] * 2
 
 
@@ -180,10 +165,9 @@ def test_the_average_weighs_messages_by_their_interactions() -> None:
     messages = np.array([[1.0, -8.0], [2.5, 4.0], [7.0, 0.125], [-3.0, 1e3]])
     counts = [1, 3, 4, 2]
     average = WeightedMean().aggregate(arrived(messages), np.array(counts)).value
-    by_hand = [
-        sum(n * Fraction(x) for n, x in zip(counts, column, strict=True)) / 10 for column in messages.T
-    ]
-    np.testing.assert_allclose(average, [float(x) for x in by_hand], rtol=1e-15)
+    pairs = [zip(counts, column, strict=True) for column in messages.T]
+    by_hand = [float(sum(n * Fraction(x) for n, x in each) / 10) for each in pairs]
+    np.testing.assert_allclose(average, by_hand, rtol=1e-15)
 
 
 def test_what_did_not_arrive_does_not_count() -> None:
@@ -261,9 +245,8 @@ def test_a_link_that_gives_back_another_shape_is_named() -> None:
 def test_noise_is_described_in_order() -> None:
     here = context([0], shares=7)
     assert DefenseChain((Clip(norm=1.0), ToyMessage())).noise(here) is None
-    chain = DefenseChain(
-        (ToyMessage(tag="a", claim=1.0), *parse_chain(published_chain(1.5)), ToyMessage(tag="b", claim=3))
-    )
+    first, last = ToyMessage(tag="a", claim=1.0), ToyMessage(tag="b", claim=3)
+    chain = DefenseChain((first, *parse_chain(published_chain(1.5)), last))
     assert chain.noise(here) == "gaussian:sigma=1+gamma-share:n=7,scale=2+gaussian:sigma=3"
 
 
@@ -288,9 +271,8 @@ def test_the_published_chain(eps: float, sensitivity: float, expected: tuple[str
     assert texts == expected
     assert DefenseChain(parse_chain(texts)).texts == expected
     if not math.isinf(eps):
-        assert DefenseChain(parse_chain(texts)).noise(context([0], shares=9)) == (
-            f"gamma-share:n=9,scale={plain(sensitivity / eps)}"
-        )
+        noise = DefenseChain(parse_chain(texts)).noise(context([0], shares=9))
+        assert noise == f"gamma-share:n=9,scale={plain(sensitivity / eps)}"
 
 
 @pytest.mark.parametrize("eps", [0.0, -1.0, math.nan, -math.inf])

@@ -79,9 +79,8 @@ def test_stages_that_are_none_are_refused() -> None:
         def stages(self) -> Any:
             return "message"
 
-    with pytest.raises(
-        PluginError, match="defense toy-message: stages gave 'message'; expected a tuple out of"
-    ):
+    said = "defense toy-message: stages gave 'message'; expected a tuple out of"
+    with pytest.raises(PluginError, match=said):
         DefenseChain((_Odd(),)).links("message")
 
 

@@ -54,12 +54,9 @@ def plain_dcg(grades: list[int], k: int = 10) -> float:
 
 @EVERY_LIST
 def test_golden_ndcg(case: int) -> None:
-    vectors = golden("ranking-metrics.npz")
-    n = int(vectors["n_docs"][case])
-    data = queries(vectors["relevance"][case][:n].astype(int).tolist())
-    shown = vectors["ranking"][case][:LIST_LENGTH]
-    found = ndcg(data, ONE, np.array([padded(shown.tolist())]), ideal_dcg(data))
-    np.testing.assert_allclose(found, vectors["ndcg10"][case], rtol=1e-12, atol=0)
+    data, shown = golden_list(case)
+    expected = golden("ranking-metrics.npz")["ndcg10"][case]
+    np.testing.assert_allclose(ndcg(data, ONE, shown, ideal_dcg(data)), expected, rtol=1e-12, atol=0)
 
 
 @EVERY_LIST
@@ -95,10 +92,7 @@ def test_golden_expected_maxrr(case: int) -> None:
 
 
 @settings(max_examples=60, derandomize=True)
-@given(
-    st.lists(st.integers(0, 4), min_size=2, max_size=25).filter(any),
-    st.randoms(use_true_random=False),
-)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=25).filter(any), st.randoms(use_true_random=False))
 def test_ndcg_equals_scikit_learn(grades: list[int], random: Random) -> None:
     """On lists without tied scores; gains are handed over as 2^r - 1."""
     from sklearn.metrics import ndcg_score
@@ -151,12 +145,8 @@ def test_dcg_of_any_lists(grades: list[list[int]], random: Random) -> None:
 def test_labels_of_shown_documents() -> None:
     data = queries([2, 0, 1], [4], [0, 3])
     shown = np.array([[2, 0, -1], [0, -1, -1], [1, 0, -1], [-1, -1, -1]])
-    assert data.shown_labels(np.array([0, 1, 2, 2]), shown).tolist() == [
-        [1, 2, -1],
-        [4, -1, -1],
-        [3, 0, -1],
-        [-1, -1, -1],
-    ]
+    found = data.shown_labels(np.array([0, 1, 2, 2]), shown).tolist()
+    assert found == [[1, 2, -1], [4, -1, -1], [3, 0, -1], [-1, -1, -1]]
 
 
 def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
@@ -215,10 +205,8 @@ def brute_force_max_rr(grades: list[int], click: list[Fraction]) -> Fraction:
     """MaxRR over all patterns of what would be clicked if it were read."""
     total = Fraction(0)
     for pattern in product((False, True), repeat=len(grades)):
-        chance = prod(
-            (click[grade] if clicked else 1 - click[grade])
-            for grade, clicked in zip(grades, pattern, strict=True)
-        )
+        read = zip(grades, pattern, strict=True)
+        chance = prod(click[grade] if clicked else 1 - click[grade] for grade, clicked in read)
         total += chance * (Fraction(1, pattern.index(True) + 1) if any(pattern) else 0)
     return total
 
@@ -239,10 +227,7 @@ def test_the_expected_maxrr_is_the_mean_of_simulated_clicks() -> None:
     users, grades = 20_000, [[0, 1, 0, 2, 1], [0, 0, 0, 0, 1], [2, 2, 1, 0, 0]]
     data, shown = queries(*grades), np.array([padded(list(range(5)))] * 3)
     streams = Streams(5, 0).clients("test", 0, np.arange(users))
-    for model, wrong in (
-        (InformationalClickModel, NavigationalClickModel),
-        (NavigationalClickModel, InformationalClickModel),
-    ):
+    for model, wrong in permutations((InformationalClickModel, NavigationalClickModel)):
         right, other = (
             expected_max_rr(data, np.arange(3), shown, np.array(each.click_given_grade[1]))
             for each in (model, wrong)

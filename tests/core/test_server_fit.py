@@ -45,8 +45,7 @@ def test_an_audit_sees_what_the_server_can_take_out_of_a_sum(
 
 
 @pytest.mark.parametrize(
-    "audit",
-    [{"views": ["individual"]}, {"views": ["aggregate"]}, {"views": ["colluding"], "colluders": 3}],
+    "audit", [{"views": ["individual"]}, {"views": ["aggregate"]}, {"views": ["colluding"], "colluders": 3}]
 )
 def test_an_audit_of_something_else_is_refused(audit: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="expected --view colluding"):

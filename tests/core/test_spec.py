@@ -86,8 +86,7 @@ def dotted(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Every leaf of a table by its dotted name."""
     leaves: dict[str, Any] = {}
     for name, value in table.items():
-        inner = dotted(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-        leaves |= inner
+        leaves |= dotted(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return leaves
 
 
@@ -118,14 +117,9 @@ def test_the_canonical_form_spells_everything_out() -> None:
 @pytest.mark.parametrize("seed", ["1", "77"])
 def test_the_hash_is_the_same_in_another_process(seed: str) -> None:
     code = "from foltr_audit.core.settings.experiment import Spec; print(Spec(attack={}).hash)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONHASHSEED": seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == Spec(attack={}).hash
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    found = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert found.strip() == Spec(attack={}).hash
 
 
 def test_the_table_of_other_values_knows_every_field() -> None:
@@ -179,10 +173,8 @@ def test_first_difference_names_one_field_with_both_values() -> None:
     assert first_difference(other, spec) == "population.separation is None there and 2 here"
     without = Spec.parse({name: value for name, value in FULL.items() if name != "attack"})
     assert str(first_difference(without, spec)).startswith("attack.methods is None there and [")
-    assert (
-        first_difference(Spec(seed=1, repetition=1), Spec(seed=2, repetition=2))
-        == "seed is 1 there and 2 here"
-    )
+    one, two = Spec(seed=1, repetition=1), Spec(seed=2, repetition=2)
+    assert first_difference(one, two) == "seed is 1 there and 2 here"
 
 
 def test_the_undefended_twin() -> None:
@@ -196,12 +188,8 @@ def test_the_undefended_twin() -> None:
 
 def test_a_spec_is_frozen() -> None:
     spec = Spec.parse(FULL)
-    for owner, name in (
-        (spec, "seed"),
-        (spec.data, "fold"),
-        (spec.train, "rounds"),
-        (spec.attack, "repeats"),
-    ):
+    fields = ((spec, "seed"), (spec.data, "fold"), (spec.train, "rounds"), (spec.attack, "repeats"))
+    for owner, name in fields:
         with pytest.raises(ValidationError):
             setattr(owner, name, 1)
     assert len({spec, Spec.parse(FULL), Spec.from_toml(spec.toml)}) == 1

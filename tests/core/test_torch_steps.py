@@ -59,9 +59,8 @@ def trained(make: Callable[[Any], Any], epochs: int, proximal: float) -> Floats:
         optimizer = make(local.parameters())
         for _ in range(epochs):
             optimizer.zero_grad()
-            away = sum(
-                ((a - b) ** 2).sum() for a, b in zip(local.parameters(), start.parameters(), strict=True)
-            )
+            pairs = zip(local.parameters(), start.parameters(), strict=True)
+            away = sum(((a - b) ** 2).sum() for a, b in pairs)
             value = loss(local(torch.tensor(rows)).reshape(-1), torch.tensor(clicks))
             (value + 0.5 * proximal * away).backward()
             optimizer.step()
@@ -187,14 +186,10 @@ def test_the_first_layer_of_a_network_is_found() -> None:
 
 
 def test_bad_values_are_named() -> None:
-    for more, what in (
-        ({"optimizer": "lbfgs"}, "sgd or adam"),
-        ({"epochs": 0}, "epochs=0"),
-        ({"lr": -1}, "lr=-1"),
-    ):
-        given: dict[str, Any] = more
+    bad: dict[str, tuple[Any, str]] = {"optimizer": ("lbfgs", "sgd or adam"), "epochs": (0, "epochs=0")}
+    for name, (value, what) in {**bad, "lr": (-1, "lr=-1")}.items():
         with pytest.raises(fa.FoltrAuditError, match=what):
-            fa.torch_module_step(network(), loss, **given)
+            fa.torch_module_step(network(), loss, **{name: value})
 
 
 def test_a_function_that_gives_no_tensor_is_named() -> None:

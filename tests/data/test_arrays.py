@@ -26,12 +26,10 @@ class Qrel(NamedTuple):
 
 def test_arrays_and_the_file_of_them_are_the_same_data(tmp_path: Path) -> None:
     made = fa.make_data(X, Y, QUERY, document_ids=[f"d{row}" for row in range(240)])
-    lines = [
-        f"{grade} qid:{query} "
-        + " ".join(f"{place}:{value!r}" for place, value in enumerate(map(float, row), start=1))
-        + f" #docid = d{number}"
-        for number, (row, grade, query) in enumerate(zip(X, Y, QUERY, strict=True))
-    ]
+    lines = []
+    for number, (row, grade, query) in enumerate(zip(X, Y, QUERY, strict=True)):
+        pairs = " ".join(f"{place}:{value!r}" for place, value in enumerate(map(float, row), start=1))
+        lines.append(f"{grade} qid:{query} {pairs} #docid = d{number}")
     path = tmp_path / "data.txt"
     path.write_text("\n".join(lines) + "\n")
     read = fa.load_data(path)

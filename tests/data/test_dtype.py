@@ -13,9 +13,7 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.data.normalize import normalise
-from tests.fixtures.command import run
-
-OPTIONS = ("--clients", 30, "--rounds", 3, "--eps", 1.2, "--method", "olsr")
+from tests.fixtures.command import answer
 
 
 def parts(how: str, dtype: str, *, cache: bool = False) -> Collection:
@@ -80,12 +78,11 @@ def test_a_constant_float64_feature_has_no_deviation(how: str) -> None:
 
 @pytest.mark.slow
 def test_the_whole_way_with_float64(tmp_path: Path) -> None:
-    source = ("--data", "synthetic:mq2007:30")
-    single = run("attack", *source, *OPTIONS, "--json").json()
-    done = run("attack", *source, *OPTIONS, "--dtype", "float64", "--json", "--out", tmp_path / "run")
-    double = done.json()
+    asked = "attack --data synthetic:mq2007:30 --clients 30 --rounds 3 --eps 1.2 --method olsr"
+    single = answer(asked)
+    double = answer(f"{asked} --dtype float64 --out", tmp_path / "run")
     assert double["config"]["data"]["dtype"] == "float64"
-    again = run("attack", "--trace", tmp_path / "run", "--method", "olsr", "--json").json()
+    again = answer("attack --method olsr --trace", tmp_path / "run")
     assert again["results"] == double["results"]
     assert len(single["results"]) == len(double["results"])
     for one, two in zip(single["results"], double["results"], strict=True):

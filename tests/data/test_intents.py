@@ -24,22 +24,17 @@ from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.data.synthetic.intents import _ranks, synthetic_intents
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
-from tests.fixtures.command import SHARED, run
+from tests.data.test_synthetic import ndcg10
+from tests.fixtures.command import SHARED, answer, refusal, run
+from tests.fixtures.reference import dataset
 
 TREC = SHARED / "data" / "trec-web-intents"
 IDS = tuple(str(topic) for topic in range(1, 199))
 
 
 def with_grades(grades: NDArray[np.int64], lengths: list[int]) -> Dataset:
-    documents = grades.shape[1]
-    return Dataset(
-        features=np.zeros((documents, 1), dtype=np.float32),
-        labels=grades.max(axis=0),
-        offsets=np.cumsum([0, *lengths]),
-        query_ids=tuple(f"q{number}" for number in range(len(lengths))),
-        document_ids=("",) * documents,
-        intents=grades,
-    )
+    plain = dataset(np.zeros((grades.shape[1], 1)), grades.max(axis=0), lengths)
+    return replace(plain, intents=grades)
 
 
 def per_query(part: Dataset) -> NDArray[np.int64]:
@@ -197,21 +192,12 @@ def test_the_likeness_has_the_numbers_of_the_real_qrels() -> None:
         assert 0.2 < jaccard.mean() < 0.4
 
 
-def ndcg10(part: Dataset, scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    total, discount = 0.0, 1.0 / np.log2(np.arange(2, 12))
-    for start, stop in zip(part.offsets[:-1], part.offsets[1:], strict=True):
-        top = labels[start:stop][np.argsort(-scores[start:stop], kind="stable")][:10]
-        best = np.sort(labels[start:stop])[::-1][:10]
-        if best[0] > 0:
-            total += float(top @ discount[: top.size]) / float(best @ discount[: best.size])
-    return total / part.n_queries
-
-
 def own_and_others(part: Dataset) -> tuple[float, float]:
     """nDCG@10 on the queries learnt from, of a linear regression per intent: for it, and for the others."""
     x = np.column_stack([part.features.astype(np.float64), np.ones(part.n_documents)])
     fitted = x @ np.linalg.solve(x.T @ x + 10 * np.eye(x.shape[1]), x.T @ part.grades.T)
-    found = [[ndcg10(part, fitted[:, i], grades) for grades in part.grades] for i in range(part.n_intents)]
+    under = [part.under(intent) for intent in range(part.n_intents)]
+    found = [[ndcg10(one, fitted[:, i]) for one in under] for i in range(part.n_intents)]
     own = np.diag(found)
     return float(own.mean()), (np.sum(found) - own.sum()) / (own.size * (own.size - 1))
 
@@ -256,11 +242,8 @@ def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
 
 
 def test_what_the_option_means(tmp_path: Path) -> None:
-    assert [canonical_intents(text) for text in ("synthetic", "synthetic:2", "a:b")] == [
-        "synthetic:4",
-        "synthetic:2",
-        "a:b",
-    ]
+    meant = {"synthetic": "synthetic:4", "synthetic:2": "synthetic:2", "a:b": "a:b"}
+    assert {text: canonical_intents(text) for text in meant} == meant
     assert are_synthetic("synthetic:2")
     assert not are_synthetic("./synthetic")
     assert intent_files(None) == intent_files("synthetic:2") == ()
@@ -270,44 +253,26 @@ def test_what_the_option_means(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["train", "attack", "audit"])
 def test_commands_refuse_intents_that_are_not_there(command: str, tmp_path: Path) -> None:
-    done = run(command, "--data", "synthetic:mq2007:30", "--intents", tmp_path)
-    assert done.code == 2
-    assert "no qrels; expected 1.txt, 2.txt and so on" in done.one_error()
-    done = run(command, "--data", "synthetic:mq2007:30", "--intents", "synthetic:1")
-    assert done.code == 2
-    assert done.one_error().startswith("error: --intents: ")
+    asked = f"{command} --data synthetic:mq2007:30 --intents"
+    assert "no qrels; expected 1.txt, 2.txt and so on" in refusal(asked, tmp_path)
+    assert refusal(asked, "synthetic:1").startswith("error: --intents: ")
 
 
 def test_saved_configurations_keep_the_intents(tmp_path: Path) -> None:
     spec = tmp_path / "spec.toml"
-    run(
-        "train",
-        "--intents",
-        "synthetic",
-        "--no-balance",
-        "--rounds",
-        1,
-        "--clients",
-        2,
-        "--save-config",
-        spec,
-    )
+    run("train --intents synthetic --no-balance --rounds 1 --clients 2 --save-config", spec)
     assert 'intents = "synthetic:4"\nbalance = false\n' in spec.read_text()
 
 
 def test_a_run_finds_its_intents_again(tmp_path: Path) -> None:
-    small = ("--data", "synthetic:mq2007:60", "--intents", "synthetic:2", "--clients", 4, "--rounds", 1)
-    first = run("attack", *small, "--out", tmp_path / "run", "--json")
-    assert first.code == 0, first.err
-    again = run("attack", "--trace", tmp_path / "run", "--json")
-    assert again.code == 0, again.err
-    for done in (first, again):
-        dataset = done.json()["dataset"]
-        assert (dataset["intents"], dataset["intents_from"]) == (2, "synthetic:2")
-        assert dataset["folds"] == first.json()["dataset"]["folds"]
-    other = run("attack", "--trace", tmp_path / "run", "--intents", "synthetic:3")
-    assert other.code == 3
-    assert "error: trace: recorded on" in other.one_error()
+    small = "attack --data synthetic:mq2007:60 --intents synthetic:2 --clients 4 --rounds 1 --out"
+    first = answer(small, tmp_path / "run")["dataset"]
+    again = answer("attack --trace", tmp_path / "run")["dataset"]
+    for facts in (first, again):
+        assert (facts["intents"], facts["intents_from"]) == (2, "synthetic:2")
+    assert again["folds"] == first["folds"]
+    error = refusal("attack --intents synthetic:3 --trace", tmp_path / "run", code=3)
+    assert "error: trace: recorded on" in error
 
 
 def test_a_collection_in_hand_names_its_intents() -> None:

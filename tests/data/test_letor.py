@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import ArrayLike
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.data import letor
-from foltr_audit.data import letor as letor_lines
 from foltr_audit.data.letor import LetorFile, _parse_carefully, _parse_quickly, read_letor, write_letor
 from foltr_audit.errors import DataError
+from tests.fixtures import reference
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LARGEST = float(np.finfo(np.float32).max)
@@ -31,22 +33,16 @@ def read_text(folder: Path, text: str | bytes, groups: str | None = None) -> Let
     return read_letor(path, groups=folder / "train.txt.query")
 
 
-def dataset(features: object, lengths: list[int], documents: tuple[str, ...] | None = None) -> Dataset:
-    matrix = np.array(features, dtype=np.float32)
-    rows = matrix.shape[0]
-    return Dataset(
-        features=matrix,
-        labels=np.arange(rows) % 5,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        query_ids=tuple(f"q{query}" for query in range(len(lengths))),
-        document_ids=documents or ("",) * rows,
-    )
+def dataset(features: ArrayLike, lengths: list[int], documents: tuple[str, ...] = ()) -> Dataset:
+    """Queries of these lengths with any labels, and names of documents."""
+    rows = sum(lengths)
+    plain = reference.dataset(features, np.arange(rows) % 5, lengths)
+    return replace(plain, document_ids=documents or plain.document_ids)
 
 
 def assert_same(one: Dataset, other: Dataset) -> None:
-    np.testing.assert_array_equal(one.features, other.features)
-    np.testing.assert_array_equal(one.labels, other.labels)
-    np.testing.assert_array_equal(one.offsets, other.offsets)
+    for name in ("features", "labels", "offsets"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert one.query_ids == other.query_ids
     assert one.document_ids == other.document_ids
     assert one.fingerprint == other.fingerprint
@@ -204,7 +200,7 @@ def test_batches_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyP
     data = dataset(np.random.default_rng(1).random((97, 5)), [40, 1, 56], tuple(f"d{i}" for i in range(97)))
     monkeypatch.setattr(letor, "_BATCH_VALUES", 50)
     write_letor(data, tmp_path / "part.txt")
-    monkeypatch.setattr(letor_lines, "_BATCH_BYTES", 300)
+    monkeypatch.setattr(letor, "_BATCH_BYTES", 300)
     assert_same(read_letor(tmp_path / "part.txt").dataset, data)
     # Batches of their own width, dense and sparse.
     text = "1 qid:a 1:1 2:2\n" * 40 + "\n" * 400 + "1 qid:a 3:3\n" * 40 + "1 qid:b 1:4\n" * 40

@@ -13,6 +13,7 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.data import letor
 from foltr_audit.data.letor import read_letor, write_letor
 from foltr_audit.errors import DataError
+from tests.fixtures.reference import dataset
 from tests.golden_files import GOLDEN, played
 
 GOOD = b"1 qid:7 1:0.5 2:1 #docid = a\n"
@@ -103,9 +104,8 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", forbidden)  # file modes do not stop root
-    assert (
-        refusal(tmp_path / "train.txt") == f"letor: {tmp_path}/train.txt: cannot be read: Permission denied"
-    )
+    path = tmp_path / "train.txt"
+    assert refusal(path) == f"letor: {path}: cannot be read: Permission denied"
 
 
 def test_a_matrix_beyond_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,22 +119,13 @@ def test_a_matrix_beyond_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def small() -> Dataset:
-    return Dataset(
-        features=np.array([[1, 2], [3, 4]], dtype=np.float32),
-        labels=np.array([0, 1]),
-        offsets=np.array([0, 1, 2]),
-        query_ids=("a", "b"),
-        document_ids=("", "d"),
-    )
+    return replace(dataset([[1, 2], [3, 4]], [0, 1], [1, 1]), document_ids=("", "d"))
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (
-            replace(small(), features=np.array([[1, np.nan], [3, 4]], dtype=np.float32)),
-            "a feature is not finite",
-        ),
+        (small().with_features(np.array([[1, np.nan], [3, 4]], np.float32)), "a feature is not finite"),
         (replace(small(), features=np.empty((2, 0), dtype=np.float32)), "features of shape (2, 0)"),
         (replace(small(), labels=np.array([0, 32])), "label 32 is above 31"),
         (replace(small(), query_ids=("a", "a")), "two queries have the same id"),

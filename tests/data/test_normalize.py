@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -17,32 +18,19 @@ from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data import normalize as module
 from foltr_audit.data.normalize import NORMALISATIONS, check_normalisation, normalise
 from foltr_audit.errors import UsageError
+from tests.fixtures.reference import dataset
+from tests.fixtures.tiny import collection_of
 
 LARGEST = float(np.finfo(np.float32).max)
 
 
 def part(features: ArrayLike, lengths: list[int] | None = None) -> Dataset:
-    matrix = np.array(features, dtype=np.float32)
-    lengths = lengths or [len(matrix)]
-    return Dataset(
-        features=matrix,
-        labels=np.zeros(len(matrix), dtype=np.int64),
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        query_ids=tuple(map(str, range(len(lengths)))),
-        document_ids=("",) * len(matrix),
-    )
+    rows = len(np.asarray(features))
+    return dataset(features, [0] * rows, lengths or [rows])
 
 
 def collection(train: Dataset, vali: Dataset | None = None, test: Dataset | None = None) -> Collection:
-    return Collection(
-        train=train,
-        vali=vali or train,
-        test=test or train,
-        source="here",
-        synthetic=False,
-        fold=0,
-        fingerprint="as-parsed",
-    )
+    return replace(collection_of(train, vali or train, test or train), fingerprint="as-parsed")
 
 
 def test_zscore_by_hand() -> None:
@@ -73,9 +61,8 @@ def test_zscore_parts_by_hand() -> None:
     # 1 2 3 4 5: mean 3, squares 4 1 0 1 4, over n - 1 = 4: deviation sqrt 2.5. 0 and 8: mean 4, sqrt 32.
     train, test = part([[1], [2], [3], [4], [5]]), part([[0], [8]])
     scaled = normalise(collection(train, test=test), "zscore-parts", "float64")
-    np.testing.assert_allclose(
-        scaled.train.features[:, 0], np.array([-2, -1, 0, 1, 2]) / math.sqrt(2.5), rtol=1e-15
-    )
+    expected = np.array([-2, -1, 0, 1, 2]) / math.sqrt(2.5)
+    np.testing.assert_allclose(scaled.train.features[:, 0], expected, rtol=1e-15)
     np.testing.assert_array_equal(scaled.vali.features, scaled.train.features)
     np.testing.assert_allclose(scaled.test.features[:, 0], np.array([-4, 4]) / math.sqrt(32), rtol=1e-15)
     assert scaled.normalised == "zscore-parts"
@@ -103,13 +90,8 @@ def test_zscore_parts_of_a_constant_and_of_one_document_are_zero() -> None:
 
 def test_a_constant_feature_becomes_zero_everywhere() -> None:
     # In float32 the mean of a thousand times 0.1 is not 0.1, and the deviation not 0.
-    scaled = normalise(
-        collection(
-            part(np.column_stack([np.full(1000, 0.1), np.arange(1000)])),
-            test=part(np.array([[7, 1], [0.1, 2]])),
-        ),
-        "zscore",
-    )
+    train = part(np.column_stack([np.full(1000, 0.1), np.arange(1000)]))
+    scaled = normalise(collection(train, test=part([[7, 1], [0.1, 2]])), "zscore")
     for name in Collection.PARTS:
         assert not np.any(scaled.part(name).features[:, 0])
     assert np.any(scaled.test.features[:, 1])
@@ -120,9 +102,8 @@ def test_values_at_the_edge_of_float32() -> None:
     scaled = normalise(collection(train, test=part([[0, LARGEST]])), "zscore")
     np.testing.assert_array_equal(scaled.train.features, [[1, -1], [-1, 1]])
     np.testing.assert_array_equal(scaled.test.features, np.array([[0, LARGEST]], dtype=np.float32))
-    scaled = normalise(
-        collection(part([[LARGEST], [LARGEST], [0.0], [0.0]])), "zscore"
-    )  # the sum is no float32
+    summed = part([[LARGEST], [LARGEST], [0.0], [0.0]])  # the sum is no float32
+    scaled = normalise(collection(summed), "zscore")
     np.testing.assert_array_equal(scaled.train.features, [[1], [1], [-1], [-1]])
     scaled = normalise(collection(train), "query-minmax")
     np.testing.assert_array_equal(scaled.train.features, [[1, 0], [0, 1]])

@@ -14,20 +14,14 @@ from foltr_audit.data.letor import read_letor
 from foltr_audit.data.sources import load_data
 from foltr_audit.errors import UsageError
 from tests.data.test_sources import lay, queries, rows
-from tests.fixtures.command import SHARED, run
+from tests.fixtures.command import SHARED, answer, run
 
 DATA = SHARED / "data"
 FIVE = {f"S{number}.txt": rows(f"{number}a", f"{number}b") for number in range(1, 6)}
 OTHERS = {
-    "README": "see S1.txt",
-    "README.txt": "no data",
-    "._S1.txt": "\0",
-    "S1.txt.query": "3",
-    "S1.txt~": "old",
-    "S6.csv": "a,b",
-    "old/S7.txt": "x",
-    "notes2024.txt": "x",
-}
+    "README": "see S1.txt", "README.txt": "no data", "._S1.txt": "\0", "S1.txt.query": "3",
+    "S1.txt~": "old", "S6.csv": "a,b", "old/S7.txt": "x", "notes2024.txt": "x",
+}  # fmt: skip
 
 
 def test_pieces_are_one_collection_split_by_query(tmp_path: Path) -> None:
@@ -35,9 +29,7 @@ def test_pieces_are_one_collection_split_by_query(tmp_path: Path) -> None:
     data = load_data(source, normalisation="none")
     found = queries(data)
     assert [len(found[name]) for name in Collection.PARTS] == [6, 2, 2]
-    assert sorted(sum(found.values(), ())) == sorted(
-        f"{number}{one}" for number in range(1, 6) for one in "ab"
-    )
+    assert sorted(sum(found.values(), ())) == [f"{number}{one}" for number in range(1, 6) for one in "ab"]
     assert data.fold == 0
     assert [path.name for path in locate(source).files] == sorted(FIVE)
     # The same rows in one file are the same data.
@@ -123,11 +115,8 @@ def test_carriage_returns_and_trailing_blanks_change_nothing(tmp_path: Path) -> 
         for row in range(3)
     )
     plain = load_data(lay(tmp_path / "a", {"train.txt": text, "vali.txt": rows("v", width=3)}))
-    forms = {
-        "train.txt": text.replace("\n", "\r\n"),
-        "vali.txt": rows("v", width=3).replace("\n", "\t \r\n\r\n"),
-    }
-    other = load_data(lay(tmp_path / "b", forms))
+    blank = rows("v", width=3).replace("\n", "\t \r\n\r\n")
+    other = load_data(lay(tmp_path / "b", {"train.txt": text.replace("\n", "\r\n"), "vali.txt": blank}))
     assert other.fingerprint == plain.fingerprint
     # Features of very different scales all count the same after the default normalisation.
     np.testing.assert_allclose(plain.train.features.std(axis=0), 1, rtol=1e-4)
@@ -138,11 +127,11 @@ def test_carriage_returns_and_trailing_blanks_change_nothing(tmp_path: Path) -> 
 
 def test_facts_of_all_folds_are_those_of_each(tmp_path: Path) -> None:
     source = lay(tmp_path, FIVE)
-    facts = run("data", "info", source, "--json").json()
+    facts = answer("data info", source)
     assert (facts["files"], facts["split_off"]) == (sorted(FIVE), ["vali", "test"])
-    every = run("data", "info", source, "--fold", "all", "--json").json()["folds"]
+    every = answer("data info --fold all", source)["folds"]
     assert [fold["fold"] for fold in every] == [1, 2, 3, 4, 5]
-    third = run("data", "info", source, "--fold", 3, "--json").json()
+    third = answer("data info --fold 3", source)
     assert every[2] == {name: value for name, value in third.items() if name != "schema"}
     assert third["split_off"] == []
 
@@ -165,23 +154,21 @@ def judged(tmp_path: Path) -> tuple[str, Path]:
 
 def test_a_line_says_how_many_rows_joined(tmp_path: Path) -> None:
     source, qrels = judged(tmp_path)
-    facts = run("data", "info", source, "--intents", qrels, "--json").json()
+    facts = answer("data info", source, "--intents", qrels)
     assert [facts[name] for name in ("rows_read", "rows_joined")] == [120, 80]
     assert [facts[name] for name in ("queries_read", "queries_joined")] == [10, 8]
-    shown = " ".join(run("data", "info", source, "--intents", qrels).out.split())
+    shown = " ".join(run("data info", source, "--intents", qrels).out.split())
     assert "80 of 120 rows and 8 of 10 queries joined with" in shown
-    which = ("--data", source, "--intents", qrels, "--clients", 4, "--rounds", 1)
-    for command in (("train", "--no-trace"), ("attack", "--method", "olsr", "--repeats", 2)):
-        done = run(*command, *which)
-        assert "80 of 120 rows joined with" in done.out
-        fold = run(*command, *which, "--json").json()["dataset"]["folds"][0]
+    small = "--clients 4 --rounds 1 --data"
+    for command in ("train --no-trace", "attack --method olsr --repeats 2"):
+        asked = (f"{command} {small}", source, "--intents", qrels)
+        assert "80 of 120 rows joined with" in run(*asked).out
+        fold = answer(*asked)["dataset"]["folds"][0]
         assert (fold["rows_read"], fold["rows_joined"]) == (120, 80)
-    plain = run("train", "--no-trace", "--data", source, "--clients", 4, "--rounds", 1)
-    assert "joined" not in plain.out
-    synthetic = run(
-        "train", "--no-trace", "--data", source, "--intents", "synthetic:2", "--clients", 4, "--rounds", 1
-    )
-    assert "joined" not in synthetic.out
+    for others in ("", "--intents synthetic:2"):
+        done = run(f"train --no-trace {others} {small}", source)
+        assert done.code == 0
+        assert "joined" not in done.out
 
 
 # --- the real data --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from foltr_audit.data.intents import Qrels, join_qrels, qrels_files, read_qrels,
 from foltr_audit.data.sources import load_data
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError
-from tests.fixtures.command import SHARED, run
+from tests.fixtures.command import SHARED, answer, run
+from tests.fixtures.reference import dataset
 
 TREC = SHARED / "data" / "trec-web-intents"
 
@@ -112,13 +114,9 @@ def test_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def part_of(documents: Mapping[str, list[str]]) -> Dataset:
     """Queries with named documents; the feature of a document is its number."""
     names = [name for row in documents.values() for name in row]
-    return Dataset(
-        features=np.arange(len(names), dtype=np.float32)[:, np.newaxis],
-        labels=np.full(len(names), 2),
-        offsets=np.cumsum([0, *map(len, documents.values())]),
-        query_ids=tuple(documents),
-        document_ids=tuple(names),
-    )
+    numbers = np.arange(len(names))[:, np.newaxis]
+    plain = dataset(numbers, np.full(len(names), 2), [*map(len, documents.values())])
+    return replace(plain, query_ids=tuple(documents), document_ids=tuple(names))
 
 
 _names = st.sampled_from("abcdef")
@@ -179,12 +177,11 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     made = synthesise("clueweb-intents", queries=6)
     write_qrels({name: made.part(name) for name in made.PARTS}, tmp_path / "qrels")
     qrels = read_qrels(tmp_path / "qrels")
-    assert np.array_equal(
-        qrels.grades, np.concatenate([made.part(name).grades for name in made.PARTS], axis=1)
-    )
+    grades = np.concatenate([made.part(name).grades for name in made.PARTS], axis=1)
+    assert np.array_equal(qrels.grades, grades)
     out = tmp_path / "made"
-    assert run("data", "synth", "--like", "clueweb-intents", "--queries", 6, "--out", out).code == 0
-    facts = run("data", "info", out, "--intents", out / "intents", "--json").json()
+    assert run("data synth --like clueweb-intents --queries 6 --out", out).code == 0
+    facts = answer("data info", out, "--intents", out / "intents")
     assert facts["fingerprint"] == made.fingerprint
 
 

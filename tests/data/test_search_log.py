@@ -145,15 +145,10 @@ def test_columns_are_found_by_name_and_others_are_ignored(tmp_path: Path) -> Non
 
 
 def test_names_in_comments_are_those_of_the_documents(tmp_path: Path) -> None:
-    rows = [
-        replace(
-            row,
-            rows=tuple(
-                f"{text} # docid = {name}" for text, name in zip(row.rows, row.documents, strict=True)
-            ),
-        )
-        for row in ROWS
-    ]
+    rows = []
+    for row in ROWS:
+        pairs = zip(row.rows, row.documents, strict=True)
+        rows.append(replace(row, rows=tuple(f"{text} # docid = {name}" for text, name in pairs)))
     data = load(write_log(tmp_path, rows))
     assert list(data.train.document_ids[:3]) == list(BY_ID[data.train.query_ids[0]].documents)
     rows[4] = replace(rows[4], rows=tuple(text.replace(rows[4].clicked, "other") for text in rows[4].rows))
@@ -204,7 +199,7 @@ def changed(place: int, **fields: object) -> list[Search]:
 
 
 def test_files_that_do_not_join_are_refused(tmp_path: Path) -> None:
-    twice = changed(5, qid=ROWS[1].qid)
+    twice, longer = changed(5, qid=ROWS[1].qid), changed(2, documents=(*ROWS[2].documents, "more"))
     write_log(tmp_path, ROWS)
     log, lists = tmp_path / "metadata.csv", tmp_path / "letor.txt"
     for rows, rest, message in (
@@ -213,11 +208,7 @@ def test_files_that_do_not_join_are_refused(tmp_path: Path) -> None:
         (ROWS, [replace(row, qid="x" + row.qid) for row in ROWS], r"letor\.txt: no rows; 20 queries are"),
         (ROWS, changed(3, clicked="nobody"), r"metadata\.csv:5: query id '.*' has 0 clicked rows in letor"),
         (ROWS, changed(3, documents=(ROWS[3].clicked,) * 3), r"csv:5: .* has 3 clicked rows in letor\.txt"),
-        (
-            changed(2, documents=(*ROWS[2].documents, "more")),
-            ROWS,
-            r"metadata\.csv:4: 4 candidate documents, but 3 rows of query id",
-        ),
+        (longer, ROWS, r"metadata\.csv:4: 4 candidate documents, but 3 rows of query id"),
         ([row.at("2006-03-01 07:00:00") for row in ROWS], ROWS, r"20 searches at 1 times cannot be split"),
         (ROWS[:2], ROWS, r"metadata\.csv: 2 searches at 1 times cannot be split"),
     ):

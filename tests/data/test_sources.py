@@ -22,13 +22,12 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 def rows(*queries: str, width: int = 2, documents: int = 2) -> str:
     """Dense rows; each query's features tell it from the others."""
-    return "".join(
-        f"{row % 2} qid:{query} "
-        + " ".join(f"{j}:{hash_of(query) + row}" for j in range(1, width + 1))
-        + "\n"
-        for query in queries
-        for row in range(documents)
-    )
+    lines = []
+    for query in queries:
+        for row in range(documents):
+            pairs = (f"{j}:{hash_of(query) + row}" for j in range(1, width + 1))
+            lines.append(f"{row % 2} qid:{query} {' '.join(pairs)}\n")
+    return "".join(lines)
 
 
 def hash_of(query: str) -> int:
@@ -164,9 +163,8 @@ def test_the_seed_says_which_queries_are_split_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "files"), [(2, ["train.txt"]), (1, ["train.txt", "test.txt"])])
 def test_too_few_queries_to_split(tmp_path: Path, count: int, files: list[str]) -> None:
     source = lay(tmp_path, {name: rows(*NAMES[:count]) for name in files})
-    with pytest.raises(
-        DataError, match=rf"{count} training queries; expected at least {count + 1} to split off"
-    ):
+    said = f"{count} training queries; expected at least {count + 1} to split off"
+    with pytest.raises(DataError, match=said):
         load_data(source)
 
 
@@ -233,14 +231,9 @@ def test_describe(tmp_path: Path) -> None:
     assert json.loads(json.dumps(facts)) == facts
     parts = facts.pop("parts")
     assert facts == {
-        "source": source,
-        "synthetic": False,
-        "fold": 0,
-        "fingerprint": data.fingerprint,
-        "features": 2,
-        "intents": 1,
-        "intents_from": None,
-    }
+        "source": source, "synthetic": False, "fold": 0, "fingerprint": data.fingerprint, "features": 2,
+        "intents": 1, "intents_from": None,
+    }  # fmt: skip
     assert isinstance(parts, dict)
     assert parts["train"] == {
         "queries": 3,
@@ -261,9 +254,8 @@ def test_real_folders() -> None:
         pytest.skip("the real data are not here")
     mq2008 = load_data(str(DATA / "mq2008"))
     assert mq2008.n_features == 46
-    assert all(
-        not set(mq2008.train.query_ids) & set(mq2008.part(name).query_ids) for name in ("vali", "test")
-    )
+    for name in ("vali", "test"):
+        assert not set(mq2008.train.query_ids) & set(mq2008.part(name).query_ids)
     rank = load_data(str(DATA / "lightgbm-rank"))
     assert rank.train.n_queries + rank.vali.n_queries == 201
     assert (rank.vali.n_queries, rank.test.n_queries) == (40, 50)

@@ -68,15 +68,14 @@ def test_what_makes_a_document_relevant_differs_by_category() -> None:
     features = joined("features")
     spread = (features - features.mean(axis=0)) / features.std(axis=0)
     category, labels = features[:, CATEGORY_FEATURE - 1], joined("labels")
-    columns = np.arange(219)
-    weights = {
-        one: Ridge(alpha=100.0).fit(spread[category == one][:, columns], labels[category == one])
-        for one in (1, 2)
-    }
+    where = {one: category == one for one in (1, 2)}
+    others = spread[:, :219]
+    weights = {one: Ridge(alpha=100.0).fit(others[here], labels[here]) for one, here in where.items()}
     for one, other in ((1, 2), (2, 1)):
-        here = category == one
-        own = np.corrcoef(weights[one].predict(spread[here][:, columns]), labels[here])[0, 1]
-        foreign = np.corrcoef(weights[other].predict(spread[here][:, columns]), labels[here])[0, 1]
+        here = where[one]
+        own, foreign = (
+            np.corrcoef(weights[which].predict(others[here]), labels[here])[0, 1] for which in (one, other)
+        )
         assert own > foreign + 0.1
 
 

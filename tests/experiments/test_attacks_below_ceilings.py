@@ -35,9 +35,8 @@ def excesses(report: AttackReport) -> Iterator[tuple[str, float, float]]:
     for row in report.results:
         if row.ceiling.known:
             for name in ("accuracy", "exact", "auc", "tpr_at_1"):
-                yield from excess(
-                    f"{row.method} {name}", getattr(row.found, name), getattr(row.ceiling, name)
-                )
+                found, ceiling = getattr(row.found, name), getattr(row.ceiling, name)
+                yield from excess(f"{row.method} {name}", found, ceiling)
     for query in report.query_identification:
         yield from excess(f"{query.method} names queries", query.accuracy, query.ceiling)
     for link in report.linkage:
@@ -51,24 +50,26 @@ def excess(name: str, found: Estimate, ceiling: float) -> Iterator[tuple[str, fl
         yield name, found.value - ceiling, (found.ci95[1] - found.ci95[0]) / 3.92
 
 
+def attacked(
+    source: str, chain: str, protocol: dict[str, Any], learner: str = LEARNERS[0], seed: int = 1
+) -> AttackReport:
+    table = {
+        "seed": seed,
+        "data": {"source": source},
+        "population": {"clients": 20},
+        "defense": chain.split("+"),
+        "train": {"rounds": 2, "learner": learner},
+        "attack": protocol,
+    }
+    return attack(Spec.parse(table))
+
+
 def check(
     chain: str, learner: str, hide: tuple[str, ...], more: dict[str, Any], seed: int, repeats: int = 6
 ) -> int:
     """How many measured numbers were compared with their ceilings."""
-    report = attack(
-        Spec.parse(
-            {
-                "seed": seed,
-                "data": {"source": "synthetic:mq2007:60"},
-                "population": {"clients": 20},
-                "defense": chain.split("+"),
-                "train": {"rounds": 2, "learner": learner},
-                "attack": {"hide": hide, "repeats": repeats, **more},
-            },
-            "test",
-        )
-    )
-    found = list(excesses(report))
+    protocol = {"hide": hide, "repeats": repeats, **more}
+    found = list(excesses(attacked("synthetic:mq2007:60", chain, protocol, learner, seed)))
     above = [one for one in found if one[1] > SURE * one[2] + MOST]
     assert not above, (chain, learner, hide, more, above)
     return len(found)
@@ -99,21 +100,9 @@ def test_no_attack_exceeds_its_ceiling_in_any_setting() -> None:
 
 def test_an_attack_on_less_noise_than_declared_exceeds_the_ceiling() -> None:
     """The comparison can fail: the ceilings of a strong chain, the attacks of a weak one."""
-    strong, weak = (
-        attack(
-            Spec.parse(
-                {
-                    "data": {"source": "synthetic:mq2007:100"},
-                    "population": {"clients": 20},
-                    "defense": ["clip:norm=1.5,ord=1", f"laplace:eps={eps},sensitivity=3"],
-                    "train": {"rounds": 2},
-                    "attack": {"methods": ["map"], "click_models": ["informational"], "repeats": 20},
-                },
-                "test",
-            )
-        )
-        for eps in (0.3, 300)
-    )
+    protocol = {"methods": ["map"], "click_models": ["informational"], "repeats": 20}
+    chain = "clip:norm=1.5,ord=1+laplace:eps={},sensitivity=3"
+    strong, weak = (attacked("synthetic:mq2007:100", chain.format(eps), protocol) for eps in (0.3, 300))
     most = {row.method: row.ceiling for row in strong.results}
     above = [
         name

@@ -35,15 +35,13 @@ def test_every_point_is_a_cell_once() -> None:
     found = cells(made)
     runs, worlds, chains = 2, 2 * 2, 1 + 2 + 2
     assert len(found) == len({cell.spec for cell in found}) == runs * worlds * chains
-    points = {
-        (c.spec.repetition, c.spec.population.scenario, c.spec.train.click_model, c.spec.defense)
-        for c in found
-    }
+    specs = [cell.spec for cell in found]
+    points = {(s.repetition, s.population.scenario, s.train.click_model, s.defense) for s in specs}
     chosen: set[tuple[str, ...]] = {("none",)}
     for eps, clip in ((1.2, 1.5), (4.5, 2.5)):
         chosen |= {(f"clip:norm={clip:g}", f"gamma-laplace:eps={eps:g},sensitivity={2 * clip:g}")}
         chosen |= {(f"clip:norm={clip:g}",)}
-    scenarios = {spec.population.scenario for spec, *_ in found}
+    scenarios = {spec.population.scenario for spec in specs}
     assert points == set(product(range(2), scenarios, ("perfect", "navigational"), chosen))
     assert len(scenarios) == 2
 
@@ -84,11 +82,8 @@ def test_what_does_not_fit_is_left_out_with_its_reason() -> None:
     assert "models" in reasons["foltr-es", "proven-laplace"]
     assert "an audit needs messages that are models" in reasons["foltr-es", "audit"]
     protocols = {cell.spec.train.learner.partition(":")[0]: cell.spec.attack for cell in found[:6]}
-    names = [
-        [text.partition(":")[0] for text in one.methods or ()]
-        for one in protocols.values()
-        if one is not None
-    ]
+    methods = [one.methods or () for one in protocols.values() if one is not None]
+    names = [[text.partition(":")[0] for text in texts] for texts in methods]
     assert names == [["olsr", "lad", "map"], ["es-first-click"]]
 
 
@@ -109,9 +104,8 @@ def test_chosen_sensitivities_are_used_and_a_fixed_one_goes_before() -> None:
     found = GridExpansion(made, STUDY, {point: 7.0}).cells()
     assert [cell.label.sensitivity for cell in found] == [None, 7.0, 5.0]
     assert "gamma-laplace:eps=1.2,sensitivity=7" in found[1].spec.defense
-    fixed = GridExpansion(
-        grid(defenses=["published"], audit=False, sensitivity=2.0), STUDY, {point: 7.0}
-    ).cells()
+    given = grid(defenses=["published"], audit=False, sensitivity=2.0)
+    fixed = GridExpansion(given, STUDY, {point: 7.0}).cells()
     assert {cell.label.sensitivity for cell in fixed} == {None, 2.0}
 
 
@@ -126,14 +120,8 @@ def test_spaces_between_parts_mean_nothing() -> None:
 
 
 def test_the_grid_of_a_spec_has_that_spec() -> None:
-    spec = Spec.parse(
-        {
-            **SPEC,
-            "seed": 5,
-            "defense": ["clip:norm=2"],
-            "attack": {"click_models": ["navigational"], "repeats": 2},
-        }
-    )
+    attack = {"click_models": ["navigational"], "repeats": 2}
+    spec = Spec.parse({**SPEC, "seed": 5, "defense": ["clip:norm=2"], "attack": attack})
     found = GridExpansion(ComparisonGrid.from_toml(spec.toml, "spec.toml"), STUDY, {}).cells()
     mine = [cell.spec for cell in found if cell.kind == "attack" and cell.spec.defense == spec.defense]
     differ = {name for name, value in flat(mine[0].table()).items() if value != flat(spec.table()).get(name)}

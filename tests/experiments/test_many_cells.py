@@ -94,11 +94,8 @@ def test_a_thousand_cells_survive_kills_at_random_moments(tmp_path: Path) -> Non
         pass
     assert process.returncode == 0
     assert len(stored(path)) == count
-    for name, workers in {
-        "one": Workers(jobs=1),
-        "two": Workers(jobs=2),
-        "dask": Workers(backend="dask", jobs=2),
-    }.items():
+    ways = {"one": Workers(jobs=1), "two": Workers(jobs=2), "dask": Workers(backend="dask", jobs=2)}
+    for name, workers in ways.items():
         if name == "dask":
             pytest.importorskip("distributed")
         assert run_all(tmp_path / name, cells, workers) == []

@@ -18,9 +18,6 @@ def read(text: str) -> Plan:
     return Plan.of(read_tables(text, "plan.toml"), "plan.toml")
 
 
-# --- there and back -------------------------------------------------------------------------------
-
-
 @given(st.lists(SPEC_TABLES, min_size=1, max_size=4))
 def test_any_plan_comes_back_from_its_toml(cells: list[dict[str, Any]]) -> None:
     plan = Plan.of(cells)
@@ -51,9 +48,8 @@ def test_cells_hold_what_differs() -> None:
     assert written["population"] == {"scenario": "uniform", "clients": 9}
     assert "rounds" not in written["train"]
     assert "defense" not in written
-    assert written["cells"] == [
-        {"defense": chain, "train": {"rounds": 4 + i}} for i, chain in enumerate(chains)
-    ]
+    told = [{"defense": chain, "train": {"rounds": 4 + i}} for i, chain in enumerate(chains)]
+    assert written["cells"] == told
 
 
 def test_a_field_that_some_lack_is_no_shared_one() -> None:
@@ -91,9 +87,6 @@ def test_cells_override_what_is_shared() -> None:
     first, second = read(text).specs
     assert (first.seed, first.train.rounds) == (4, 7)
     assert (second.seed, second.train.rounds, second.train.click_model) == (5, 8, "perfect")
-
-
-# --- axes -----------------------------------------------------------------------------------------
 
 
 def test_the_last_axis_turns_fastest() -> None:

@@ -129,11 +129,8 @@ def test_numbers_of_merged_models_are_those_of_the_non_iid_paper() -> None:
 
 @here
 def test_sizes_of_splits_are_those_of_the_non_iid_paper() -> None:
-    labels = {
-        "# Queries": "queries",
-        "# Relevant Documents": "relevant_documents",
-        "# Query-Document": "pairs",
-    }
+    titles = ("# Queries", "# Relevant Documents", "# Query-Document")
+    labels = dict(zip(titles, ("queries", "relevant_documents", "pairs"), strict=True))
     rows = []
     for line in NON_IID.read_text().splitlines():
         for label, metric in labels.items():
@@ -155,13 +152,9 @@ def test_sizes_of_splits_are_those_of_the_non_iid_paper() -> None:
 @pytest.mark.parametrize(("name", "column"), [("pham-2022-mslr-web10k", 0), ("pham-2022", 1)])
 def test_attacks_are_those_of_pham_2022(name: str, column: int) -> None:
     names = {
-        "Random 3": "random:k=3",
-        "Random 4": "random:k=4",
-        "Higher score": "higher-score",
-        "Higher prob.": "higher-probability",
-        "Higher dist.": "higher-distance",
-        "OLSR": "olsr",
-    }
+        "Random 3": "random:k=3", "Random 4": "random:k=4", "Higher score": "higher-score",
+        "Higher prob.": "higher-probability", "Higher dist.": "higher-distance", "OLSR": "olsr",
+    }  # fmt: skip
     text = PHAM.read_text()
     expected: dict[tuple[str, str], list[float]] = {}
     method = ""

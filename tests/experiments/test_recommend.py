@@ -65,9 +65,8 @@ def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None
     space = SearchSpace.of(accountant(PrivacyLimits(max_eps=4.0)))
     alone = ("laplace", "gaussian", "click-rr")
     summed = (*alone, "discrete-gaussian", "skellam")
-    expected = {f"proven-{name}" for name in alone} | {
-        f"proven-{name}+{SECURE_AGGREGATION}" for name in summed
-    }
+    expected = {f"proven-{name}" for name in alone}
+    expected |= {f"proven-{name}+{SECURE_AGGREGATION}" for name in summed}
     assert set(space.defenses) == expected
     refused = {one.alternative: one.eps_proven for one in space.refused}
     assert refused["none"] == refused[SECURE_AGGREGATION] == refused["proven-gamma-laplace"] == math.inf
@@ -117,14 +116,12 @@ def test_noise_in_closed_form(eps: float, norm: float) -> None:
 
 def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
     runner = candidates(PrivacyLimits(max_eps=1.0), tmp_path)
-    assert runner([CandidatePoint("proven-laplace", 1.5, 1.5), CandidatePoint(SECURE_AGGREGATION)]) == [
-        None,
-        None,
-    ]
+    points = [CandidatePoint("proven-laplace", 1.5, 1.5), CandidatePoint(SECURE_AGGREGATION)]
+    assert runner(points) == [None, None]
     assert not list(tmp_path.glob("cells/*"))
     refused = [one.refused for one in runner.judged]
     assert [one and one.eps_proven for one in refused] == [pytest.approx(1.5, rel=1e-4), math.inf]
-    assert isinstance(runner.accountant.prove(CandidatePoint("proven-laplace", 1.5, 1.5)), CandidateRejection)
+    assert isinstance(runner.accountant.prove(points[0]), CandidateRejection)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +181,7 @@ def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
         defenses={
             "proven-click-rr": SearchedNumbers((4.0 / 30.0, 4.0), None),
             "proven-laplace": SearchedNumbers((4.0 / 30.0, 4.0), (0.1, 10.0)),
-        },
+        }
     )
     runner = candidates(limits, tmp_path)
     found = search(space, runner, 12, Streams(BASE.seed))

@@ -68,12 +68,9 @@ def test_a_candidate_outside_of_the_limits_is_neither_chosen_nor_the_measure() -
 
 
 def test_queries_that_do_not_count_are_left_out_and_unknown_ones_never_tie() -> None:
-    gaps = shifted(0.002, 0.1)
-    missing = np.where(np.arange(BASE.size) < 3, np.nan, gaps)
-    assert choose([candidate(np.where(np.isnan(missing), np.nan, BASE), 4.0), candidate(missing, 1.2)]) in (
-        0,
-        1,
-    )
+    missing = np.where(np.arange(BASE.size) < 3, np.nan, shifted(0.002, 0.1))
+    both = [candidate(np.where(np.isnan(missing), np.nan, BASE), 4.0), candidate(missing, 1.2)]
+    assert choose(both) in (0, 1)
     stored_before = CandidateResult(
         point=CandidatePoint("laplace", 1.2),
         ndcg=float(BASE.mean()) - 1e-6,

@@ -21,7 +21,7 @@ from foltr_audit.experiments.recommend.space import (
 )
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
-from tests.fixtures.command import run
+from tests.fixtures.command import answer
 
 BASE = Spec.parse({"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 20}}, "")
 SETUP = Runner().setup(BASE)
@@ -89,9 +89,7 @@ def test_limits_out_of_range(limit: float) -> None:
 
 
 def test_the_whole_command() -> None:
-    done = run("recommend", "--max-proven-auc", 0.7, "--candidates", 2, "--trials", 40, *TINY, "--json")
-    found = done.json()
-    assert done.code == 0, done.err
+    found = answer("recommend --max-proven-auc 0.7 --candidates 2 --trials 40", *TINY)
     assert found["confirmed"]
     chosen, evidence = found["recommended"], found["evidence"]
     assert chosen["auc_proven"] <= 0.7

@@ -27,7 +27,7 @@ SPACE = SearchSpace(
         "none": SearchedNumbers(None, None),
         "click-rr": SearchedNumbers(EPS, None),
         "laplace": SearchedNumbers(EPS, NORMS),
-    },
+    }
 )
 Found = list[tuple[CandidatePoint, CandidateScore | None]]
 
@@ -50,11 +50,9 @@ def scored(point: CandidatePoint) -> CandidateScore:
 
 def best(found: Sequence[tuple[CandidatePoint, CandidateScore | None]]) -> int | None:
     """The chosen one of candidates whose queries are not known, so that only equals tie."""
+    ndcg = [score.utility if score else math.nan for _, score in found]
     return choose(
-        [
-            CandidateResult(point=point, score=score, ndcg=score.utility if score else math.nan)
-            for point, score in found
-        ]
+        [CandidateResult(point=one[0], score=one[1], ndcg=n) for one, n in zip(found, ndcg, strict=True)]
     )
 
 
@@ -134,15 +132,8 @@ def test_what_could_not_be_scored_never_wins() -> None:
     number = best(found)
     assert number is not None
     assert found[number][0].alternative == "click-rr"
-    assert (
-        best(
-            [
-                (CandidatePoint("laplace", 1.0, 1.0), None),
-                (CandidatePoint("none"), CandidateScore(utility=0.9, excess=0.3)),
-            ]
-        )
-        is None
-    )
+    unscored = (CandidatePoint("laplace", 1.0, 1.0), None)
+    assert best([unscored, (CandidatePoint("none"), CandidateScore(utility=0.9, excess=0.3))]) is None
 
 
 def test_of_equals_the_first_is_best() -> None:

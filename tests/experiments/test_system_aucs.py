@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 from scipy.stats import norm
 
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.experiments.comparison.cells import attacked_auc, system_aucs
-from foltr_audit.simulation.setup import Setup
-
-SetupOf = Callable[..., Setup]
+from tests.conftest import SetupOf
 
 ROUNDS, BANDS, SIGMA = 12, 6, 2.0
 

@@ -85,9 +85,8 @@ def brute_force(history: UpdateHistory, leaving: Ints) -> Floats:
     model = history.start.copy()
     for one in history.rounds:
         total, weight = np.zeros_like(model), 0
-        for client, count, sent in zip(
-            one.context.clients, one.context.counts, one.wired.messages, strict=True
-        ):
+        sent_by = zip(one.context.clients, one.context.counts, one.wired.messages, strict=True)
+        for client, count, sent in sent_by:
             if client not in leaving:
                 start = one.context.parameters if one.context.message == "model" else 0.0
                 total += count * (sent - start)
@@ -222,9 +221,8 @@ def test_the_projection_is_the_nearest_point() -> None:
     centre, far = rng.normal(size=(2, 6))
     found = projected(far, centre, 0.5)
     assert np.linalg.norm(found - centre) == pytest.approx(0.5)
-    others = centre + 0.5 * (directions := rng.normal(size=(500, 6))) / np.linalg.norm(
-        directions, axis=1, keepdims=True
-    )
+    directions = rng.normal(size=(500, 6))
+    others = centre + 0.5 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
     assert np.linalg.norm(found - far) <= np.linalg.norm(others - far, axis=1).min()
     assert projected(far, centre, 100.0) is far
 

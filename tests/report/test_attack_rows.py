@@ -19,14 +19,9 @@ from tests.fixtures.evidence import evidence, random_evidence
 from tests.fixtures.result_rows import KINDS, dataset, kinds, plain, rows_of_clicks
 
 SETTING = {
-    "trained_on": "perfect",
-    "eps_claimed": 1.2,
-    "defense": "clip:norm=1",
-    "learner": "fpdgd",
-    "pdgd": "pham-2022",
-    "sees": "message and lists",
-    "population.clients": 40,
-}
+    "trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "learner": "fpdgd",
+    "pdgd": "pham-2022", "sees": "message and lists", "population.clients": 40,
+}  # fmt: skip
 WHERE = {"click_model": "navigational", **SETTING, "view": "individual"}
 
 
@@ -63,16 +58,10 @@ def rows_of(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> dict[str, l
 
 OF_CLICKS = set(KINDS) - {
     *(
-        "facts",
-        "counts",
-        "intent_inference",
-        "linkage",
-        "proven",
-        "published",
-        "query_identification",
+        "facts", "counts", "intent_inference", "linkage", "proven", "published", "query_identification",
         "tasks",
     )
-}
+}  # fmt: skip
 """The kinds that judged lists have rows of."""
 
 

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foltr_audit.report.render.terminal import MOST_ROWS
+from foltr_audit.report.render.terminal import MOST_ROWS, BriefAnswer
 from foltr_audit.report.results.attack import AttackReport, brief_attack
 from foltr_audit.report.tables.compare import brief_compare
+from foltr_audit.report.tables.table import Table
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.comparisons import checked, report, setting
 from tests.fixtures.made_reports import attack_report, judged_lists
 
 
-def test_the_table_has_the_attacks_strongest_first_and_the_best_guess() -> None:
-    found = attack_report({1.2: judged_lists()})
-    answer = brief_attack(found)
+def shown(answer: BriefAnswer | None) -> tuple[Table, str]:
+    """The table of a short answer, and what it says is left out."""
     assert answer is not None
     assert answer.table is not None
-    methods = [line.cells[0].text for line in answer.table.lines]
-    attacks = [row for row in found.results if not row.baseline]
-    ranked = sorted(attacks, key=lambda row: -float(row.found.auc.value))
-    assert methods[:-1] == [row.method for row in ranked]
-    guesses = [row for row in found.results if row.baseline and row.found.auc.known]
-    assert methods[-1] == max(guesses, key=lambda row: float(row.found.auc.value)).method
-    assert answer.table.lines[-1].dim
+    return answer.table, " ".join(answer.left_out)
+
+
+def test_the_table_has_the_attacks_strongest_first_and_the_best_guess() -> None:
+    found = attack_report({1.2: judged_lists()})
+    table, _ = shown(brief_attack(found))
+    known = sorted(
+        (row for row in found.results if row.found.auc.known), key=lambda row: -row.found.auc.value
+    )
+    attacks, guesses = ([row.method for row in known if row.baseline == which] for which in (False, True))
+    assert [line.cells[0].text for line in table.lines] == [*attacks, guesses[0]]
+    assert table.lines[-1].dim
 
 
 def test_many_settings_keep_to_twelve_rows() -> None:
     found = attack_report({0.5 + n: judged_lists(n) for n in range(1, 10)})
-    answer = brief_attack(found)
-    assert answer is not None
-    assert answer.table is not None
-    assert len(answer.table.lines) == MOST_ROWS
-    assert "6 more rows" in " ".join(answer.left_out)
+    table, left_out = shown(brief_attack(found))
+    assert len(table.lines) == MOST_ROWS
+    assert "6 more rows" in left_out
 
 
 def test_other_click_models_are_named_and_the_worst_is_shown() -> None:
@@ -49,11 +52,9 @@ def test_other_click_models_are_named_and_the_worst_is_shown() -> None:
         return replace(found, results=tuple(rows))
 
     both = replace(strong, results=(*with_auc(weak, 0.0).results, *with_auc(strong, 0.3).results))
-    answer = brief_attack(both)
-    assert answer is not None
-    assert answer.table is not None
-    assert answer.table.title.startswith("perfect clicks")
-    assert "informational clicks" in " ".join(answer.left_out)
+    table, left_out = shown(brief_attack(both))
+    assert table.title.startswith("perfect clicks")
+    assert "informational clicks" in left_out
 
 
 def test_a_comparison_of_many_epsilons_shows_the_smallest_and_the_recommended_one() -> None:
@@ -61,9 +62,7 @@ def test_a_comparison_of_many_epsilons_shows_the_smallest_and_the_recommended_on
     rows = [setting("none", auc=0.99, ndcg=0.45)]
     rows.append(setting("laplace", 1.2, auc=0.52, ndcg=0.40, **checked("refuted")))
     rows += [setting("laplace", eps, auc=0.52, ndcg=0.40, **checked("proven")) for eps in epsilons[1:]]
-    answer = brief_compare(report(*rows))
-    assert answer is not None
-    assert answer.table is not None
-    names = [line.cells[0].text for line in answer.table.lines]
+    table, left_out = shown(brief_compare(report(*rows)))
+    names = [line.cells[0].text for line in table.lines]
     assert names == ["none", "laplace, eps 1.2", "laplace, eps 2.2"]
-    assert "12 rows of larger epsilons" in answer.left_out
+    assert "12 rows of larger epsilons" in left_out

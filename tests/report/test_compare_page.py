@@ -22,14 +22,7 @@ from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.report.render.document import html_page, markdown
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ServedRow
-from tests.fixtures.comparisons import (
-    checked,
-    provenance,
-    report,
-    setting,
-    several,
-    warning,
-)
+from tests.fixtures.comparisons import checked, provenance, report, setting, several, warning
 
 EVIL = "<script>alert(1)</script>|`*&\"'"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,43 +16,11 @@ from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence, TruthRanks
 from foltr_audit.report.results.attack import inquiry_rows
 from foltr_audit.rng import Streams
+from tests.fixtures.evidence import asked_queries, counted_clicks
 from tests.fixtures.result_rows import kinds, setting
 
 SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "pdgd": "pham-2022"}
 WHERE = {"click_model": "navigational", **SETTING}
-
-
-def queries() -> QueryEvidence:
-    """Four messages of three queries, four choices; one says nothing."""
-    return QueryEvidence(
-        query=np.array(["a", "a", "b", "c"]),
-        has_pairs=np.array([True, True, True, False]),
-        choices=np.full(4, 4),
-        prior=np.full(4, 0.25),
-        asked=10,
-        placed={
-            "query-id": TruthRanks(
-                probability=np.array([0.9, 0.2, 0.5, 0.25]),
-                ahead=np.array([0, 2, 0, 0]),
-                tied=np.array([1, 1, 2, 4]),
-            )
-        },
-        refused={"other": "it needs more"},
-    )
-
-
-def counts() -> CountEvidence:
-    """Two lists of three and two documents, shown to 10 and 20 clients."""
-    truth = np.array([[5, 0, 10], [20, 4, 0]])
-    return CountEvidence(
-        query=np.array(["a", "b"]),
-        clients=np.array([10, 20]),
-        shown=np.array([[3, 1, 0], [2, 5, -1]]),
-        counts=truth,
-        estimates={"aggregate": np.array([[5.4, 1.0, 8.0], [20.0, 5.0, 99.0]])},
-        baselines={"constant": np.array([[5.0, 5.0, 5.0], [10.0, 10.0, 0.0]])},
-        refused={"olsr": "it reads individual views, not aggregate ones"},
-    )
 
 
 def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
@@ -59,16 +28,13 @@ def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_query_rows_by_hand() -> None:
-    found = rows(TaskEvidence(found={"query": queries()}))
+    queries = replace(asked_queries(), refused={"other": "it needs more"})
+    found = rows(TaskEvidence(found={"query": queries}))
     assert found["counts"] == []
     (row,) = found["query_identification"]
     assert {name: row[name] for name in WHERE} == WHERE
-    assert (row["method"], row["view"], row["choices"], row["choices_asked"]) == (
-        "query-id",
-        "individual",
-        4,
-        10,
-    )
+    assert (row["method"], row["view"]) == ("query-id", "individual")
+    assert (row["choices"], row["choices_asked"]) == (4, 10)
     assert (row["messages"], row["messages_with_pairs"], row["queries"]) == (4, 3, 3)
     assert row["accuracy"] == pytest.approx((1 + 0 + 1 / 2 + 1 / 4) / 4)
     assert row["accuracy_with_pairs"] == pytest.approx((1 + 0 + 1 / 2) / 3)
@@ -84,7 +50,7 @@ def test_query_rows_by_hand() -> None:
 
 
 def test_count_rows_by_hand() -> None:
-    found = rows(TaskEvidence(found={"counts": counts()}, view="aggregate"))
+    found = rows(TaskEvidence(found={"counts": counted_clicks()}, view="aggregate"))
     constant, attack = found["counts"]
     assert [row["baseline"] for row in (constant, attack)] == [True, False]
     for row in (constant, attack):
@@ -155,23 +121,14 @@ def test_hundredths_of_a_click_make_no_order() -> None:
 
 
 def test_repetitions_are_pooled() -> None:
-    both = TaskEvidence.combined(
-        [
-            TaskEvidence(found={"query": queries()}, not_here={"x": "why"}),
-            TaskEvidence(found={"query": queries()}),
-        ]
-    )
+    one = TaskEvidence(found={"query": replace(asked_queries(), refused={"other": "it needs more"})})
+    both = TaskEvidence.combined([replace(one, not_here={"x": "why"}), one])
     assert set(both.found) == {"query"}
     pooled = both.found["query"]
     assert isinstance(pooled, QueryEvidence)
     assert pooled.query.size == 8
     assert both.refused == {"x": "why", "other": "it needs more"}
-    sums = TaskEvidence.combined(
-        [
-            TaskEvidence(found={"counts": counts()}, view="aggregate"),
-            TaskEvidence(found={"counts": counts()}, view="aggregate"),
-        ]
-    )
+    sums = TaskEvidence.combined([TaskEvidence(found={"counts": counted_clicks()}, view="aggregate")] * 2)
     added = sums.found["counts"]
     assert isinstance(added, CountEvidence)
     assert added.counts.shape == (4, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,44 +11,26 @@ import pytest
 from foltr_audit import api
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
+from foltr_audit.judge.intents import IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.report.results.attack import AttackReport, inquiry_rows
 from foltr_audit.rng import Streams
 from tests.fixtures.client_recordings import DATA, SHARES
-from tests.fixtures.command import SMALL, run
+from tests.fixtures.command import SMALL, answer, refusal
+from tests.fixtures.evidence import told_intents
 from tests.fixtures.result_rows import kinds, plain, setting
 
 WHERE = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "learner": "fpdgd"}
-
-
-def told(client: Sequence[str] = ("1", "1", "2", "3")) -> IntentDecisions:
-    """Four decisions on three clients: right, wrong, a tie, right."""
-    return IntentDecisions(
-        client=np.array(client),
-        intent=np.array([0, 0, 0, 1]),
-        probability=np.array([[0.8, 0.2], [0.4, 0.6], [0.5, 0.5], [0.25, 0.75]]),
-        shown=np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]),
-        prior=np.full(4, 0.75),
-        messages=2,
-        mixed=1,
-        left_over=3,
-    )
 
 
 def links() -> LinkEvidence:
     """Two messages: first among four, third among four."""
     placed = TruthRanks(probability=np.array([0.7, 0.1]), ahead=np.array([0, 2]), tied=np.array([1, 1]))
     ties = TruthRanks(probability=np.full(2, 0.25), ahead=np.zeros(2, np.int64), tied=np.full(2, 4))
-    return LinkEvidence(
-        client=np.array(["1", "2"]),
-        choices=np.array([4, 4]),
-        asked=10,
-        placed={"linkage": placed},
-        baselines={"count": ties},
-    )
+    found = {"placed": {"linkage": placed}, "baselines": {"count": ties}}
+    return LinkEvidence(client=np.array(["1", "2"]), choices=np.full(2, 4), asked=10, **found)
 
 
 def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
@@ -60,18 +41,12 @@ def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_intent_rows_by_hand() -> None:
-    found = rows(
-        TaskEvidence(
-            found={"intent": IntentEvidence(told={"intent-inference": told()}, refused={"x": "why"})}
-        )
-    )
+    intents = IntentEvidence(told={"intent-inference": told_intents()}, refused={"x": "why"})
+    found = rows(TaskEvidence(found={"intent": intents}))
     (row,) = found["intent_inference"]
     assert {name: row[name] for name in WHERE} == WHERE
-    assert (row["method"], row["click_model"], row["view"]) == (
-        "intent-inference",
-        "navigational",
-        "individual",
-    )
+    assert (row["method"], row["view"]) == ("intent-inference", "individual")
+    assert row["click_model"] == "navigational"
     assert (row["intents"], row["messages_together"], row["decisions"], row["clients"]) == (2, 2, 4, 3)
     assert (row["mixed"], row["left_over"]) == (1, 3)
     assert (row["chance"], row["most_frequent"]) == (0.5, 0.75)
@@ -99,15 +74,15 @@ def test_link_rows_by_hand() -> None:
 
 
 def test_no_link_makes_no_row() -> None:
-    nobody = LinkEvidence(
-        client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=10, refused={"x": "y"}
-    )
+    nothing = np.empty(0, np.int64)
+    nobody = LinkEvidence(client=np.empty(0, np.str_), choices=nothing, asked=10, refused={"x": "y"})
     found = rows(TaskEvidence(found={"client": nobody}))
     assert (found["linkage"], found["refused"][0]["reason"]) == ([], "y")
 
 
 def test_repetitions_are_pooled() -> None:
-    one = TaskEvidence(found={"intent": IntentEvidence(told={"intent-inference": told()}), "client": links()})
+    intents = IntentEvidence(told={"intent-inference": told_intents()})
+    one = TaskEvidence(found={"intent": intents, "client": links()})
     both = TaskEvidence.combined([one, one])
     intents, pairs = both.found["intent"], both.found["client"]
     assert isinstance(intents, IntentEvidence)
@@ -126,15 +101,13 @@ def spec(scenario: str, *methods: str, **attack: Any) -> Spec:
         {
             "defense": SHARES,
             "population": {"clients": 24, "scenario": scenario},
-            "train": {
-                "rounds": 3,
-                "learner": "fpdgd:interactions=1,pairs=all,normaliser=shown,learning_rate=0.5",
-            },
+            "train": {"rounds": 3, "learner": LEARNER},
             "attack": {"methods": methods, "target": "training", "choices": 4, **attack},
         }
     )
 
 
+LEARNER = "fpdgd:interactions=1,pairs=all,normaliser=shown,learning_rate=0.5"
 BOTH = ("intent-inference", "intent-inference:messages=3", "linkage")
 
 
@@ -187,29 +160,24 @@ def test_fresh_clients_have_the_intents_of_their_groups() -> None:
 
 
 def test_counts_link_clients_on_the_command_line(tmp_path: Path) -> None:
-    options = ("--target", "training", "--scenario", "quantity-skew:batches=1/3", "--eps", 1.2)
-    run_of = (*SMALL, *options, "--method", "linkage", "--choices", 4, "--json")
-    direct = run("attack", *run_of, "--out", tmp_path / "run").json()
+    skewed = "--target training --scenario quantity-skew:batches=1/3 --eps 1.2"
+    direct = answer(f"attack {skewed} --method linkage --choices 4", *SMALL, "--out", tmp_path / "run")
     rows = {row["method"]: row for row in direct["linkage"]}
     assert list(rows) == ["count", "same-queries", "linkage"]
     for name in ("count", "linkage"):
         assert rows[name]["accuracy"] > 1.2 * rows[name]["chance"]
-    again = run("attack", "--trace", tmp_path / "run", "--json").json()
-    assert again["linkage"] == direct["linkage"]
-    other = run(
-        "attack", "--trace", tmp_path / "run", "--choices", 2, "--hide", "features,order", "--json"
-    ).json()
-    assert [row["chance"] for row in other["linkage"]] == [0.5] * 3
-    done = run("attack", "--trace", tmp_path / "run", "--hide", "query")
-    assert done.one_error().endswith("the observer does not know: shown")
+    again = ("attack --trace", tmp_path / "run")
+    assert answer(*again)["linkage"] == direct["linkage"]
+    other = answer(*again, "--choices", 2, "--hide", "features,order")["linkage"]
+    assert [row["chance"] for row in other] == [0.5] * 3
+    assert refusal(*again, "--hide", "query").endswith("the observer does not know: shown")
 
 
 def test_intents_are_told_on_the_command_line() -> None:
     """Made-up intents, perfect users: a message says more than what was shown."""
-    world = ("--intents", "synthetic:3", "--scenario", "intent-skew", "--eps", 1.2)
-    options = ("--method", "intent-inference", "--click-model", "perfect", "--repeats", 3, "--json")
-    (row,) = run("attack", *SMALL, *world, *options).json()["intent_inference"]
+    world = "attack --intents synthetic:3 --scenario intent-skew --eps 1.2"
+    asked = (f"{world} --method intent-inference --click-model perfect --repeats 3", *SMALL)
+    (row,) = answer(*asked)["intent_inference"]
     assert (row["intents"], row["messages_together"], row["mixed"]) == (3, 1, 0)
     assert row["accuracy_ci95"][0] > max(row["chance"], row["shown"])
-    done = run("attack", *SMALL, *world, *options[:-1], "--hide", "intents")
-    assert "the observer does not know: intents" in done.one_error()
+    assert "the observer does not know: intents" in refusal(*asked, "--hide", "intents")

@@ -27,74 +27,29 @@ STUDIES = "foltr_audit.studies"
 """Programs for one question, which only the command line imports."""
 
 PLUGINS_MAY_IMPORT = {
-    "foltr_audit.plugins",
-    "foltr_audit.privacy",
-    "foltr_audit.core.ranking_metrics",
-    "foltr_audit.core.records",
-    "foltr_audit.errors",
-    "foltr_audit.inference",
-    "foltr_audit.kernels",
-    "foltr_audit.utils.arrays",
-    "foltr_audit.utils.reading",
-    "foltr_audit.rng",
-    "numpy",
-    "pydantic",
-    "scipy",
-    "statsmodels",
-}
+    "foltr_audit.plugins", "foltr_audit.privacy", "foltr_audit.core.ranking_metrics",
+    "foltr_audit.core.records", "foltr_audit.errors", "foltr_audit.inference", "foltr_audit.kernels",
+    "foltr_audit.utils.arrays", "foltr_audit.utils.reading", "foltr_audit.rng", "numpy", "pydantic",
+    "scipy", "statsmodels",
+}  # fmt: skip
 HEAVY = {
-    "numba",
-    "polars",
-    "scipy",
-    "sklearn",
-    "statsmodels",
-    "pandas",
-    "matplotlib",
-    "cryptography",
-    "dp_accounting",
-    "lightgbm",
-    "optuna",
-    "joblib",
-    "torch",
-    "distributed",
-    "jinja2",
-}
+    "numba", "polars", "scipy", "sklearn", "statsmodels", "pandas", "matplotlib", "cryptography",
+    "dp_accounting", "lightgbm", "optuna", "joblib", "torch", "distributed", "jinja2",
+}  # fmt: skip
 RUNS_WHAT_IT_READS = {
-    "pickle",
-    "cPickle",
-    "_pickle",
-    "dill",
-    "cloudpickle",
-    "joblib",
-    "marshal",
-    "shelve",
-    "subprocess",
-    "multiprocessing",
-    "pty",
-    "runpy",
-    "code",
-    "ctypes",
-}
-STARTS_PROCESSES = {
-    "foltr_audit.experiments.comparison.workers": {"joblib"},
-}
+    "pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "subprocess",
+    "multiprocessing", "pty", "runpy", "code", "ctypes",
+}  # fmt: skip
+STARTS_PROCESSES = {"foltr_audit.experiments.comparison.workers": {"joblib"}}
 """Who may hand work to processes of its own; what these send back is not read from disk."""
 
 REPLAYS_GENERATORS = "foltr_audit.utils.seed_generators"
 """It replays what other programs drew from seeds that they sent; nothing of foltr-audit is drawn there."""
 
 FORBIDDEN_CALLS = {
-    "eval",
-    "exec",
-    "compile",
-    "__import__",
-    "os.system",
-    "os.popen",
-    "yaml.load",
-    "yaml.unsafe_load",
-    "np.fromfile",
-    "np.genfromtxt",
-}
+    "eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load",
+    "np.fromfile", "np.genfromtxt",
+}  # fmt: skip
 
 
 # --- directions -----------------------------------------------------------------------------------
@@ -152,19 +107,9 @@ def test_the_library_imports_no_plugin_and_no_study() -> None:
 
 def test_kernels_know_arrays_only() -> None:
     known = {
-        "__future__",
-        "collections",
-        "concurrent",
-        "contextlib",
-        "functools",
-        "llvmlite",
-        "math",
-        "numba",
-        "numpy",
-        "os",
-        "threading",
-        "typing",
-    }
+        "__future__", "collections", "concurrent", "contextlib", "functools", "llvmlite", "math", "numba",
+        "numpy", "os", "threading", "typing",
+    }  # fmt: skip
     wrong = [
         f"{name} imports {target}"
         for name in OURS

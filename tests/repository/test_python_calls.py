@@ -62,6 +62,8 @@ def test_arguments_take_the_place_of_fields() -> None:
     ("call", "message"),
     [
         (lambda: fa.Spec(train={"round": 5}), "unknown field train.round; did you mean 'rounds'"),
+        (lambda: fa.Spec(train={"rounds": 0}), r"^Spec: train\.rounds=0: "),
+        (lambda: fa.Spec(attack={"methods": ["olrs"]}), "unknown attack 'olrs'; did you mean 'olsr'"),
         (lambda: fa.attack({"tran": {}}), "unknown field 'tran'; did you mean 'train'"),
         (lambda: fa.attack(fa.Spec()), "no attack protocol"),
         (lambda: fa.calibrate(0.0, parameters=4), r"^target_eps: 0; expected"),

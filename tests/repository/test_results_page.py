@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.results.__main__ import PAGE, RESULTS
 from benchmarks.results.data_folders import DATA
-from benchmarks.results.declarations import (
-    DeclaredRun,
-    DeclaredTable,
-    PublishedClaim,
-    read_declarations,
-)
+from benchmarks.results.declarations import DeclaredRun, DeclaredTable, PublishedClaim, read_declarations
 from benchmarks.results.files import RUN, DoneRun, ResultFolder, text_of
 from benchmarks.results.page import PROSE, ResultsPage
 from benchmarks.results.running import ROOT, ResultRunner, rows_of

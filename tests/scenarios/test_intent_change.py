@@ -192,16 +192,10 @@ def test_data_and_trainings_that_do_not_fit_are_refused(
 @pytest.mark.parametrize(
     "text",
     [
-        "swap:first=2,second=2",
-        "swap:changes=0",
-        "smooth-abrupt:dominant=1",
-        "smooth-abrupt:dominant=nan",
-        "leaking:dominant=0",
-        "fixed-intent:intent=0",
-        "mixed:only=-1",
-        "abrupt:period=-1",
+        "swap:first=2,second=2", "swap:changes=0", "smooth-abrupt:dominant=1", "smooth-abrupt:dominant=nan",
+        "leaking:dominant=0", "fixed-intent:intent=0", "mixed:only=-1", "abrupt:period=-1",
     ],
-)
+)  # fmt: skip
 def test_parameters_out_of_range_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         make(Scenario, text)

@@ -32,11 +32,7 @@ def sent_by(spec: Spec, rounds: list[dict[str, float]]) -> float | None:
 )
 def test_what_a_model_takes(defense: str, dtype: str, expected: int) -> None:
     spec = Spec.parse(
-        {
-            "data": {"source": "synthetic:mq2007:30"},
-            "defense": defense.split("+"),
-            "trace": {"dtype": dtype},
-        }
+        {"data": {"source": "synthetic:mq2007:30"}, "defense": defense.split("+"), "trace": {"dtype": dtype}}
     )
     assert sent_by(spec, []) == expected
 

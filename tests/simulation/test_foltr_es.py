@@ -224,12 +224,8 @@ def test_what_it_tells_and_what_is_published() -> None:
         "foltr-es:antithetic=true,interactions=4,learning_rate=0.001,metric=maxrr,optimiser=adam,sigma=0.01"
     )
     assert learner.facts == {
-        "sigma": 0.01,
-        "metric": "maxrr",
-        "antithetic": True,
-        "learning_rate": 0.001,
-        "optimiser": "adam",
-    }
+        "sigma": 0.01, "metric": "maxrr", "antithetic": True, "learning_rate": 0.001, "optimiser": "adam",
+    }  # fmt: skip
     assert learner.published_chain(1.2, None) == ("metric-rr:eps=1.2",)
     assert learner.published_chain(10, None) == ("metric-rr:eps=10",)
     assert learner.published_chain(math.inf, None) == ("none",)

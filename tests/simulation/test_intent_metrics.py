@@ -213,9 +213,7 @@ def test_relative_loss_of_nothing_is_none() -> None:
 
 
 @given(trainings())
-def test_online_means_of_the_periods_make_up_the_whole(
-    training: tuple[Environment, Rows, Rows, int],
-) -> None:
+def test_online_means_of_the_periods_make_up_the_whole(training: tuple[Environment, Rows, Rows, int]) -> None:
     found, rows, _, n = training
     lengths = np.array([period.end - period.first for period in found.periods])
     online = np.repeat([row[ONLINE_NDCG] for row in rows], n)

@@ -178,15 +178,11 @@ def ndcg(poisoning: str | None) -> float:
 @pytest.mark.parametrize(
     ("text", "lost"),
     [
-        ("reversed-clicks:share=0.4", 0.02),
-        ("gradient-reversal:share=0.4", 0.1),
-        ("lie:share=0.4", 0.005),
-        ("lie:share=0.4,z=1.5", 0.1),
-        ("min-max:share=0.4", 0.1),
-        ("min-sum:share=0.4", 0.1),
+        ("reversed-clicks:share=0.4", 0.02), ("gradient-reversal:share=0.4", 0.1), ("lie:share=0.4", 0.005),
+        ("lie:share=0.4,z=1.5", 0.1), ("min-max:share=0.4", 0.1), ("min-sum:share=0.4", 0.1),
         ("fang:share=0.4", 0.1),
     ],
-)
+)  # fmt: skip
 def test_every_poisoning_lowers_ndcg(text: str, lost: float) -> None:
     assert ndcg(text) < ndcg(None) - lost
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.command import files, run
+from tests.fixtures.command import files, refusal, run
 from tests.fixtures.merging_data import CATEGORY, write_topical
 from tests.fixtures.schemas import agrees_with_published
 
@@ -63,9 +63,9 @@ def test_without_the_extra_one_line_says_how_to_get_it(
 
 
 def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tuple[str, ...]) -> None:
-    wrong = run("study", "merge", *data[:2], "--category-feature", "1", *QUICK)
-    assert wrong.code == 2
-    assert "expected a whole number, the category" in wrong.one_error()
+    assert "expected a whole number, the category" in refusal(
+        "study", "merge", *data[:2], "--category-feature", "1", *QUICK
+    )
     assert (
         "--category: 4; no document has it (known: 3, 5, 8)"
         in run("study", "merge", *data, "--category", "4").one_error()
@@ -79,7 +79,8 @@ def test_ctrl_c_is_one_line_and_writes_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("foltr_audit.studies.model_merging.lambdamart.LambdaMARTTrainer.train", interrupted)
-    done = run("study", "merge", *data, "--out", tmp_path / "out")
-    assert done.code == 130
-    assert done.one_error() == "error: interrupted; nothing was written"
+    assert (
+        refusal("study", "merge", *data, "--out", tmp_path / "out", code=130)
+        == "error: interrupted; nothing was written"
+    )
     assert files(tmp_path / "out") == {}

@@ -26,12 +26,7 @@ from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 
-SETTING = {
-    "learning_rate": 0.1,
-    "num_leaves": 15,
-    "min_data_in_leaf": 10,
-    "min_sum_hessian_in_leaf": 1,
-}
+SETTING = {"learning_rate": 0.1, "num_leaves": 15, "min_data_in_leaf": 10, "min_sum_hessian_in_leaf": 1}
 TUNING = TuningBudget(trials=3, trees=6)
 
 

@@ -96,10 +96,7 @@ def test_numbers_that_json_lacks_come_back() -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"count": "many"}, "column 'count': .* got 'many'"),
-        ({"else": 1}, "unknown column 'else' in a _Bin"),
-    ],
+    [({"count": "many"}, "column 'count': .* got 'many'"), ({"else": 1}, "unknown column 'else' in a _Bin")],
 )
 def test_wrong_columns_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
