@@ -150,9 +150,7 @@ def test_no_belief_without_a_cascade(collection: Collection, monkeypatch: pytest
     assert click_belief(collection, "linear", MODEL, "own", "sampled") is None
 
 
-def test_an_observer_learns_it_anew_from_every_global_model(
-    setup_of: SetupOf, collection: Collection
-) -> None:
+def test_an_observer_learns_anew_from_every_global_model(setup_of: SetupOf, collection: Collection) -> None:
     setup = setup_of()
     header = trace_header(setup, "perfect", 8)
     for hidden, known_here in (((), True), (("click_model",), False), (("relevance",), True)):

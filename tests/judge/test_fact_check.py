@@ -196,9 +196,7 @@ def test_of_all_pairs_the_sign_is_told_by_the_number_of_clicks(tmp_path: Path) -
 
 @pytest.mark.parametrize("mistake", [{}, {"facts": {"learning_rate": 0.2}}])
 @pytest.mark.parametrize("noise", ["laplace:scale=2.5", "gaussian:sigma=0.3", "gamma-share:n=5,scale=2.5"])
-def test_noise_that_hides_everything_accuses_nobody(
-    tmp_path: Path, noise: str, mistake: dict[str, Any]
-) -> None:
+def test_noise_that_hides_all_accuses_nobody(tmp_path: Path, noise: str, mistake: dict[str, Any]) -> None:
     law = there(parse_law(noise))
 
     def noised(record: RoundRecord) -> dict[str, Any]:
@@ -213,9 +211,7 @@ def test_noise_that_hides_everything_accuses_nobody(
 
 
 @pytest.mark.parametrize(("rate", "state"), [(0.1, "explained"), (0.5, "wrong")])
-def test_noise_that_is_small_beside_the_updates_is_taken_into_account(
-    tmp_path: Path, rate: float, state: str
-) -> None:
+def test_noise_that_is_small_beside_the_updates_is_counted(tmp_path: Path, rate: float, state: str) -> None:
     """Gaussian noise on every number, so that none is reproduced exactly."""
     facts = {"noise": "gaussian:sigma=0.0005", "learning_rate": rate}
     folder = trace_of(tmp_path / "t", replace(B, shares=None), facts, normal_noise(0.0005))
@@ -300,9 +296,7 @@ def test_map_below_lad_is_a_doubt(tmp_path: Path) -> None:
     assert right.facts[0].found.explained == 1.0
 
 
-def test_counts_that_contradict_interactions_are_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_against_interactions_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another writer may have left them: this one refuses."""
     monkeypatch.setattr("foltr_audit.trace.writer.contradiction", lambda header, record: None)
     folder = trace_of(tmp_path / "t", B, {"interactions": 4})

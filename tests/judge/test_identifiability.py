@@ -299,7 +299,7 @@ def test_clicks_in_clear_tell_everything() -> None:
         (2, False, [False, False], 1),
     ],
 )
-def test_a_single_metric_tells_its_list(
+def test_one_metric_tells_its_list(
     metric: str, B: int, antithetic: bool, alone: list[bool], rank: int
 ) -> None:
     """MaxRR down to the first click, and that a list without one has none; means are not spoken of."""

@@ -170,7 +170,7 @@ def test_parts_are_looked_up_by_the_names_of_the_trace(setup_of: SetupOf, collec
 
 
 @pytest.mark.parametrize("beyond", ["query", "shown"])
-def test_documents_outside_the_data_set_are_refused(
+def test_documents_beyond_the_data_are_refused(
     beyond: str, setup_of: SetupOf, collection: Collection
 ) -> None:
     record, header = recorded(setup_of())
@@ -278,7 +278,7 @@ def test_a_header_states_the_experiment(setup_of: SetupOf, collection: Collectio
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7, 8, 100])
-def test_chunks_change_no_answer(
+def test_chunks_change_nothing(
     chunk: int, setup_of: SetupOf, collection: Collection, monkeypatch: Any
 ) -> None:
     record, header = recorded(setup_of(clients=8))

@@ -20,7 +20,7 @@ from tests.fixtures.import_graph import ROOT
 from tests.recorder.test_recorder import MODEL, message, table
 
 
-def test_recording_stops_before_the_bound_with_one_warning(
+def test_recording_stops_at_the_bound_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "foltr_audit_recorder"):

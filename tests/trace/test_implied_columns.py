@@ -126,9 +126,7 @@ NOT_AS_MANY = "rows without round, slot and step, expected as many as the messag
         ),
     ],
 )
-def test_columns_that_cannot_be_put_back_are_one_line(
-    tmp_path: Path, table: str, change: Change, problem: str
-) -> None:
+def test_columns_that_are_lost_are_one_line(tmp_path: Path, table: str, change: Change, problem: str) -> None:
     folder = two_rounds(tmp_path / "trace")
     forge(folder, f"observed/{table}", change)
     assert any(problem in line and "observed/interactions-00000.npz" in line for line in validate(folder))

@@ -295,7 +295,7 @@ def untidy(patch: pytest.MonkeyPatch) -> None:
         (untidy, "other files: .trace.toml."),
     ],
 )
-def test_a_flawed_writer_is_found(
+def test_flawed_writers_are_found(
     tmp_path: Path, undisturbed: dict[str, bytes], flaw: Flaw, expected: str
 ) -> None:
     calls = Life(tmp_path / "whole", flaw).process(resume=False).calls.total()

@@ -102,9 +102,7 @@ def test_wide_noise_on_a_grid_by_summing_all_masses(law: Skellam | DiscreteGauss
     centre=st.floats(-20, 20),
     discrete=st.booleans(),
 )
-def test_no_interval_on_a_grid_is_more_probable(
-    spread: float, half: float, centre: float, discrete: bool
-) -> None:
+def test_no_interval_of_a_grid_holds_more(spread: float, half: float, centre: float, discrete: bool) -> None:
     """By adding the masses of the grid points in the interval; and some interval is just as probable."""
     law: Skellam | DiscreteGaussian
     law = DiscreteGaussian(sigma=spread, step=1.0) if discrete else Skellam(sigma=spread, step=1.0)

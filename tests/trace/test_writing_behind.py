@@ -26,9 +26,7 @@ def test_the_bytes_are_the_same(tmp_path: Path) -> None:
     assert validate(tmp_path / "behind") == []
 
 
-def test_rounds_are_taken_while_a_part_is_put_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_are_taken_while_a_part_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk waits for a round of the next part; without `behind` nobody would take one."""
     taken = threading.Event()
 
