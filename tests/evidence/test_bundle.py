@@ -285,9 +285,7 @@ def test_results_of_several_runs_need_all_of_them(tmp_path: Path) -> None:
     assert "model.npy: parameters: " in said(table)
 
 
-def test_data_elsewhere_are_named_and_must_be_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_elsewhere_are_named_and_must_be_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.txt").write_text(TEXT)
     made("train", "--data", "here.txt", "--clients", "3", "--rounds", "1", "--threads", "1", "--out", "run")

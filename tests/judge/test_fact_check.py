@@ -77,9 +77,7 @@ def other_order(record: RoundRecord) -> dict[str, Any]:
 @pytest.mark.parametrize("shares", [None, SHARES, 1000])
 @pytest.mark.parametrize("pairs", ["all", "last-click+1"])
 @pytest.mark.parametrize("clip", [None, 0.3])
-def test_right_facts_explain_all_messages(
-    tmp_path: Path, shares: int | None, pairs: str, clip: float | None
-) -> None:
+def test_right_facts_explain_all(tmp_path: Path, shares: int | None, pairs: str, clip: float | None) -> None:
     found = checked(trace_of(tmp_path / "t", System(pairs=pairs, shares=shares, clip=clip)))
     assert found.state == "explained"
     assert found.explained == 1.0
@@ -222,10 +220,8 @@ def test_noise_that_is_small_beside_the_updates_is_counted(tmp_path: Path, rate:
 
 def test_an_unknown_change_of_messages_accuses_nobody(tmp_path: Path) -> None:
     facts = {"events": ["opaque:sign"], "noise": None}
-    folder = trace_of(
-        tmp_path / "t", replace(B, shares=None), facts, lambda r: {"messages": np.sign(r.messages)}
-    )
-    found = checked(folder)
+    signs: dict[str, Any] = {"facts": facts, "change": lambda r: {"messages": np.sign(r.messages)}}
+    found = checked(trace_of(tmp_path / "t", replace(B, shares=None), **signs))
     assert found.state == "cannot tell"
     assert "opaque:sign may change them" in (found.reason or "")
 

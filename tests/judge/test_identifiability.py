@@ -299,9 +299,7 @@ def test_clicks_in_clear_tell_everything() -> None:
         (2, False, [False, False], 1),
     ],
 )
-def test_one_metric_tells_its_list(
-    metric: str, B: int, antithetic: bool, alone: list[bool], rank: int
-) -> None:
+def test_one_metric_tells_a_list(metric: str, B: int, antithetic: bool, alone: list[bool], rank: int) -> None:
     """MaxRR down to the first click, and that a list without one has none; means are not spoken of."""
     seen = of_kind("es", B, metric, antithetic=antithetic)
     here = seen.is_document

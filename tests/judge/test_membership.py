@@ -54,9 +54,8 @@ def toy(noise: float, seed: int = 1) -> tuple[FederationEvidence, float]:
     apart = shift * 2 * MEMBERS / (2 * MEMBERS - 1)  # in minus out: someone else takes the place
     within = covariance[np.newaxis] - 0.25 * apart[:, :, np.newaxis] * apart[:, np.newaxis]
     d = np.sqrt(np.einsum("np,npq,nq->n", apart, np.linalg.inv(within), apart))
-    evidence = FederationEvidence(
-        members=members, candidates=found[:, : 2 * MEMBERS], others=found[:, 2 * MEMBERS :]
-    )
+    own, others = found[:, : 2 * MEMBERS], found[:, 2 * MEMBERS :]
+    evidence = FederationEvidence(members=members, candidates=own, others=others)
     return evidence, float(d.mean())
 
 

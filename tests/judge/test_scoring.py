@@ -164,13 +164,11 @@ def test_an_interval_is_the_distribution_over_resampled_queries() -> None:
     assert scorer.resamples.mean(scorer.of_lists("attack")["accuracy"]).ci95 == (min(triples), max(triples))
 
 
-def by_loop(
-    values: NDArray[np.float64], query: NDArray[np.str_], seed: int = 1
-) -> tuple[float, tuple[float, float]]:
+def by_loop(values: NDArray[np.float64], query: NDArray[np.str_]) -> tuple[float, tuple[float, float]]:
     """Mean of shares that are defined, and its interval over 200 resamples of queries, in plain loops."""
     defined = ~np.isnan(values)
     n = np.unique(query).size
-    draws = Streams(seed).generator("bootstrap").integers(0, n, size=(200, n))
+    draws = Streams(1).generator("bootstrap").integers(0, n, size=(200, n))
     means = resampled(np.where(defined, values, 0.0), defined.astype(float), query, draws)
     value = float(values[defined].mean())
     return value, share_ends(value, means, np.unique(query[defined]).size)

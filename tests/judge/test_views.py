@@ -39,6 +39,8 @@ from tests.fixtures.rounds import round_of, with_lists, without_messages
 from tests.fixtures.there import there
 from tests.fixtures.tiny import FEATURES
 
+SHARES = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
+
 
 def recorded(setup: Setup, lists: str = "sampled") -> tuple[RoundRecord, TraceHeader]:
     """The first round of an experiment and its header."""
@@ -175,9 +177,7 @@ def test_parts_are_looked_up_by_the_names_of_the_trace(setup_of: SetupOf, collec
 
 
 @pytest.mark.parametrize("beyond", ["query", "shown"])
-def test_documents_beyond_the_data_are_refused(
-    beyond: str, setup_of: SetupOf, collection: Collection
-) -> None:
+def test_documents_beyond_data_are_refused(beyond: str, setup_of: SetupOf, collection: Collection) -> None:
     record, header = recorded(setup_of())
     values = getattr(record, beyond).copy()
     if beyond == "query":
@@ -214,11 +214,7 @@ def test_names_of_queries(setup_of: SetupOf, collection: Collection) -> None:
 
 
 def test_an_observer_knows_the_published_settings(setup_of: SetupOf) -> None:
-    setup = setup_of(
-        clients=40,
-        learner="fpdgd:learning_rate=0.2,pairs=all",
-        defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"),
-    )
+    setup = setup_of(clients=40, learner="fpdgd:learning_rate=0.2,pairs=all", defense=SHARES)
     known = knowledge_of(trace_header(setup, "navigational", 40))
     assert known == Knowledge(
         interactions=4,
@@ -266,16 +262,14 @@ def test_a_ball_of_any_norm_is_read(setup_of: SetupOf) -> None:
 
 
 def test_a_header_states_the_experiment(setup_of: SetupOf, collection: Collection) -> None:
-    setup = setup_of(
-        defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"), seed=7, dtype="float32"
-    )
+    setup = setup_of(defense=SHARES, seed=7, dtype="float32")
     header = trace_header(setup, "perfect", 8, setup.learner.interactions)
     assert (header.kind, header.dtype, header.parameters, header.k) == ("model", "float32", FEATURES, 10)
     assert header.spec_hash == setup.spec.hash
     assert header.dataset.fingerprint == collection.fingerprint
     assert header.dataset.parts == Collection.PARTS
     assert header.knowledge["eps_claimed"] == 1.2
-    assert header.knowledge["defense"] == ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]
+    assert header.knowledge["defense"] == list(SHARES)
     assert trace_header(setup, "perfect", 8, 1).knowledge["interactions"] == 1
     assert trace_header(setup, "perfect", 8).knowledge["interactions"] == 4
     assert trace_header(setup, "perfect", 10**9).rounds_per_part == 1
@@ -283,7 +277,7 @@ def test_a_header_states_the_experiment(setup_of: SetupOf, collection: Collectio
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7, 8, 100])
-def test_chunks_change_nothing(
+def test_chunks_change_no_answer(
     chunk: int, setup_of: SetupOf, collection: Collection, monkeypatch: Any
 ) -> None:
     record, header = recorded(setup_of(clients=8))

@@ -330,9 +330,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 # --- When recording ends: bounds, full disks, rounds that do not fit, and servers that are kill ---
 
 
-def test_recording_stops_at_the_bound_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_recording_stops_at_the_bound_with_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "foltr_audit_recorder"):
         recorder = Recorder(tmp_path, max_bytes=20_000)
         kept = [recorder.round(MODEL, [message(node) for node in range(40)]) for _ in range(10)]

@@ -78,9 +78,7 @@ def test_a_message_that_does_not_fit_is_left_out_and_its_sender_failed(
 
 
 @pytest.mark.parametrize("fields", [*UNFIT.values(), *UNFIT_TOLD.values()], ids=[*UNFIT, *UNFIT_TOLD])
-def test_a_strict_recorder_refuses_them_and_their_whole_round(
-    tmp_path: Path, fields: dict[str, object]
-) -> None:
+def test_a_strict_recorder_refuses_them_and_their_round(tmp_path: Path, fields: dict[str, object]) -> None:
     recorder = Recorder(tmp_path, truth=True)
     recorder.round(MODEL, [good(lists=[shown()])])
     with pytest.raises((ValueError, TypeError)):

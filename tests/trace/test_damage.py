@@ -143,9 +143,7 @@ def test_no_second_trace_in_a_folder(trace: Path, tmp_path: Path) -> None:
         TraceWriter(trace, HEADER, resume=True)
 
 
-def test_full_disk_is_one_line_and_loses_the_open_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_line_and_loses_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 

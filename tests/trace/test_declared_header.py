@@ -35,9 +35,7 @@ CHAINS = (
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: "+".join(chain))
 @pytest.mark.parametrize("cohort", [40, None])
-def test_a_header_declares_what_its_spec_does(
-    cohort: int | None, chain: tuple[str, ...], setup_of: SetupOf
-) -> None:
+def test_a_header_declares_as_its_spec(cohort: int | None, chain: tuple[str, ...], setup_of: SetupOf) -> None:
     setup = setup_of(defense=chain, clients=40, dtype="float32")
     wanted = setup.privacy.declared()
     found = declared_by(trace_header(setup, click_model=None, messages=40), cohort)

@@ -284,9 +284,7 @@ def untidy(patch: pytest.MonkeyPatch) -> None:
         (untidy, "other files: .trace.toml."),
     ],
 )
-def test_flawed_writers_are_found(
-    tmp_path: Path, undisturbed: dict[str, bytes], flaw: Flaw, expected: str
-) -> None:
+def test_flaws_are_found(tmp_path: Path, undisturbed: dict[str, bytes], flaw: Flaw, expected: str) -> None:
     calls = Life(tmp_path / "whole", flaw).process(resume=False).calls.total()
     assert files(tmp_path / "whole") == undisturbed  # as long as nothing kills it
     faults = (fault(Life(tmp_path / str(n), flaw), undisturbed, n) for n in range(calls))

@@ -272,15 +272,13 @@ PLACES = ("before", "after")
 CASES = [(noise, other, place) for noise in NOISE for other in OTHERS for place in PLACES]
 
 
-def of(
-    noise: str, other: str = "alone", place: str = "before", *, seed: int = 0, clients: int = 40
-) -> LintResult:
+def of(noise: str, other: str = "alone", place: str = "before", *, seed: int = 0) -> LintResult:
     own, more = (NOISE[noise],), OTHERS[other]
     texts = more + own if place == "before" else own + more
     kind, dtype = ("model", "float32") if seed % 2 else ("update", "float64")
     chain = DefenseChain(parse_chain(texts))
     return lint_traces.of_chain(
-        chain, rounds=3, clients=clients, parameters=46, seed=seed, kind=kind, dtype=dtype, size=0.1
+        chain, rounds=3, clients=40, parameters=46, seed=seed, kind=kind, dtype=dtype, size=0.1
     )
 
 

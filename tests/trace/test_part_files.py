@@ -35,7 +35,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-PLAIN = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.integers(), st.booleans())
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+PLAIN = st.one_of(TEXTS, st.integers(), st.booleans())
 NUMBERS = st.floats(allow_nan=False)
 COLUMNS = {
     "round": np.array([0, 0, 1]),
@@ -79,11 +80,7 @@ def test_whole_numbers_take_the_smallest_type_that_holds_them(numbers: list[int]
         assert min(numbers) < smaller.min or max(numbers) > smaller.max
 
 
-@given(
-    st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"])), st.one_of(PLAIN, NUMBERS, st.lists(PLAIN))
-    )
-)
+@given(st.dictionaries(TEXTS, st.one_of(PLAIN, NUMBERS, st.lists(PLAIN))))
 def test_a_table_as_toml_is_read_back(table: dict[str, object]) -> None:
     layout = [{"name": "weight", "shape": [2, 3]}, {"name": "bias", "shape": []}]
     whole = {"layout": layout, **table, "knowledge": table}

@@ -222,9 +222,8 @@ def test_info_counts_what_was_written(tmp_path: Path) -> None:
 
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-facts_ = st.one_of(
-    text, st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.booleans(), st.lists(text)
-)
+numbers = st.integers(-(2**62), 2**62) | st.floats(allow_nan=False) | st.booleans()
+facts_ = st.one_of(text, numbers, st.lists(text))
 names = text.map("own {}".format)  # those of the format itself allow few values
 
 
