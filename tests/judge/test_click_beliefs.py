@@ -140,7 +140,7 @@ def test_no_belief_without_a_cascade(collection: Collection, monkeypatch: pytest
         pass
 
     for model in (None, "no-such-model", "perfect:no=1"):
-        assert click_belief(collection, "linear", MODEL, cls.name, "sampled") is None
+        assert click_belief(collection, "linear", MODEL, model, "sampled") is None
     graded = replace(collection.train, labels=np.full(collection.train.n_documents, 9))
     high = collection_of(graded, graded, graded)
     assert click_belief(high, "linear", MODEL, "perfect", "sampled") is None, "no published setting"
