@@ -102,7 +102,7 @@ def test_hostile_values_under_right_hashes_are_no_traceback(small_bundle: Path, 
         if not (isinstance(inner[key], dict | list) and inner[key] and data.draw(st.booleans())):
             break
         inner = inner[key]
-    odd = [None, True, -1, 10**400, 1e308, "nan", "\x1b[31m", "../../etc", [], {}, [[1]], 0.5]
+    odd: list[Any] = [None, True, -1, 10**400, 1e308, "nan", "\x1b[31m", "../../etc", [], {}, [[1]], 0.5]
     inner[key] = data.draw(st.sampled_from(odd))
     text = (json.dumps(table, indent=1, sort_keys=True) + "\n").encode()
     with tempfile.TemporaryDirectory() as folder:

@@ -64,7 +64,7 @@ def test_what_only_recorders_know_goes_along(setup_of: SetupOf) -> None:
     order = np.random.default_rng(1).permutation(M)
     seen, told = reordered(record, truth, order)
     came = np.concatenate([np.flatnonzero(record.slot == message) for message in order])
-    candidates = there(seen.candidates)[:, 0]
+    candidates = np.asarray(seen.candidates)[:, 0]
     for found, expected in (
         (seen.senders, order + 100),
         (seen.sizes, order + 7),

@@ -70,9 +70,9 @@ def test_placement_against_a_slow_loop(counts: list[int], k: int) -> None:
     placement = InteractionPlacement.of(record)
     expected = np.full((M, max(counts, default=0), k), -7)
     taken = [0] * M
-    for row, slot in enumerate(slots):
-        expected[slot, taken[slot]] = values[row]
-        taken[slot] += 1
+    for row, message in enumerate(slots):
+        expected[message, taken[message]] = values[row]
+        taken[message] += 1
     spread = placement.spread(values, -7)
     assert np.array_equal(spread, expected)
     assert np.array_equal(spread[placement.slot, placement.place], values)
@@ -146,7 +146,7 @@ def test_messages_without_a_known_interaction(setup_of: SetupOf, collection: Col
 def test_embedded_features_are_those_of_the_data_set(setup_of: SetupOf, collection: Collection) -> None:
     record, header = recorded(setup_of(embed_features=True))
     bare = replace(record, features=None)
-    assert np.array_equal(features_of(bare, header, collection), there(record.features))
+    assert np.array_equal(features_of(bare, header, collection), np.asarray(record.features))
     with_data, without = whole(bare, header, collection), whole(record, header, None)
     for field in fields(View):
         mine, other = getattr(with_data, field.name), getattr(without, field.name)

@@ -94,20 +94,22 @@ def test_resume_replaces_uncommitted_parts(undisturbed: Path, trace: Path) -> No
     assert files(trace) == files(undisturbed)
 
 
-def test_an_exception_commits_whole_parts_only(tmp_path: Path) -> None:
-    writer = TraceWriter(tmp_path, HEADER)
-
-    def interrupted() -> None:
-        with writer:
-            for number in range(3):
-                writer.write(*make(number))
-            raise KeyboardInterrupt
-
+@pytest.mark.parametrize("behind", [False, True])
+def test_an_exception_commits_whole_parts_only(tmp_path: Path, behind: bool) -> None:
+    writer = TraceWriter(tmp_path, HEADER, behind=behind)
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert Trace.open(tmp_path).n_rounds == 2
+        _interrupted(writer)
+    assert Trace.open(tmp_path).n_rounds == HEADER.rounds_per_part
+    assert validate(tmp_path) == []
     with pytest.raises(UsageError, match="the writer is closed"):
         writer.write(*make(3))
+
+
+def _interrupted(writer: TraceWriter) -> None:
+    with writer:
+        for number in range(3):
+            writer.write(*make(number))
+        raise KeyboardInterrupt
 
 
 def test_resume_refuses_another_header(trace: Path) -> None:
@@ -332,17 +334,3 @@ def test_a_full_disk_is_told_with_the_next_part_or_at_the_end(
 def _finish(writer: TraceWriter, last: int) -> None:
     writer.write(*make(last))
     writer.close()
-
-
-def _interrupted(folder: Path) -> None:
-    with TraceWriter(folder, HEADER, behind=True) as writer:
-        for number in range(3):
-            writer.write(*make(number))
-        raise KeyError
-
-
-def test_after_an_exception_whole_parts_stay(tmp_path: Path) -> None:
-    with pytest.raises(KeyError):
-        _interrupted(tmp_path)
-    assert Trace.open(tmp_path).n_rounds == HEADER.rounds_per_part
-    assert validate(tmp_path) == []

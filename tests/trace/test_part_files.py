@@ -8,6 +8,7 @@ import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,10 +183,10 @@ def test_few_values_take_few_bits_and_random_ones_stay_as_they_are() -> None:
     assert 3.2 * 80_000 < normal.size < 3.5 * 80_000
 
 
-NINE: NDArray[np.generic] = octets(*[0] * 9)
+NINE = octets(*[0] * 9)
 FLOATS = np.empty((0, 2), dtype=np.float32)
 EMPTY = np.empty((0, 2), dtype=np.uint16)  # ten rows of this type have 20 numbers, whose codes take 3 bytes
-FORGED: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
+FORGED: dict[str, tuple[dict[str, NDArray[Any]], str]] = {
     "none": ({"a.packed": octets()}, "0 packed bytes, which are too few"),
     "cut": ({"a.packed": octets(0, 8, 1, 2)}, "4 packed bytes, which are too few"),
     "cut in codes": ({"a.packed": octets(1, 0)}, "2 packed bytes, which are too few"),
@@ -197,7 +198,8 @@ FORGED: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
     "blocks of text": ({"a.blocks": np.array(["x"]), "a.packed": NINE}, "blocks of type <U1"),
     "wide list": ({"a.packed": octets(0, 9, *[0] * 9)}, "codes of 9 bits, or lists"),
     "lists without end": (
-        *({"a.packed": octets(0, *[1, 0, 255, 255, 255] * 9)}, f"lists in more than {MOST_LEVELS} others"),
+        {"a.packed": octets(0, *[1, 0, 255, 255, 255] * 9)},
+        f"more than {MOST_LEVELS} oth",
     ),
     "too long": ({"a.packed": octets(0, *[8, *[0] * 20] * 2, 7)}, "1 packed bytes too many"),
     "truth values": (
