@@ -199,7 +199,7 @@ FORGED: dict[str, tuple[dict[str, NDArray[Any]], str]] = {
     "wide list": ({"a.packed": octets(0, 9, *[0] * 9)}, "codes of 9 bits, or lists"),
     "lists without end": (
         {"a.packed": octets(0, *[1, 0, 255, 255, 255] * 9)},
-        f"more than {MOST_LEVELS} oth",
+        f"more than {MOST_LEVELS}",
     ),
     "too long": ({"a.packed": octets(0, *[8, *[0] * 20] * 2, 7)}, "1 packed bytes too many"),
     "truth values": (
