@@ -114,9 +114,7 @@ def test_a_damaged_cell_is_not_packed_and_an_unfinished_comparison_only_as_parti
     assert (done.code, "partial" in done.out, "Verdict: incomplete" in done.out) == (1, True, True)
 
 
-def test_places_that_a_bundle_may_not_go_to_and_folders_that_are_none(
-    small_comparison: Path, tmp_path: Path
-) -> None:
+def test_places_and_folders_that_are_none_for_a_bundle(small_comparison: Path, tmp_path: Path) -> None:
     (tmp_path / "there.zip").write_text("mine")
     for folder, to, problem in (
         (small_comparison, tmp_path / "there.zip", "--overwrite"),
@@ -164,9 +162,7 @@ def test_results_that_do_not_follow_from_the_cells_are_named(small_bundle: Path,
     assert "results[1].auc: 0.5, found" in said(table)
 
 
-def test_a_forged_cell_with_results_to_match_is_caught_by_running_it_again(
-    small_bundle: Path, tmp_path: Path
-) -> None:
+def test_a_forged_cell_with_results_to_match_is_caught_by_a_run(small_bundle: Path, tmp_path: Path) -> None:
     def weaker(arrays: dict[str, Any]) -> None:
         arrays["guessed/0/scores"] = np.zeros_like(arrays["guessed/0/scores"])
 
@@ -199,9 +195,7 @@ def test_renamed_exchanged_and_changed_cells_are_noticed(small_bundle: Path, tmp
         assert states(verify(changed, sample=0, seed=1))["Specs"] == "fails"
 
 
-def test_other_versions_are_named_and_numbers_held_within_a_tolerance(
-    small_bundle: Path, tmp_path: Path
-) -> None:
+def test_other_versions_are_named_and_numbers_held_within_limits(small_bundle: Path, tmp_path: Path) -> None:
     def moved(by: float) -> Files:
         def change(arrays: dict[str, Any]) -> None:
             arrays["rounds/online_ndcg@10"] *= 1 + by
@@ -220,9 +214,7 @@ def test_other_versions_are_named_and_numbers_held_within_a_tolerance(
     assert states(same)["re-run"] == "fails"  # on the same versions every byte counts
 
 
-def test_without_lists_only_a_run_of_every_cell_recomputes_the_results(
-    small_comparison: Path, tmp_path: Path
-) -> None:
+def test_without_lists_a_run_of_every_cell_tells_the_results(small_comparison: Path, tmp_path: Path) -> None:
     made("report", small_comparison, "--zip", tmp_path / "b.zip", "--without-lists")
     assert not [name for name in content(tmp_path / "b.zip") if name.endswith(".npz")]
     none = verify(tmp_path / "b.zip", sample=0, seed=1)
@@ -293,9 +285,7 @@ def test_results_of_several_runs_need_all_of_them(tmp_path: Path) -> None:
     assert "model.npy: parameters: " in said(table)
 
 
-def test_data_that_lie_elsewhere_are_named_and_must_be_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_elsewhere_are_named_and_must_be_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.txt").write_text(TEXT)
     made("train", "--data", "here.txt", "--clients", "3", "--rounds", "1", "--threads", "1", "--out", "run")

@@ -7,12 +7,20 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.report import CheckReport, append, junit_xml, markdown
+from foltr_audit.evidence.check.report import (
+    CheckReport,
+    LimitsPlace,
+    annotation_lines,
+    append,
+    junit_xml,
+    markdown,
+)
 from foltr_audit.evidence.check.subjects import CheckReading, printable
 from foltr_audit.report.render.document import escape_markdown
 from tests.fixtures.check_subjects import subject
@@ -103,3 +111,36 @@ def test_attacks_that_nobody_chose_are_warned_of() -> None:
         "FA403: toy, perfect clicks: map could not run and is not judged: no law"
     ]
     assert not CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [held], {}).warnings
+
+
+# --- Annotations of a check: what GitHub asks for, whatever names are in it -----------------------
+
+
+TEXT = "# limits\nmax_attack_auc = 0.9\n\nmax_proven_eps=0.9\nmin_ndcg = 0.1\n  max_ndcg_loss = 0.2\n"
+PLACE = LimitsPlace("ci/our limits.toml", {"max_proven_eps": 4, "max_ndcg_loss": 6})
+
+
+@given(name=st.text(max_size=20))
+def test_every_annotation_is_one_command_of_one_line(name: str) -> None:
+    lines = annotation_lines(report(name, (f"first\r\nsecond {name}",)), PLACE).split("\n")
+    assert len(lines) == 4
+    pattern = r"::error file=([^,:]+),line=(\d+),title=([^,:]+)::(.+)"
+    broken, unjudged = (there(re.fullmatch(pattern, line)) for line in lines[:2])
+    assert broken.group(1, 2, 3) == ("ci/our limits.toml", "4", "max_proven_eps%3A broken")
+    assert unjudged.group(2, 3) == ("6", "max_ndcg_loss%3A not judged")
+    assert re.fullmatch(r"::warning title=foltr-audit check::(FA\d+: )?first.*", lines[2])
+    assert lines[3] == "4 limits checked on 1 row: 1 broken, 1 not judged"
+
+
+def test_the_place_of_a_limit_is_its_line_and_never_a_path_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, outside = tmp_path / "work" / "ci" / "limits.toml", tmp_path / "limits.toml"
+    inside.parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    place = LimitsPlace.of(inside, TEXT)
+    assert place.name == "ci/limits.toml"
+    assert LimitsPlace.of(outside, TEXT).name == "limits.toml"
+    assert place.lines == {"max_attack_auc": 2, "max_proven_eps": 4, "min_ndcg": 5, "max_ndcg_loss": 6}
+    assert place.line("min_ndcg") == 5
+    assert place.line("max_exact_eps") == 1

@@ -37,9 +37,7 @@ def without(place: Path, found: Mapping[str, bytes]) -> None:
     assert [name for name, data in found.items() if str(place).encode() in data] == []
 
 
-def test_a_comparison_is_told_packed_and_verified_without_the_path_of_its_data(
-    letor: Path, tmp_path: Path
-) -> None:
+def test_a_comparison_is_told_packed_and_verified_without_its_data_path(letor: Path, tmp_path: Path) -> None:
     study = tmp_path / "study"
     spec = cast("dict[str, object]", GRID["spec"]) | {"data": {"source": str(letor)}}
     write_comparison(study, GRID | {"spec": spec})

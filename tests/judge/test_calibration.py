@@ -86,9 +86,8 @@ def test_bins_and_their_error_equal_plain_loops(pairs: list[tuple[int, bool]]) -
 
 def test_a_certain_mistake_costs_as_much_as_one_in_a_quadrillion() -> None:
     clicks = np.array([[True, False], [True, False]])
-    right, wrong = (
-        calibrated(evidence(["a", "b"], clicks, p > 0, scores=p)) for p in (clicks * 1.0, ~clicks * 1.0)
-    )
+    both = (clicks * 1.0, ~clicks * 1.0)
+    right, wrong = (calibrated(evidence(["a", "b"], clicks, p > 0, scores=p)) for p in both)
     assert right.brier.value == 0.0
     assert right.log_loss.value == pytest.approx(0.0, abs=2e-15)
     assert wrong.brier.value == 1.0

@@ -124,13 +124,11 @@ def test_the_same_model_teaches_the_same(collection: Collection) -> None:
     assert not np.array_equal(one.grades, other.grades)
 
 
-@pytest.mark.parametrize(
-    ("model", "cls"), [("perfect", PerfectClickModel), ("navigational", NavigationalClickModel)]
-)
-def test_the_setting_follows_the_largest_grade(model: str, cls: type[PerfectClickModel]) -> None:
+@pytest.mark.parametrize("cls", [PerfectClickModel, NavigationalClickModel])
+def test_the_setting_follows_the_largest_grade(cls: type[PerfectClickModel]) -> None:
     data = toy_dataset([5, 6, 7], 0, largest=4)
     data = replace(data, labels=np.minimum(np.arange(18) % 6, 4))
-    belief = there(click_belief(collection_of(data, data, data), "linear", MODEL, model, "sampled"))
+    belief = there(click_belief(collection_of(data, data, data), "linear", MODEL, cls.name, "sampled"))
     assert tuple(belief.click) == cls.click_given_grade[2]
     assert belief.grades.shape == (10, 5)
     np.testing.assert_allclose(belief.grades.sum(axis=1), 1.0, rtol=1e-12)
@@ -150,9 +148,7 @@ def test_no_belief_without_a_cascade(collection: Collection, monkeypatch: pytest
     assert click_belief(collection, "linear", MODEL, "own", "sampled") is None
 
 
-def test_an_observer_learns_it_anew_from_every_global_model(
-    setup_of: SetupOf, collection: Collection
-) -> None:
+def test_an_observer_learns_anew_from_every_global_model(setup_of: SetupOf, collection: Collection) -> None:
     setup = setup_of()
     header = trace_header(setup, "perfect", 8)
     for hidden, known_here in (((), True), (("click_model",), False), (("relevance",), True)):

@@ -12,12 +12,14 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.inference.replay import Replay
+from foltr_audit.judge.explained_messages import PdgdSteps, coefficients
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace import Trace
-from tests.fixtures import foreign_trace
+from tests.fixtures import foreign_trace, tiny
 from tests.fixtures.command import run
 from tests.fixtures.foreign_trace import System
 from tests.fixtures.there import there
@@ -75,9 +77,7 @@ def other_order(record: RoundRecord) -> dict[str, Any]:
 @pytest.mark.parametrize("shares", [None, SHARES, 1000])
 @pytest.mark.parametrize("pairs", ["all", "last-click+1"])
 @pytest.mark.parametrize("clip", [None, 0.3])
-def test_right_facts_explain_all_messages(
-    tmp_path: Path, shares: int | None, pairs: str, clip: float | None
-) -> None:
+def test_right_facts_explain_all(tmp_path: Path, shares: int | None, pairs: str, clip: float | None) -> None:
     found = checked(trace_of(tmp_path / "t", System(pairs=pairs, shares=shares, clip=clip)))
     assert found.state == "explained"
     assert found.explained == 1.0
@@ -196,9 +196,7 @@ def test_of_all_pairs_the_sign_is_told_by_the_number_of_clicks(tmp_path: Path) -
 
 @pytest.mark.parametrize("mistake", [{}, {"facts": {"learning_rate": 0.2}}])
 @pytest.mark.parametrize("noise", ["laplace:scale=2.5", "gaussian:sigma=0.3", "gamma-share:n=5,scale=2.5"])
-def test_noise_that_hides_everything_accuses_nobody(
-    tmp_path: Path, noise: str, mistake: dict[str, Any]
-) -> None:
+def test_noise_that_hides_all_accuses_nobody(tmp_path: Path, noise: str, mistake: dict[str, Any]) -> None:
     law = there(parse_law(noise))
 
     def noised(record: RoundRecord) -> dict[str, Any]:
@@ -213,9 +211,7 @@ def test_noise_that_hides_everything_accuses_nobody(
 
 
 @pytest.mark.parametrize(("rate", "state"), [(0.1, "explained"), (0.5, "wrong")])
-def test_noise_that_is_small_beside_the_updates_is_taken_into_account(
-    tmp_path: Path, rate: float, state: str
-) -> None:
+def test_noise_that_is_small_beside_the_updates_is_counted(tmp_path: Path, rate: float, state: str) -> None:
     """Gaussian noise on every number, so that none is reproduced exactly."""
     facts = {"noise": "gaussian:sigma=0.0005", "learning_rate": rate}
     folder = trace_of(tmp_path / "t", replace(B, shares=None), facts, normal_noise(0.0005))
@@ -224,10 +220,8 @@ def test_noise_that_is_small_beside_the_updates_is_taken_into_account(
 
 def test_an_unknown_change_of_messages_accuses_nobody(tmp_path: Path) -> None:
     facts = {"events": ["opaque:sign"], "noise": None}
-    folder = trace_of(
-        tmp_path / "t", replace(B, shares=None), facts, lambda r: {"messages": np.sign(r.messages)}
-    )
-    found = checked(folder)
+    signs: dict[str, Any] = {"facts": facts, "change": lambda r: {"messages": np.sign(r.messages)}}
+    found = checked(trace_of(tmp_path / "t", replace(B, shares=None), **signs))
     assert found.state == "cannot tell"
     assert "opaque:sign may change them" in (found.reason or "")
 
@@ -300,12 +294,69 @@ def test_map_below_lad_is_a_doubt(tmp_path: Path) -> None:
     assert right.facts[0].found.explained == 1.0
 
 
-def test_counts_that_contradict_interactions_are_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_against_interactions_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another writer may have left them: this one refuses."""
     monkeypatch.setattr("foltr_audit.trace.writer.contradiction", lambda header, record: None)
     folder = trace_of(tmp_path / "t", B, {"interactions": 4})
     assert checked(folder).contradictions == ("interactions is 4, but a message of round 0 counts 1",)
     assert run("trace", "check-facts", folder).code == 1
     assert run("trace", "validate", folder).code == 3
+
+
+# --- Lists of FOLtR-ES follow from the seeds of their messages by the declared generator, or th ---
+
+
+@pytest.fixture(scope="module")
+def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("seeds") / "run"
+    options = ("--data", "synthetic:mq2007:60", "--clients", 20, "--rounds", 2, "--learner", "foltr-es")
+    assert run("train", *options, "--out", folder).code == 0
+    return folder
+
+
+def facts(folder: Path, *options: Any) -> Any:
+    return run("trace", "check-facts", folder, *options, "--json").json()["facts"][0]
+
+
+def test_right_facts_explain_the_lists(own_run: Path) -> None:
+    assert facts(own_run)["text"] == "declared facts explain 100 % of 40 messages"
+
+
+@pytest.mark.parametrize("wrong", ["sigma=5", "antithetic=false", "perturbation=numpy-randomstate"])
+def test_wrong_facts_are_noticed(own_run: Path, wrong: str) -> None:
+    assert facts(own_run, "--know", wrong)["state"] == "wrong"
+
+
+def test_nothing_is_checked_without_the_fact(own_run: Path) -> None:
+    checked = facts(own_run, "--know", "perturbation=other")
+    assert checked["state"] == "not checked"
+    assert "perturbation" in checked["reason"]
+
+
+# --- Steps of every click pattern, by the replay and by sums over pairs ---------------------------
+
+
+@pytest.mark.parametrize("pairs", ["all", "last-click+1"])
+@pytest.mark.parametrize("normaliser", ["shown", "candidates"])
+def test_steps_of_all_patterns_are_those_of_the_replay(pairs: str, normaliser: str) -> None:
+    seen = tiny.view(6, seed=4, k=5)
+    known = replace(seen.knowledge, pairs=pairs, normaliser=normaliser)
+    view = replace(seen, knowledge=known)
+    pdgd, replay = PdgdSteps(view), Replay(view)
+    for i in range(len(view)):
+        ((_, updates, _),) = pdgd.of(i)
+        length = int(replay.lengths[i, 0])
+        for pattern in range(1 << length):
+            clicks = np.zeros((1, 5), dtype=np.bool_)
+            clicks[0, :length] = (pattern >> np.arange(length)) & 1
+            stepped = replay.step(view.parameters[[i]], np.array([i]), 0, clicks)[0] - view.parameters[i]
+            np.testing.assert_allclose(updates[pattern], stepped, rtol=0, atol=1e-14)
+
+
+def test_coefficients_are_sums_over_pairs() -> None:
+    rng = np.random.default_rng(2)
+    weights = rng.random((4, 4))
+    weights = np.triu(weights, 1) + np.triu(weights, 1).T
+    clicks = np.array([[False, True, False, False]])
+    (found,) = coefficients(weights, clicks, only_observed=True)
+    assert found == pytest.approx([-weights[0, 1], weights[0, 1] + weights[1, 2], -weights[1, 2], 0.0])

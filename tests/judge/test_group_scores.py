@@ -64,9 +64,7 @@ def scores(judged: ClickEvidence, resamples: int = 200) -> dict[str, GuesserScor
 # --- the judge ------------------------------------------------------------------------------------
 
 
-def judged_by(
-    setup_of: SetupOf, collection: Collection, groups: ClientGroups, shift: int = 0
-) -> ClickEvidence:
+def judged_by(setup_of: SetupOf, data: Collection, groups: ClientGroups, shift: int = 0) -> ClickEvidence:
     """Lists of two rounds of clients, whose numbers are shifted."""
     made = recording_of(setup_of(clients=5, learner="fpdgd:interactions=3"))
     truth = [replace(each, clients=each.clients[::-1] + shift) for each in made.truth]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -125,7 +125,8 @@ def test_messages_do_not_depend_on_each_other() -> None:
 
 def facts_of(found: Identifiability, weights: Floats) -> Identifiability:
     """Those of the first list of each message, with other pair weights (n, k, k)."""
-    return Identifiability(*(values[:, 0] for values in found))._replace(weights=weights)
+    first: Any = [values[:, 0] for values in found]
+    return Identifiability(*first)._replace(weights=weights)
 
 
 @settings(max_examples=60, derandomize=True)
@@ -299,9 +300,7 @@ def test_clicks_in_clear_tell_everything() -> None:
         (2, False, [False, False], 1),
     ],
 )
-def test_a_single_metric_tells_its_list(
-    metric: str, B: int, antithetic: bool, alone: list[bool], rank: int
-) -> None:
+def test_one_metric_tells_a_list(metric: str, B: int, antithetic: bool, alone: list[bool], rank: int) -> None:
     """MaxRR down to the first click, and that a list without one has none; means are not spoken of."""
     seen = of_kind("es", B, metric, antithetic=antithetic)
     here = seen.is_document

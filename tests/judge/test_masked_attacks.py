@@ -87,9 +87,7 @@ def z(values: NDArray[np.float64], centre: float) -> float:
 
 @pytest.mark.parametrize("message", ["model", "update"])
 @pytest.mark.parametrize("target", ["training", "fresh"])
-def test_masked_messages_tell_nothing(
-    message: str, target: str, setup_of: SetupOf, short_lists: Collection
-) -> None:
+def test_masks_hide_everything(message: str, target: str, setup_of: SetupOf, short_lists: Collection) -> None:
     def seen(masks: str) -> tuple[MemoryRoundStore, ClickEvidence]:
         setup = setup_of(
             defense=(f"secure-aggregation:masks={masks}",),

@@ -93,9 +93,7 @@ def volume(found: TaskEvidence) -> VolumeEvidence:
     return evidence
 
 
-def test_a_task_of_another_package_is_judged_next_to_others(
-    setup_of: SetupOf, collection: Collection
-) -> None:
+def test_a_task_of_another_package_is_judged_beside_others(setup_of: SetupOf, collection: Collection) -> None:
     recording = recording_of(setup_of())
     found = found_by(recording, collection, make(Attack, "olsr"), Shown(), Shown(share=0.0), Blind())
     assert list(found.found) == ["clicks", "volume"]

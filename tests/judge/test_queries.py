@@ -177,9 +177,7 @@ def test_lists_go_with_their_queries(setup_of: SetupOf) -> None:
     assert np.array_equal(messages, seen.view.messages)
 
 
-def test_decoys_do_not_depend_on_attacks_or_chunks(
-    setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoys_depend_on_no_attacks_or_chunks(setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = fresh(setup_of, clients=1)
     attack = QueryIdentification()
     alone = judged(*rounds, [attack]).placed["query-id"]

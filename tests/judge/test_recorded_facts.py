@@ -110,8 +110,8 @@ def test_a_round_keeps_the_candidates_of_chosen_messages(tmp_path: Path) -> None
     record = next(trace.rounds())
     chosen, rows = with_messages(record, np.array([7, 3]))
     assert rows.tolist() == [7, 3]
-    parts = np.split(there(record.candidates), np.cumsum(there(record.n_candidates))[:-1])
-    assert np.array_equal(there(chosen.candidates), np.concatenate([parts[7], parts[3]]))
+    parts = np.split(np.asarray(record.candidates), np.cumsum(there(record.n_candidates))[:-1])
+    assert np.array_equal(np.asarray(chosen.candidates), np.concatenate([parts[7], parts[3]]))
     assert np.array_equal(chosen.messages, record.messages[[7, 3]])
 
 

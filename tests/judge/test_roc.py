@@ -90,9 +90,8 @@ def test_true_positives_equal_scikit_learn_in_every_resample(seed: int, size: in
         repeated = [np.repeat(np.arange(size), weight[cluster]) for weight in resamples.weights]
         values = [highest(scores[rows], positive[rows], rate) for rows in repeated]
         enough = (~positive).sum() * rate >= 2
-        assert found[name].ci95 == (
-            pytest.approx(np.quantile(values, [0.025, 0.975]), rel=1e-12) if enough else None
-        )
+        ends = pytest.approx(np.quantile(values, [0.025, 0.975]), rel=1e-12)
+        assert found[name].ci95 == (ends if enough else None)
 
 
 def test_a_false_positive_rate_may_reach_its_level_and_not_pass_it() -> None:
@@ -168,9 +167,8 @@ def test_infinite_scores_rank_like_any_others() -> None:
     scores = np.array([np.inf, np.inf, 3.0, -np.inf, -np.inf])
     positive = np.array([True, True, False, True, False])
     cluster = np.array([0, 1, 0, 1, 0])
-    infinite, finite = (
-        ScoreRanking.of(values, positive, cluster) for values in (scores, np.clip(scores, -9, 9))
-    )
+    both = (scores, np.clip(scores, -9, 9))
+    infinite, finite = (ScoreRanking.of(values, positive, cluster) for values in both)
     assert infinite.true_positives(resamples_of(2)) == finite.true_positives(resamples_of(2))
     assert infinite.auc(resamples_of(2)) == finite.auc(resamples_of(2))
     assert infinite.true_positives(resamples_of(2))["tpr_at_01"].value == 2 / 3

@@ -6,14 +6,23 @@ from dataclasses import replace
 from functools import cache
 from itertools import combinations, product
 from math import floor
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, list_metrics
+from foltr_audit.judge.scoring import (
+    METRICS,
+    AnyClickScores,
+    AttackScorer,
+    AttackScores,
+    any_click_scores,
+    list_metrics,
+)
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.evidence import evidence, random_evidence, resampled, share_ends
@@ -155,13 +164,11 @@ def test_an_interval_is_the_distribution_over_resampled_queries() -> None:
     assert scorer.resamples.mean(scorer.of_lists("attack")["accuracy"]).ci95 == (min(triples), max(triples))
 
 
-def by_loop(
-    values: NDArray[np.float64], query: NDArray[np.str_], seed: int = 1
-) -> tuple[float, tuple[float, float]]:
+def by_loop(values: NDArray[np.float64], query: NDArray[np.str_]) -> tuple[float, tuple[float, float]]:
     """Mean of shares that are defined, and its interval over 200 resamples of queries, in plain loops."""
     defined = ~np.isnan(values)
     n = np.unique(query).size
-    draws = Streams(seed).generator("bootstrap").integers(0, n, size=(200, n))
+    draws = Streams(1).generator("bootstrap").integers(0, n, size=(200, n))
     means = resampled(np.where(defined, values, 0.0), defined.astype(float), query, draws)
     value = float(values[defined].mean())
     return value, share_ends(value, means, np.unique(query[defined]).size)
@@ -302,3 +309,70 @@ def test_intervals_are_wider_where_lists_of_a_query_are_alike() -> None:
 
     for metric in ("accuracy", "recall", "f1", "auc"):
         assert width(judged, metric) > 1.5 * width(unclustered(judged), metric)
+
+
+# --- Whether a list has any click: against scikit-learn and plain loops, on all lists -------------
+
+
+def base_rate(judged: ClickEvidence) -> Estimate:
+    return resamples_of(judged).share(judged.has_click.astype(np.float64))
+
+
+def resamples_of(judged: ClickEvidence) -> QueryBootstrap:
+    return QueryBootstrap(judged.query, Streams(1), 200)
+
+
+def any_click(judged: ClickEvidence) -> AnyClickScores:
+    (found,) = any_click_scores(judged, resamples_of(judged))
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_silence_is_told_on_all_lists(seed: int) -> None:
+    judged = random_evidence(seed, lists=100, silent=0.4)
+    found = any_click(judged)
+    answer = judged.guessed["attack"]
+    assert found.method == "attack"
+    area = sk.roc_auc_score(judged.has_click, answer.any_click)
+    assert found.auc.value == pytest.approx(area, rel=1e-12)
+    rows = zip(answer.guess, judged.clicks, judged.is_document, strict=True)
+    right = [guess[here].any() == clicks.any() for guess, clicks, here in rows]
+    assert 0 < np.mean(right) < 1
+    assert found.accuracy.value == pytest.approx(np.mean(right), rel=1e-12)
+
+
+def test_a_probability_predicts_a_click_where_it_is_likelier_than_none() -> None:
+    """It names no document, each being less likely than not, and is right of the four lists with a click."""
+    clicks = np.array([[True, False]] * 4 + [[False, False]])
+    said: dict[str, Any] = {"scores": np.full((5, 2), 0.4), "any_click": np.full(5, 0.6)}
+    judged = evidence(list("abcde"), clicks, clicks & False, probabilities=["attack"], **said)
+    found = any_click(judged)
+    assert found.accuracy.value == 0.8
+    assert any_click(replace(judged, probabilities=frozenset())).accuracy.value == 0.2
+
+
+@pytest.mark.parametrize("clicked", [True, False])
+def test_where_all_or_no_lists_have_a_click_there_is_no_curve(clicked: bool) -> None:
+    judged = evidence(["a", "b", "b"], np.full((3, 2), clicked), np.array([[True, False]] * 3))
+    found = any_click(judged)
+    assert np.isnan(found.auc.value)
+    assert found.auc.ci95 is None
+    assert found.accuracy.value == float(clicked)
+    assert base_rate(judged).value == float(clicked)
+
+
+def test_a_guess_at_the_padding_does_not_count() -> None:
+    clicks, guess = np.array([[False, False]]), np.array([[False, True]])
+    judged = evidence(["a"], clicks, guess, lengths=np.array([1]))
+    found = any_click(judged)
+    assert found.accuracy.value == 1.0
+
+
+def test_infinite_certainty_and_no_list() -> None:
+    clicks = np.array([[True], [False], [True], [False]])
+    judged = evidence(["a", "b", "a", "b"], clicks, clicks, any_click=np.array([np.inf, -np.inf, 0.0, 0.0]))
+    found = any_click(judged)
+    assert found.auc.value == 3.5 / 4
+    nothing = judged.at(np.zeros(4, dtype=np.bool_))
+    empty = any_click(nothing)
+    assert np.isnan([empty.auc.value, empty.accuracy.value, base_rate(nothing).value]).all()

@@ -64,6 +64,7 @@ def test_what_only_recorders_know_goes_along(setup_of: SetupOf) -> None:
     order = np.random.default_rng(1).permutation(M)
     seen, told = reordered(record, truth, order)
     came = np.concatenate([np.flatnonzero(record.slot == message) for message in order])
+    candidates = np.asarray(seen.candidates)[:, 0]
     for found, expected in (
         (seen.senders, order + 100),
         (seen.sizes, order + 7),
@@ -71,7 +72,7 @@ def test_what_only_recorders_know_goes_along(setup_of: SetupOf) -> None:
         (seen.clear["loss"], order * 2.0),
         (seen.buffers[0][:, 0], order),
         (seen.n_candidates, sizes[came]),
-        (there(seen.candidates)[:, 0], np.repeat(came, sizes[came])),
+        (candidates, np.repeat(came, sizes[came])),
         (told.known, came % 2 == 0),
     ):
         assert there(found).tolist() == expected.tolist()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from dataclasses import fields, replace
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from foltr_audit.core.plugins import Attack, Ball, Knowledge, View
 from foltr_audit.core.plugins.registry import make, names
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.data.normalize import normalise
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.judge import observer
@@ -28,11 +31,15 @@ from foltr_audit.judge.view_builder import (
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.testing.samples import MADE
 from foltr_audit.trace import TraceHeader
 from tests.conftest import SetupOf
+from tests.fixtures.played_rounds import played_rounds
 from tests.fixtures.rounds import round_of, with_lists, without_messages
 from tests.fixtures.there import there
 from tests.fixtures.tiny import FEATURES
+
+SHARES = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
 
 
 def recorded(setup: Setup, lists: str = "sampled") -> tuple[RoundRecord, TraceHeader]:
@@ -63,9 +70,9 @@ def test_placement_against_a_slow_loop(counts: list[int], k: int) -> None:
     placement = InteractionPlacement.of(record)
     expected = np.full((M, max(counts, default=0), k), -7)
     taken = [0] * M
-    for row, slot in enumerate(slots):
-        expected[slot, taken[slot]] = values[row]
-        taken[slot] += 1
+    for row, message in enumerate(slots):
+        expected[message, taken[message]] = values[row]
+        taken[message] += 1
     spread = placement.spread(values, -7)
     assert np.array_equal(spread, expected)
     assert np.array_equal(spread[placement.slot, placement.place], values)
@@ -139,7 +146,7 @@ def test_messages_without_a_known_interaction(setup_of: SetupOf, collection: Col
 def test_embedded_features_are_those_of_the_data_set(setup_of: SetupOf, collection: Collection) -> None:
     record, header = recorded(setup_of(embed_features=True))
     bare = replace(record, features=None)
-    assert np.array_equal(features_of(bare, header, collection), there(record.features))
+    assert np.array_equal(features_of(bare, header, collection), np.asarray(record.features))
     with_data, without = whole(bare, header, collection), whole(record, header, None)
     for field in fields(View):
         mine, other = getattr(with_data, field.name), getattr(without, field.name)
@@ -170,9 +177,7 @@ def test_parts_are_looked_up_by_the_names_of_the_trace(setup_of: SetupOf, collec
 
 
 @pytest.mark.parametrize("beyond", ["query", "shown"])
-def test_documents_outside_the_data_set_are_refused(
-    beyond: str, setup_of: SetupOf, collection: Collection
-) -> None:
+def test_documents_beyond_data_are_refused(beyond: str, setup_of: SetupOf, collection: Collection) -> None:
     record, header = recorded(setup_of())
     values = getattr(record, beyond).copy()
     if beyond == "query":
@@ -209,11 +214,7 @@ def test_names_of_queries(setup_of: SetupOf, collection: Collection) -> None:
 
 
 def test_an_observer_knows_the_published_settings(setup_of: SetupOf) -> None:
-    setup = setup_of(
-        clients=40,
-        learner="fpdgd:learning_rate=0.2,pairs=all",
-        defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"),
-    )
+    setup = setup_of(clients=40, learner="fpdgd:learning_rate=0.2,pairs=all", defense=SHARES)
     known = knowledge_of(trace_header(setup, "navigational", 40))
     assert known == Knowledge(
         interactions=4,
@@ -261,16 +262,14 @@ def test_a_ball_of_any_norm_is_read(setup_of: SetupOf) -> None:
 
 
 def test_a_header_states_the_experiment(setup_of: SetupOf, collection: Collection) -> None:
-    setup = setup_of(
-        defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"), seed=7, dtype="float32"
-    )
+    setup = setup_of(defense=SHARES, seed=7, dtype="float32")
     header = trace_header(setup, "perfect", 8, setup.learner.interactions)
     assert (header.kind, header.dtype, header.parameters, header.k) == ("model", "float32", FEATURES, 10)
     assert header.spec_hash == setup.spec.hash
     assert header.dataset.fingerprint == collection.fingerprint
     assert header.dataset.parts == Collection.PARTS
     assert header.knowledge["eps_claimed"] == 1.2
-    assert header.knowledge["defense"] == ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]
+    assert header.knowledge["defense"] == list(SHARES)
     assert trace_header(setup, "perfect", 8, 1).knowledge["interactions"] == 1
     assert trace_header(setup, "perfect", 8).knowledge["interactions"] == 4
     assert trace_header(setup, "perfect", 10**9).rounds_per_part == 1
@@ -296,3 +295,65 @@ def test_chunks_change_no_answer(
         parts = [attack.infer(seen.view, np.random.default_rng(0)) for seen in pieces]
         assert np.concatenate([part.scores for part in parts]).tobytes() == at_once.scores.tobytes()
         assert np.array_equal(np.concatenate([part.guess for part in parts]), at_once.guess)
+
+
+# --- No truth can be reached from the view of a played round, by attributes, caches or bases of ---
+
+
+def played_view(kind: str) -> tuple[View, RoundTruth]:
+    """What a server sees of a training round, and the truth that it does not see."""
+    played = played_rounds(kind)
+    (seen,) = played.server.views(played.store.records[1])
+    return seen.view, played.store.truth[1]
+
+
+def reachable(start: object) -> Iterator[Any]:
+    """Every object that can be reached from one without going through classes, functions and modules."""
+    seen, waiting = set(), [start]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, type | FunctionType | ModuleType):
+            continue
+        seen.add(id(each))
+        yield each
+        waiting += gc.get_referents(each)
+        if isinstance(each, np.ndarray) and each.base is not None:
+            waiting.append(each.base)
+
+
+def truths_in(view: View, truth: RoundTruth) -> list[str]:
+    """Names of the parts of a truth that can be reached from a view: the arrays, or copies of them."""
+    objects = list(reachable(view))
+    arrays = [one for one in objects if isinstance(one, np.ndarray)]
+    found = ["the truth"] if any(isinstance(one, RoundTruth) for one in objects) else []
+    for name in ("clicks", "updates", "clipped", "clients"):
+        hidden = getattr(truth, name)
+        for array in arrays:
+            alike = array.dtype == hidden.dtype and array.tobytes() == hidden.tobytes()
+            copied = alike and name != "clients"  # small whole numbers stand elsewhere too
+            if hidden.size and (np.shares_memory(array, hidden) or copied):
+                found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_no_truth_can_be_reached_from_a_view(kind: str) -> None:
+    view, truth = played_view(kind)
+    view.updates, view.jacobian, view.is_document  # noqa: B018  caches are there
+    assert len(list(reachable(view))) > 20
+    found = truths_in(view, truth)
+    labels = there(played_rounds(kind).server.collection).train.labels
+    assert not any(np.shares_memory(one, labels) for one in reachable(view) if isinstance(one, np.ndarray))
+    # Without noise an update is what the client computed: it is sent, and no secret.
+    assert set(found) <= {"updates"}
+    assert truth.clicks.any()
+
+
+def test_a_truth_that_can_be_reached_is_found() -> None:
+    view, truth = played_view("update")
+    seen = {name: getattr(view, name) for name in ("kind", "parameters", "messages", "shown", "features")}
+    other = View(observer="individual", **seen)
+    vars(other)["cache"] = {"rows": [truth.clicks[:2]]}
+    assert "clicks" in truths_in(other, truth)
+    vars(other)["cache"] = [truth]
+    assert "the truth" in truths_in(other, truth)

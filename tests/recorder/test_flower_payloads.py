@@ -54,9 +54,7 @@ def test_arrays_of_something_else_than_numbers_are_refused() -> None:
 
 
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 900), min_size=2, max_size=6), st.integers(1, 5))
-def test_the_sum_is_found_from_the_mean_that_the_server_makes_of_it(
-    seed: int, counts: list[int], width: int
-) -> None:
+def test_the_sum_is_found_from_the_mean_that_a_server_made(seed: int, counts: list[int], width: int) -> None:
     """Clients and server by the words of the protocol: quantise, add up, subtract the offsets, divide."""
     rng = np.random.default_rng(seed)
     clip, levels = SETTINGS["clipping_range"], int(SETTINGS["target_range"])

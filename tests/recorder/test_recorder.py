@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import signal
+import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
+from foltr_audit.recorder.part_files import marker_indices
 from foltr_audit.recorder.table_files import unpack_columns
 from numpy.typing import NDArray
 
-from tests.fixtures.command import files
+from foltr_audit.trace import Trace
+from tests.fixtures.command import files, run
+from tests.fixtures.import_graph import ROOT
+from tests.fixtures.there import there
 
 RNG = np.random.default_rng(5)
 MODEL = {"weight": np.zeros((2, 3), dtype=np.float32), "bias": np.zeros(1), "seen": np.array(0)}
@@ -64,8 +73,8 @@ def test_a_round_of_a_state_dict_is_written_as_it_was(tmp_path: Path) -> None:
     with Recorder(tmp_path, {"learning_rate": 0.1}) as recorder:
         recorder.round(MODEL, sent, aggregate=after, started=1.0, ended=2.0)
     stated = header(tmp_path)
-    expected = {"kind": "model", "dtype": "float64", "parameters": 7, "has_truth": False}
-    assert {name: stated[name] for name in expected} == expected
+    told = {"kind": "model", "dtype": "float64", "parameters": 7, "has_truth": False}
+    assert {name: stated[name] for name in told} == told
     assert stated["layout"] == [
         {"name": "weight", "shape": [2, 3], "dtype": "float32"},
         {"name": "bias", "shape": [1], "dtype": "float64"},
@@ -267,3 +276,135 @@ def test_a_folder_with_a_trace_is_refused_unless_resumed(tmp_path: Path) -> None
         again.round(MODEL, [message(1, lists=[shown_list(2, clicks=[1, 0])])])
     assert table(tmp_path, "observed/rounds", 1)["round"].tolist() == [1]
     assert table(tmp_path, "observed/interactions", 1)["shown"].tolist() == [[0, 1, 255]]
+
+
+# --- Messages of metrics with seeds, of kind `es`: fewer numbers than the model, whose size is  ---
+
+
+WEIGHTS = np.linspace(-1.0, 1.0, 6)
+
+
+def sent(number: int) -> list[ReceivedMessage]:
+    rng = np.random.default_rng([3, number])
+    return [
+        ReceivedMessage(
+            arrays=rng.random(2),
+            seed=int(rng.integers(2**32)),
+            lists=[ShownList(features=rng.normal(size=(4, 6)), clicks=rng.random(4) < 0.5) for _ in range(2)],
+            count=2,
+        )
+        for _ in range(5)
+    ]
+
+
+def record(folder: Path, rounds: range, **more: bool) -> None:
+    facts = {"sigma": 0.1, "metric": "maxrr", "noise": "none", "lists": "deterministic"}
+    with Recorder(folder, facts, kind="es", **more) as recorder:  # type: ignore[arg-type]
+        for number in rounds:
+            recorder.round(WEIGHTS + number, sent(number), aggregate=WEIGHTS + number + 1)
+
+
+def test_seeds_metrics_and_the_model_are_read_back(tmp_path: Path) -> None:
+    record(tmp_path / "trace", range(2))
+    record(tmp_path / "trace", range(2, 3), resume=True)
+    assert run("trace", "validate", tmp_path / "trace").code == 0
+    trace = Trace.open(tmp_path / "trace")
+    assert (trace.header.parameters, trace.header.width) == (6, 2)
+    for number, found in enumerate(trace.rounds()):
+        expected = sent(number)
+        assert there(found.seeds).tolist() == [message.seed for message in expected]
+        np.testing.assert_array_equal(found.messages, [message.arrays for message in expected])
+        np.testing.assert_array_equal(found.parameters, WEIGHTS + number)
+        np.testing.assert_array_equal(found.aggregate, WEIGHTS + number + 1)
+    done = run("attack", "--trace", tmp_path / "trace", "--method", "es-first-click", "--json")
+    assert done.code == 0, done.err
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "trace", kind="es") as recorder:
+        recorder.round(WEIGHTS, sent(0))
+        with pytest.raises(ValueError, match="round 1: model has arrays"):
+            recorder.round(np.zeros(5), sent(1))
+
+
+# --- When recording ends: bounds, full disks, rounds that do not fit, and servers that are kill ---
+
+
+def test_recording_stops_at_the_bound_with_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "foltr_audit_recorder"):
+        recorder = Recorder(tmp_path, max_bytes=20_000)
+        kept = [recorder.round(MODEL, [message(node) for node in range(40)]) for _ in range(10)]
+    size = sum(map(len, files(tmp_path).values()))
+    assert 10_000 < size <= 20_000
+    assert kept == sorted(kept, reverse=True)
+    assert len(set(kept)) == 2
+    assert marker_indices(tmp_path) == list(range(sum(kept)))
+    assert len(caplog.records) == 1
+    assert "max_bytes is 20000" in caplog.text
+
+
+def test_a_full_disk_stops_a_lenient_recorder_and_breaks_a_strict_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorders = Recorder(tmp_path / "strict"), Recorder(tmp_path / "lenient", strict=False)
+    for recorder in recorders:
+        recorder.round(MODEL, [message(1)])
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("foltr_audit.recorder.atomic_files.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        recorders[0].round(MODEL, [message(1)])
+    assert not recorders[1].round(MODEL, [message(1)])
+    assert "No space left on device" in caplog.text
+    assert [marker_indices(recorder.folder) for recorder in recorders] == [[0], [0]]
+
+
+# --- a killed server ----------------------------------------------------------------------------------
+
+SERVER = """
+import sys, time
+import numpy as np
+from foltr_audit.recorder import ReceivedMessage, Recorder
+recorder = Recorder(sys.argv[1])
+number = 0
+while True:
+    messages = [ReceivedMessage(arrays=np.full(5_000, number, np.float32), sender=i) for i in range(20)]
+    recorder.round(np.zeros(5_000, np.float32), messages)
+    number += 1
+    open(sys.argv[1] + ".count", "w").write(str(number))
+"""
+
+
+def test_a_killed_server_loses_at_most_the_open_round(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    counter = tmp_path / "trace.count"
+    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+    server = subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], env=paths)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(marker_indices(folder)) < 4:
+        time.sleep(0.01)
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    told = int(counter.read_text() or 0)
+    parts = marker_indices(folder)
+    assert parts == list(range(len(parts)))
+    assert len(parts) >= max(told, 4)
+    for part in parts:
+        messages = table(folder, "observed/messages", part)
+        np.testing.assert_array_equal(messages["array-0"], np.full((20, 5_000), part, np.float32))
+    with Recorder(folder, resume=True) as again:
+        assert again.round_count == len(parts)
+        again.round(np.zeros(5_000, np.float32), [])
+
+
+def test_the_last_files_of_a_process_that_ends_are_written(tmp_path: Path) -> None:
+    """Flower's server lets go of its recorder when Python is about to end, and starts no thread any more."""
+    program = (
+        "import atexit, concurrent.futures.thread, sys; from pathlib import Path; "
+        "from foltr_audit_recorder.atomic_files import write_files; "
+        "atexit.register(write_files, Path(sys.argv[1]), {'first': [b'1'], 'second': [b'2']})"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT / "recorder", check=True)
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"1", b"2"]

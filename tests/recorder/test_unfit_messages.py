@@ -78,9 +78,7 @@ def test_a_message_that_does_not_fit_is_left_out_and_its_sender_failed(
 
 
 @pytest.mark.parametrize("fields", [*UNFIT.values(), *UNFIT_TOLD.values()], ids=[*UNFIT, *UNFIT_TOLD])
-def test_a_strict_recorder_refuses_them_and_records_nothing_of_the_round(
-    tmp_path: Path, fields: dict[str, object]
-) -> None:
+def test_a_strict_recorder_refuses_them_and_their_round(tmp_path: Path, fields: dict[str, object]) -> None:
     recorder = Recorder(tmp_path, truth=True)
     recorder.round(MODEL, [good(lists=[shown()])])
     with pytest.raises((ValueError, TypeError)):
@@ -182,9 +180,7 @@ def test_facts_that_no_trace_holds_are_refused_before_anything_is_written(
     assert validate(tmp_path) == []
 
 
-def test_rounds_before_one_that_cannot_be_recorded_are_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rounds_before_one_that_is_refused_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recorder = Recorder(tmp_path, strict=False, rounds_per_part=10)
     models = (MODEL, MODEL, np.zeros(5), MODEL)
     assert [recorder.round(model, [good()]) for model in models] == [True, True, False, False]
@@ -205,9 +201,7 @@ def test_two_recorders_never_write_into_one_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("asked", "takes"), [(None, False), (False, False), (True, True)])
-def test_grids_take_truth_from_clients_only_where_it_was_asked_for(
-    tmp_path: Path, asked: bool | None, takes: bool
-) -> None:
+def test_clients_tell_the_truth_only_where_asked_for(tmp_path: Path, asked: bool | None, takes: bool) -> None:
     with Recorder(tmp_path, truth=asked) as recorder:
         assert recorder.takes_truth is takes
         recorder.round(MODEL, [good()])

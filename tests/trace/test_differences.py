@@ -167,9 +167,7 @@ def test_few_messages_stay_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [simulated(), simulated(noise=1.0), simulated(M=4)])
-def test_arrays_may_change_once_they_are_written(
-    tmp_path: Path, given: list[tuple[RoundRecord, RoundTruth]]
-) -> None:
+def test_arrays_may_change_when_written(tmp_path: Path, given: list[tuple[RoundRecord, RoundTruth]]) -> None:
     undisturbed = write(tmp_path / "undisturbed", WIDE, given)
     with TraceWriter(tmp_path / "changed", WIDE) as writer:
         for record, truth in given:

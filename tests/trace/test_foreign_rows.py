@@ -31,9 +31,8 @@ def trace(tmp_path: Path) -> Path:
     rng = np.random.default_rng(3)
     with Recorder(tmp_path / "trace", FACTS) as recorder:
         for _ in range(2):
-            lists = [
-                ShownList(features=rng.normal(size=(3, 4)), clicks=np.arange(3) == node) for node in range(3)
-            ]
+            rows = np.eye(3) == 1
+            lists = [ShownList(features=rng.normal(size=(3, 4)), clicks=clicks) for clicks in rows]
             messages = [
                 ReceivedMessage(arrays=rng.normal(size=4), sender=node, lists=[one], metrics={"clicks": 1.0})
                 for node, one in enumerate(lists)

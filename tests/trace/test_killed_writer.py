@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import random
@@ -10,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from foltr_audit.recorder import atomic_files
@@ -63,39 +64,27 @@ class Disk:
             if mode in ("r", "rb"):
                 return real(path, mode, *arguments, **named)
             self.step("open")
-            return Stream(self, real(path, mode, buffering=0))
+            return Stream(self, path, mode)
 
         return call
 
 
-class Stream:
-    """A file that is written through its disk."""
+class Stream(io.FileIO):
+    """A file whose content is written in two halves through its disk, unbuffered."""
 
-    def __init__(self, disk: Disk, raw: Any) -> None:
+    def __init__(self, disk: Disk, path: Path, mode: str) -> None:
         self.disk = disk
-        self.raw = raw
+        super().__init__(path, mode)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.raw.close()
-
-    def write(self, data: bytes) -> None:
+    def write(self, data: Any, /) -> int:
         middle = len(data) // 2
         for half in (data[:middle], data[middle:]):
             self.disk.step("write")
-            self.raw.write(half)
+            super().write(half)
+        return len(data)
 
-    def writelines(self, pieces: Iterable[bytes | memoryview]) -> None:
+    def writelines(self, pieces: Iterable[Any], /) -> None:
         self.write(b"".join(pieces))
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-    def fileno(self) -> int:
-        number: int = self.raw.fileno()
-        return number
 
 
 Flaw = Callable[[pytest.MonkeyPatch], None]
@@ -295,9 +284,7 @@ def untidy(patch: pytest.MonkeyPatch) -> None:
         (untidy, "other files: .trace.toml."),
     ],
 )
-def test_a_flawed_writer_is_found(
-    tmp_path: Path, undisturbed: dict[str, bytes], flaw: Flaw, expected: str
-) -> None:
+def test_flaws_are_found(tmp_path: Path, undisturbed: dict[str, bytes], flaw: Flaw, expected: str) -> None:
     calls = Life(tmp_path / "whole", flaw).process(resume=False).calls.total()
     assert files(tmp_path / "whole") == undisturbed  # as long as nothing kills it
     faults = (fault(Life(tmp_path / str(n), flaw), undisturbed, n) for n in range(calls))

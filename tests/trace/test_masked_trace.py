@@ -24,7 +24,6 @@ from foltr_audit.trace import Trace, TraceHeader, TraceWriter, validate
 from foltr_audit.trace.decode import load
 from tests.conftest import SetupOf
 from tests.fixtures.foreign_trace import write
-from tests.fixtures.there import there
 from tests.fixtures.tiny import FEATURES
 from tests.simulation.test_federation import same_bytes
 
@@ -75,11 +74,12 @@ def test_a_recorded_run_is_that_trace(setup_of: SetupOf, tmp_path: Path) -> None
 def test_the_sum_is_that_of_the_updates(setup_of: SetupOf) -> None:
     for message in ("model", "update"):
         header, made = rounds_of(setup_of(defense=(SECURE,), message=message))
+        assert header.encoding is not None
         for record, truth in made:
             assert (record.total is None) == bool(record.aborted) == (not record.survivors.any())
             if record.total is None:
                 continue
-            found = there(header.encoding).decode(record.total)
+            found = header.encoding.decode(record.total)
             sent = truth.updates + (START if message == "model" else 0.0)
             plain = (sent * record.counts[:, np.newaxis])[record.survivors].sum(axis=0)
             np.testing.assert_allclose(found, plain, atol=8 * 2.0**-25)
@@ -108,14 +108,15 @@ def test_headers_say_how_messages_are_encoded(setup_of: SetupOf) -> None:
     header = trace_header(setup_of(defense=("secure-aggregation",)), "informational", 8)
     facts = header.knowledge
     assert [facts[name] for name in ("of", "bits", "fraction", "range")] == ["model", 48, 24, 64.0]
-    for name, value, expected in (
+    wrong: tuple[tuple[str, Any, str], ...] = (
         ("of", "es", "knowledge.of is 'es', expected model or update"),
         ("bits", 4, "bits 4; expected 16 to 64"),
         ("bits", True, "knowledge.bits is True, expected a whole number"),
         ("bits", None, "knowledge.bits is None"),
         ("fraction", 1.5, "knowledge.fraction is 1.5"),
         ("range", "wide", "knowledge.range is 'wide', expected a number"),
-    ):
+    )
+    for name, value, expected in wrong:
         with pytest.raises(TraceError, match=f"^trace: header: .*{expected}"):
             replace(header, knowledge={**facts, name: value})
     with pytest.raises(TraceError, match="dtype is 'float32', expected uint64 of kind masked"):

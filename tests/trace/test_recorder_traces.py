@@ -85,7 +85,9 @@ def test_masked_words_of_a_federation(tmp_path: Path) -> None:
     assert validate(tmp_path / "t") == []
     trace = Trace.open(tmp_path / "t")
     [record] = trace.rounds()
-    found = there(trace.header.encoding).decode_sum(there(record.total), record.counts)
+    encoding = trace.header.encoding
+    assert encoding is not None
+    found = encoding.decode_sum(there(record.total), record.counts)
     np.testing.assert_allclose(found, updates.sum(axis=0), atol=1e-4)
     attack = TraceAttack.open(tmp_path / "t", changes={"methods": ["olsr"]})
     [note] = attack.notes()
