@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tests.fixtures.import_graph import (
     OURS,
@@ -55,54 +55,48 @@ FORBIDDEN_CALLS = {
 # --- directions -----------------------------------------------------------------------------------
 
 
+def offending(names: Iterable[str], is_wrong: Callable[[str, str], bool]) -> str:
+    """Every import of these modules that is wrong, one a line."""
+    pairs = ((name, target) for name in names for target in sorted(imports(name)))
+    return "\n".join(f"{name} imports {target}" for name, target in pairs if is_wrong(name, target))
+
+
 def test_a_room_imports_only_from_rooms_before_it() -> None:
-    wrong = []
-    for name in OURS:
-        room = room_of(name)
-        for target in sorted(imports(name)):
-            other = room_of(target)
-            if room and other and ROOMS.index(other) > ROOMS.index(room):
-                wrong.append(f"{name} imports {target}")
-    assert not wrong, "\n".join(wrong)
+    def later(name: str, target: str) -> bool:
+        room, other = room_of(name), room_of(target)
+        return bool(room and other and ROOMS.index(other) > ROOMS.index(room))
+
+    assert not offending(OURS, later)
 
 
 def test_errors_and_streams_lie_below_every_room() -> None:
     allowed = {"foltr_audit.errors": (), "foltr_audit.rng": ("foltr_audit.errors", "foltr_audit.kernels")}
-    wrong = [
-        f"{name} imports {target}"
-        for name, below in allowed.items()
-        for target in imports(name)
-        if inside(target, "foltr_audit") and not any(inside(target, room) for room in below)
-    ]
-    assert not wrong, "\n".join(wrong)
+
+    def above(name: str, target: str) -> bool:
+        return inside(target, "foltr_audit") and not any(inside(target, room) for room in allowed[name])
+
+    assert not offending(allowed, above)
 
 
 def test_nobody_imports_what_lies_on_top() -> None:
     """The package itself, the Python API and the facade are for users; studies for the command line alone."""
-    wrong = [
-        f"{name} imports {target}"
-        for name in OURS
-        for target in imports(name)
-        if target in ("foltr_audit", "foltr_audit.api", "foltr_audit.__main__")
-        or (
-            inside(target, "foltr_audit.cli")
-            and not inside(name, "foltr_audit.cli")
-            and "__main__" not in name
-        )
-        or (inside(target, "foltr_audit.testing") and not inside(name, "foltr_audit.testing"))
-    ]
-    assert not wrong, "\n".join(wrong)
+
+    def on_top(name: str, target: str) -> bool:
+        if inside(target, "foltr_audit.cli"):
+            return not inside(name, "foltr_audit.cli") and "__main__" not in name
+        if inside(target, "foltr_audit.testing"):
+            return not inside(name, "foltr_audit.testing")
+        return target in ("foltr_audit", "foltr_audit.api", "foltr_audit.__main__")
+
+    assert not offending(OURS, on_top)
 
 
 def test_the_library_imports_no_plugin_and_no_study() -> None:
-    wrong = [
-        f"{name} imports {target}"
-        for name in OURS
-        for target in imports(name)
-        if target in THEIRS
-        or (inside(target, STUDIES) and room_of(name) != "cli" and not inside(name, STUDIES))
-    ]
-    assert not wrong, "\n".join(wrong)
+    def of_others(name: str, target: str) -> bool:
+        own = room_of(name) == "cli" or inside(name, STUDIES)
+        return target in THEIRS or (inside(target, STUDIES) and not own)
+
+    assert not offending(OURS, of_others)
 
 
 def test_kernels_know_arrays_only() -> None:
@@ -110,45 +104,35 @@ def test_kernels_know_arrays_only() -> None:
         "__future__", "collections", "concurrent", "contextlib", "functools", "llvmlite", "math", "numba",
         "numpy", "os", "threading", "typing",
     }  # fmt: skip
-    wrong = [
-        f"{name} imports {target}"
-        for name in OURS
-        if inside(name, "foltr_audit.kernels")
-        for target in imports(name)
-        if not inside(target, "foltr_audit.kernels") and target.partition(".")[0] not in known
-    ]
-    assert not wrong, "\n".join(wrong)
+    kernels = [name for name in OURS if inside(name, "foltr_audit.kernels")]
+    assert not offending(
+        kernels,
+        lambda _, target: not inside(target, "foltr_audit.kernels") and target.partition(".")[0] not in known,
+    )
 
 
 def test_the_recorder_needs_numpy_and_no_room() -> None:
     """It installs beside any server, and its modules are installed under another name as well."""
-    wrong = []
-    for name in modules():
-        if not inside(name, RECORDER_PACKAGE):
-            continue
-        wrong += [
-            f"{name} imports {target}"
-            for target in sorted(imports(name))
-            if not inside(target, RECORDER_PACKAGE)
-            and target.partition(".")[0] not in sys.stdlib_module_names | {"numpy", "flwr"}
-        ]
-        absolute = (
+    recorder = [name for name in modules() if inside(name, RECORDER_PACKAGE)]
+    known = sys.stdlib_module_names | {"numpy", "flwr"}
+    assert not offending(
+        recorder,
+        lambda _, target: not inside(target, RECORDER_PACKAGE) and target.partition(".")[0] not in known,
+    )
+    for name in recorder:
+        absolute = [
             node for node in ast.walk(tree(name)) if isinstance(node, ast.ImportFrom) and not node.level
-        )
-        wrong += [f"{name}: absolute import" for node in absolute if (node.module or "").startswith("foltr")]
-    assert not wrong, "\n".join(wrong)
+        ]
+        assert not [node.module for node in absolute if (node.module or "").startswith("foltr")], name
 
 
 def test_plugins_import_the_api_and_no_one_else() -> None:
-    wrong = [
-        f"{name} imports {target}"
-        for name in THEIRS
-        for target in sorted(imports(name))
-        if target.partition(".")[0] not in sys.stdlib_module_names
-        and target not in THEIRS
-        and not any(inside(target, room) for room in PLUGINS_MAY_IMPORT)
-    ]
-    assert not wrong, "\n".join(wrong)
+    def unknown(_: str, target: str) -> bool:
+        if target.partition(".")[0] in sys.stdlib_module_names or target in THEIRS:
+            return False
+        return not any(inside(target, room) for room in PLUGINS_MAY_IMPORT)
+
+    assert not offending(THEIRS, unknown)
 
 
 def test_nothing_is_imported_in_a_circle() -> None:
@@ -251,9 +235,8 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learner")
     assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learner", lazy=False)
     assert "foltr_audit.recorder.atomic_files" in imports("foltr_audit.experiments.runner")
-    assert (
-        package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"
-    )
+    for module in ("foltr_audit.trace", "foltr_audit.trace.reader"):
+        assert package_of(module, 1) == "foltr_audit.trace"
 
 
 def test_a_circle_is_seen() -> None:

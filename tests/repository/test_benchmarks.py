@@ -27,8 +27,6 @@ from tests.fixtures.reference import (
     pairwise_gradient,
 )
 
-# --- the plain loop is right ----------------------------------------------------------------------
-
 
 @given(seed=st.integers(0, 10_000), documents=st.integers(2, 14), spread=st.sampled_from([0.1, 0.3, 1.0]))
 def test_the_plain_gradient_is_that_of_the_engine_and_of_the_definition(
@@ -93,9 +91,6 @@ def test_the_plain_loop_learns_like_the_engine() -> None:
         ours = Federation(setup).play(ours, round_).aggregate
     assert plain @ ours / np.linalg.norm(plain) / np.linalg.norm(ours) > 0.9
     assert 0.8 < np.linalg.norm(plain) / np.linalg.norm(ours) < 1.25
-
-
-# --- timing and reporting -------------------------------------------------------------------------
 
 
 @pytest.mark.slow

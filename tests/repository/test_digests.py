@@ -70,9 +70,8 @@ def test_every_plugin_has_a_stored_digest() -> None:
 
 @pytest.mark.parametrize("name", digests.runs())
 def test_a_run_has_the_stored_bytes(name: str) -> None:
-    assert digests.runs()[name]() == stored()["runs"][name], (
-        "`python -m tests.digests` stores new ones, if a change was meant to move numbers"
-    )
+    """`python -m tests.digests` stores new ones, if a change was meant to move numbers."""
+    assert digests.runs()[name]() == stored()["runs"][name]
 
 
 @pytest.mark.parametrize("name", names(Attack))

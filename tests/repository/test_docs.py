@@ -80,24 +80,19 @@ def run_page(page: Path, *, long: bool) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("page", LIVE, ids=stem)
+@pytest.mark.parametrize(
+    ("page", "long"),
+    [
+        *(pytest.param(page, False, id=page.stem) for page in LIVE),
+        *(pytest.param(page, True, id=f"{page.stem}-long", marks=pytest.mark.slow) for page in LONG),
+    ],
+)
 def test_a_page_runs_and_prints_what_it_shows(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Installer
+    page: Path, long: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Installer
 ) -> None:
     monkeypatch.chdir(tmp_path)
     install_plugins(page, tmp_path, install)
-    wrong = run_page(page, long=False)
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", LONG, ids=stem)
-def test_a_page_runs_and_prints_what_it_shows_in_long_blocks_too(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Installer
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    install_plugins(page, tmp_path, install)
-    wrong = run_page(page, long=True)
+    wrong = run_page(page, long=long)
     assert not wrong, "\n".join(wrong)
 
 
@@ -171,25 +166,9 @@ def test_the_table_of_what_attacks_must_know_is_current() -> None:
 def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
     if not all(map(find_spec, ("furo", "jupytext", "myst_parser", "sphinx"))):
         pytest.skip("the extra docs is not installed")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-W",
-            "-n",
-            "-q",
-            "-b",
-            "html",
-            "-d",
-            tmp_path / "trees",
-            DOCS,
-            tmp_path / "site",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, *["-m", "sphinx", "-W", "-n", "-q", "-b", "html", "-d"]]
+    places = [tmp_path / "trees", DOCS, tmp_path / "site"]
+    done = subprocess.run([*command, *places], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for page in (*PAGES, *GENERATED_PAGES):
         html = (tmp_path / "site" / page.relative_to(DOCS).with_suffix(".html")).read_text(encoding="utf-8")
@@ -240,11 +219,8 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
 def test_the_page_of_exit_codes_has_every_code() -> None:
     page = (DOCS / "files.md").read_text(encoding="utf-8")
     errors: list[type[FoltrAuditError]] = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {
-        0,
-        INTERRUPTED,
-        *(error.exit_code for error in errors),
-    }
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert listed == {0, INTERRUPTED, *(error.exit_code for error in errors)}
 
 
 def test_the_page_on_defenses_has_every_stage_in_its_order() -> None:

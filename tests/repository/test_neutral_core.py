@@ -54,9 +54,8 @@ def test_no_room_names_a_plug_in() -> None:
         for node in ast.walk(module):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 first = node.value.partition(":")[0]
-                if first in known and (
-                    node.value == first or not node.value[len(first) + 1 :].startswith(" ")
-                ):
+                sentence = node.value[len(first) + 1 :].startswith(" ")
+                if first in known and (node.value == first or not sentence):
                     wrong.append(f"{place}:{node.lineno}: {node.value!r}")
     assert not wrong, "\n".join(wrong)
 

@@ -36,20 +36,16 @@ def python(folder: Path, *arguments: str, **environment: str) -> subprocess.Comp
 def test_the_wheel_lists_every_package_of_the_tree() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     listed = project["tool"]["setuptools"]
-    assert {name: ROOT / folder for name, folder in listed["package-dir"].items()} == {
-        "foltr_audit": ROOT / "foltr_audit",
-        **TOP_FOLDERS,
-    }
+    folders = {name: ROOT / folder for name, folder in listed["package-dir"].items()}
+    assert folders == {"foltr_audit": ROOT / "foltr_audit", **TOP_FOLDERS}
     assert listed["packages"] == [name for name, path in modules().items() if path.name == "__init__.py"]
 
 
 def test_every_library_that_is_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    texts = [
-        *project["dependencies"],
-        *(text for name in ("dask", "merge", "recommend", "torch") for text in extras[name]),
-    ]
+    texts = [*project["dependencies"]]
+    texts += [text for name in ("dask", "merge", "recommend", "torch") for text in extras[name]]
     declared = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in texts}
     brought = {"llvmlite", "pydantic_core"}  # by numba and pydantic
     users_own = {"flwr", "pandas", "_typeshed"}
@@ -70,9 +66,8 @@ def test_the_checkout_has_no_links() -> None:
 def test_folders_of_the_user_take_nothing_away(tmp_path: Path) -> None:
     for name in FOLDERS:
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(
-            "raise RuntimeError('the user has a package of this name')"
-        )
+        module = tmp_path / name / "__init__.py"
+        module.write_text("raise RuntimeError('the user has a package of this name')")
     done = python(tmp_path, "-c", LISTS)
     assert done.returncode == 0, done.stderr
     listed = python(tmp_path, "-m", "foltr_audit", "list", "attacks", "--json")

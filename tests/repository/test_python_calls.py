@@ -10,7 +10,7 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.errors import FoltrAuditError
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 from tests.fixtures.doc_examples import README, blocks
 
 SMALL = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}, "train": {"rounds": 1}}
@@ -25,20 +25,20 @@ def test_the_types_of_the_readme_s_program_are_checked() -> None:
 
 
 def test_calibrate_answers_what_the_command_answers() -> None:
-    told = run("calibrate", "--target-eps", 1.2, "--parameters", 46, "--json").json()
+    told = answer("calibrate --target-eps 1.2 --parameters 46")
     assert json.loads(fa.calibrate(1.2, parameters=46).json()) == told
 
 
 def test_lists_are_those_of_the_command() -> None:
-    assert fa.list_attacks().rows() == run("list", "attacks", "--json").json()["plugins"]
-    assert fa.list_names("knowledge").rows() == run("list", "knowledge", "--json").json()["knowledge"]
+    assert fa.list_attacks().rows() == answer("list attacks")["plugins"]
+    assert fa.list_names("knowledge").rows() == answer("list knowledge")["knowledge"]
 
 
 def test_check_answers_what_the_command_answers(tmp_path: Path) -> None:
     limits = tmp_path / "limits.toml"
     limits.write_text("max_attack_auc = 0.6\n")
-    options = ("--data", "synthetic:mq2007:30", "--clients", 10, "--rounds", 1, "--click-model", "perfect")
-    told = run("check", limits, *options, "--method", "map", "--json")
+    world = "--data synthetic:mq2007:30 --clients 10 --rounds 1 --click-model perfect"
+    told = run(f"check {world} --method map --json", limits)
     spec = fa.Spec(**SMALL, attack={"click_models": ["perfect"]})
     found = fa.check(limits, spec, methods="map")
     assert found.rows() == told.json()["outcomes"]
@@ -52,9 +52,8 @@ def test_arguments_take_the_place_of_fields() -> None:
     report = fa.attack(spec, methods="olsr", click_models="perfect", defense="clip:norm=1.5")
     (row,) = [row for row in report.results if not row.baseline]
     assert (row.method, row.setting.defense) == ("olsr", "clip:norm=1.5")
-    given = fa.Spec(
-        **SMALL, attack={"methods": ["olsr"], "click_models": ["perfect"]}, defense="clip:norm=1.5"
-    )
+    attack = {"methods": ["olsr"], "click_models": ["perfect"]}
+    given = fa.Spec(**SMALL, attack=attack, defense="clip:norm=1.5")
     assert fa.attack(given).json() == report.json()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from tests.fixtures.doc_examples import ROOT, unknown_options
 yaml = pytest.importorskip("yaml")
 
 
+FORMATS = "--format github --format markdown=SUMMARY"
+
+
 def read(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
@@ -21,25 +25,16 @@ def read(name: str) -> Any:
 @pytest.mark.parametrize(
     ("inputs", "given"),
     [
-        ({}, ["check", "limits.toml", "--format", "github", "--format", "markdown=SUMMARY"]),
+        ({}, f"check limits.toml {FORMATS}"),
         (
             {"LIMITS": "our limits.toml", "CONFIG": "$(touch hacked)", "OPTIONS": "--runs 2 ; touch hacked"},
-            [
-                *("check", "our limits.toml", "--format", "github", "--format", "markdown=SUMMARY"),
-                *("--runs", "2", ";", "touch", "hacked", "--config", "$(touch hacked)"),
-            ],
+            f"check 'our limits.toml' {FORMATS} --runs 2 ';' touch hacked --config '$(touch hacked)'",
         ),
-        (
-            {"JUNIT": "a b.xml"},
-            [
-                *("check", "limits.toml", "--format", "github", "--format", "markdown=SUMMARY"),
-                *("--format", "junit=a b.xml"),
-            ],
-        ),
+        ({"JUNIT": "a b.xml"}, f"check limits.toml {FORMATS} --format 'junit=a b.xml'"),
     ],
 )
 def test_the_action_passes_its_inputs_on_and_runs_none(
-    inputs: dict[str, str], given: list[str], tmp_path: Path
+    inputs: dict[str, str], given: str, tmp_path: Path
 ) -> None:
     action = read("action.yml")
     step = action["runs"]["steps"][-1]
@@ -56,7 +51,7 @@ def test_the_action_passes_its_inputs_on_and_runs_none(
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == given
+    assert done.stdout.splitlines() == shlex.split(given)
     assert {path.name for path in tmp_path.iterdir()} == {"foltr-audit"}
 
 
@@ -79,7 +74,5 @@ def test_the_hook_runs_a_command_with_options_that_exist() -> None:
     assert hook["language"] == "python"
     assert hook["pass_filenames"] is False
     assert not unknown_options(" ".join([hook["entry"], *hook["args"]]))
-    assert [bool(re.search(hook["files"], name)) for name in ("limits.toml", "a/limits.toml")] == [
-        True,
-        False,
-    ]
+    assert re.search(hook["files"], "limits.toml")
+    assert not re.search(hook["files"], "a/limits.toml")

@@ -55,9 +55,8 @@ def test_a_file_has_the_rows_of_all_runs_of_its_table(table: DeclaredTable) -> N
 def test_a_file_says_how_its_rows_were_made(path: Path) -> None:
     found = json.loads(path.read_text(encoding="utf-8"))
     assert {"title", "note", "rows"} < set(found)
-    assert set(found) - {"title", "note", "rows"} == (
-        {"runs"} if path.stem in DECLARED.tables else {"commands", "date"}
-    )
+    made = {"runs"} if path.stem in DECLARED.tables else {"commands", "date"}
+    assert set(found) - {"title", "note", "rows"} == made
 
 
 @pytest.mark.parametrize("run", DECLARED.runs.values(), ids=lambda run: run.name)
@@ -132,12 +131,12 @@ def test_a_claim_needs_rows_and_intervals_and_one_rule() -> None:
     assert judge(claim, TABLE, ROWS) == "cannot be said"
     assert judge(claim, TABLE, [{"method": "none", "auc_ci95": None}]) == "cannot be said"
     ends = PublishedClaim(paper="p", table="t", published="P", interval="lower,upper", at_most=2.0)
-    for row, expected in (
-        ((0.1, 2.0), "holds"),
-        ((2.5, "inf"), "does not hold"),
-        ((1.0, "inf"), "cannot be said"),
+    for lower, upper, expected in (
+        (0.1, 2.0, "holds"),
+        (2.5, "inf", "does not hold"),
+        (1.0, "inf", "cannot be said"),
     ):
-        assert judge(ends, TABLE, [dict(zip(("lower", "upper"), row, strict=True))]) == expected
+        assert judge(ends, TABLE, [{"lower": lower, "upper": upper}]) == expected
     with pytest.raises(UsageError, match="expected one of at_least"):
         PublishedClaim(paper="p", table="t", published="P", interval="auc_ci95", at_least=0.1, at_most=0.2)
     with pytest.raises(UsageError, match="expected holds"):

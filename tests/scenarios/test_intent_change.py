@@ -114,19 +114,13 @@ def test_leaking_moves_the_published_share_an_interaction() -> None:
 def test_swaps_long_and_short_with_either_intent_first(first: int, second: int) -> None:
     names = f"swap:first={first},second={second}"
     long = environment(f"{names},period=500000", around(1_500_000))
-    assert [(period.first, period.intent) for period in long.periods] == [
-        (0, first - 1),
-        (500_000, second - 1),
-        (1_000_000, first - 1),
-    ]
+    periods = [(period.first, period.intent) for period in long.periods]
+    assert periods == [(0, first - 1), (500_000, second - 1), (1_000_000, first - 1)]
     short = environment(f"{names},period=50000,changes=5", around(300_000))
     assert short.change_points == (50_000, 100_000, 150_000, 200_000, 250_000)
     assert [period.intent for period in short.periods] == [first - 1, second - 1] * 3
-    assert at(short, 299_999, 250_000, 249_999) == [
-        [float(i == second - 1) for i in range(4)],
-        [float(i == second - 1) for i in range(4)],
-        [float(i == first - 1) for i in range(4)],
-    ]
+    only = np.eye(4).tolist()
+    assert at(short, 299_999, 250_000, 249_999) == [only[second - 1], only[second - 1], only[first - 1]]
 
 
 def test_mixed_is_even_and_only_leaves_the_rest_out() -> None:

@@ -44,13 +44,11 @@ TRAITS = st.lists(st.integers(1, 4), max_size=4)
 
 def made(sizes: list[int]) -> Population:
     """Traits a, b, ... with values a0, a1, ...; b0, ..."""
-    letters = "abcd"
-    return Population(
-        traits=tuple(
-            Trait(name=letters[t], values=tuple(TraitValue(name=f"{letters[t]}{v}") for v in range(size)))
-            for t, size in enumerate(sizes)
-        )
-    )
+    traits = []
+    for letter, size in zip("abcd", sizes, strict=False):
+        named = tuple(TraitValue(name=f"{letter}{number}") for number in range(size))
+        traits.append(Trait(name=letter, values=named))
+    return Population(traits=tuple(traits))
 
 
 @given(sizes=TRAITS, clients=st.integers(0, 500), first=st.integers(0, 10**12))
@@ -86,11 +84,8 @@ def test_identical_clients_are_one_group() -> None:
 def test_a_mixture_names_both_traits_of_every_group() -> None:
     mixed = population("intent-skew", "click-skew:models=perfect/informational")
     assert mixed.n_groups == 8
-    assert mixed.groups[:3] == (
-        "intent 1, perfect clicks",
-        "intent 1, informational clicks",
-        "intent 2, perfect clicks",
-    )
+    first = ("intent 1, perfect clicks", "intent 1, informational clicks", "intent 2, perfect clicks")
+    assert mixed.groups[:3] == first
     assert mixed.groups[-1] == "intent 4, informational clicks"
     intent, clicks = mixed.own(np.array([7 + 8 * 5]))
     assert (intent.tolist(), clicks.tolist()) == ([3], [1])
@@ -107,8 +102,7 @@ def test_a_trait_is_given_once_and_its_values_have_different_names() -> None:
         population("intent-skew", "click-skew", "intent-skew")
     with pytest.raises(UsageError, match="trait t has value 'same' twice"):
         Trait(
-            name="t",
-            values=(TraitValue(name="same", intent=0), TraitValue(name="other"), TraitValue(name="same")),
+            name="t", values=tuple(TraitValue(name=n, intent=i) for i, n in enumerate(("same", "x", "same")))
         )
     with pytest.raises(UsageError, match="no values"):
         Trait(name="t", values=())
@@ -124,9 +118,8 @@ def test_a_strength_beyond_its_bounds_is_refused(strength: float) -> None:
 
 
 def test_intents_are_those_of_the_data() -> None:
-    assert [(value.name, value.intent) for value in values("intent-skew")] == [
-        (f"intent {i + 1}", i) for i in range(4)
-    ]
+    named = {value.name: value.intent for value in values("intent-skew")}
+    assert named == {"intent 1": 0, "intent 2": 1, "intent 3": 2, "intent 4": 3}
 
 
 @pytest.mark.parametrize("largest", range(1, 7))
@@ -153,11 +146,8 @@ def test_click_models_are_written_in_full_and_a_kind_given_twice_counts_twice() 
     assert [value.click_model for value in one_each] == ["informational", "perfect"]
     twice = values("click-skew:models=perfect/perfect/navigational")
     assert [value.click_model for value in twice] == ["perfect", "perfect", "navigational"]
-    assert [value.name for value in twice] == [
-        "kind 1: perfect clicks",
-        "kind 2: perfect clicks",
-        "kind 3: navigational clicks",
-    ]
+    kinds = ["kind 1: perfect clicks", "kind 2: perfect clicks", "kind 3: navigational clicks"]
+    assert [value.name for value in twice] == kinds
 
 
 def interactions(text: str, own: int = 4) -> list[int]:
@@ -169,10 +159,8 @@ def interactions(text: str, own: int = 4) -> list[int]:
 def test_listed_sizes_stay_as_they_are() -> None:
     assert interactions("quantity-skew", own=99) == [1, 3, 5, 7, 9]
     assert interactions("quantity-skew:batches=2/002/30") == [2, 2, 30]
-    assert [value.name for value in values("quantity-skew:batches=1/7")] == [
-        "1 interaction",
-        "7 interactions",
-    ]
+    names = [value.name for value in values("quantity-skew:batches=1/7")]
+    assert names == ["1 interaction", "7 interactions"]
 
 
 @given(zipf=st.floats(0.05, 10, allow_nan=False), levels=st.integers(1, 100), own=st.integers(1, 500))

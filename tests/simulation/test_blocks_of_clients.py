@@ -31,9 +31,8 @@ def test_the_size_of_a_block_changes_no_byte(
     found = []
     for numbers in (1_000_000, 3 * FEATURES, 1):
         monkeypatch.setattr(models, "BLOCK_NUMBERS", numbers)
-        setup = setup_of(
-            defense=defense, clients=7, learner="fpdgd:interactions=2", message=message, dtype="float32"
-        )
+        sent = {"message": message, "dtype": "float32"}
+        setup = setup_of(defense=defense, clients=7, learner="fpdgd:interactions=2", **sent)
         played = Federation(setup).play(START, 0)
         done = played.sent.interactions
         arrays = (played.sent.messages, played.sent.updates, played.aggregate, done.shown, done.clicks)

@@ -24,9 +24,8 @@ COHORT = 6
 def few(server: str) -> Setup:
     """Six of thirty clients in a round."""
     setup = setup_of(server)
-    return replace(
-        setup, spec=fa.Spec(**{**setup.spec.table(), "population": {"clients": CLIENTS, "cohort": 6}})
-    )
+    table = {**setup.spec.table(), "population": {"clients": CLIENTS, "cohort": COHORT}}
+    return replace(setup, spec=fa.Spec(**table))
 
 
 def cohorts(server: str, count: int = 20) -> list[Ints]:

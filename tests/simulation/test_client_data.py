@@ -103,12 +103,8 @@ def test_grades_tell_models_and_intents_apart() -> None:
 
 @pytest.mark.parametrize("largest", [1, 2, 4])
 def test_a_mixture_clicks_as_its_models_do(largest: int) -> None:
-    models: tuple[ClickModel, ...] = (
-        PerfectClickModel(),
-        NavigationalClickModel(),
-        Mine(),
-        InformationalClickModel(),
-    )
+    models: tuple[ClickModel, ...]
+    models = (PerfectClickModel(), NavigationalClickModel(), Mine(), InformationalClickModel())
     mixture, rng = ClickModelMixture(models=models), np.random.default_rng(largest)
     labels = rng.integers(0, largest + 1, size=(200, 10))
     labels[np.arange(10) >= rng.integers(0, 11, size=(200, 1))] = -1
@@ -137,10 +133,8 @@ def test_tables_of_a_mixture(largest: int, order: list[CascadeClickModel]) -> No
 @pytest.mark.parametrize("ranker", ["linear", "neural:hidden=4,layers=2"])
 def test_the_kernel_plays_every_trait_as_arrays_do(ranker: str, setup_of: SetupOf) -> None:
     setup = setup_of(clients=70, scenario=ALL, data=intent_collection(), defense=("clip:norm=0.5",))
-    setup = replace(
-        setup,
-        spec=setup.spec.model_copy(update={"train": setup.spec.train.model_copy(update={"ranker": ranker})}),
-    )
+    train = setup.spec.train.model_copy(update={"ranker": ranker})
+    setup = replace(setup, spec=setup.spec.model_copy(update={"train": train}))
     clientele = Federation(setup).clientele
     model = np.random.default_rng(1).normal(size=setup.ranker.n_parameters)
     context = setup.context(3, np.arange(70), 6, model)
@@ -153,11 +147,9 @@ def test_the_kernel_plays_every_trait_as_arrays_do(ranker: str, setup_of: SetupO
     vars(plain)["_kernel_rules"] = None
     assert plain._kernel_rules is None  # mypy knows the name
     (one, done), (other, same) = quick.play(asked, context), plain.play(asked, context)
-    assert one.models.tobytes() == other.models.tobytes()
-    assert one.steps.tobytes() == other.steps.tobytes()
-    assert done.shown.tobytes() == same.shown.tobytes()
-    assert done.clicks.tobytes() == same.clicks.tobytes()
-    assert done.clipped.tobytes() == same.clipped.tobytes()
+    pairs = [(one.models, other.models), (one.steps, other.steps), (done.shown, same.shown)]
+    pairs += [(done.clicks, same.clicks), (done.clipped, same.clipped)]
+    assert all(mine.tobytes() == theirs.tobytes() for mine, theirs in pairs)
     assert not done.clipped[asked.queries < 0].any()
     assert (done.shown[asked.queries < 0] == -1).all()
 

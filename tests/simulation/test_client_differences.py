@@ -33,16 +33,13 @@ MODEL = np.linspace(-1.0, 1.0, FEATURES)
 
 @pytest.mark.parametrize("scenario", ["quantity-skew", "mixed:only=2"])
 def test_no_claim_is_audited_where_clients_weigh_differently(scenario: str, setup_of: SetupOf) -> None:
-    setup = setup_of(
-        scenario=scenario, data=intent_collection(), defense=("clip:norm=1", "laplace:eps=1,sensitivity=2")
-    )
+    noise = ("clip:norm=1", "laplace:eps=1,sensitivity=2")
+    setup = setup_of(scenario=scenario, data=intent_collection(), defense=noise)
     with pytest.raises(UsageError, match="different numbers of interactions"):
         Audit(setup, AuditSpec())
-    assert any(
-        "neither the noise nor the sensitivity" in warning.text for warning in setup.privacy.warnings()
-    )
-    even = setup_of(defense=("clip:norm=1", "laplace:eps=1,sensitivity=2"))
-    assert not any("neither the noise" in warning.text for warning in even.privacy.warnings())
+    told, even = (str(one.privacy.warnings()) for one in (setup, setup_of(defense=noise)))
+    assert "neither the noise nor the sensitivity" in told
+    assert "neither the noise" not in even
 
 
 def test_a_message_composes_what_the_busiest_client_sends(setup_of: SetupOf) -> None:
@@ -56,13 +53,8 @@ def test_a_message_composes_what_the_busiest_client_sends(setup_of: SetupOf) -> 
 @pytest.mark.parametrize("learner", ["fpdgd", "foltr-es", "pdgd", "dbgd"])
 def test_a_round_in_which_nobody_asks_changes_nothing(learner: str, setup_of: SetupOf) -> None:
     interactions = 2 if learner == "foltr-es" else 1
-    setup = setup_of(
-        learner=f"{learner}:interactions={interactions}",
-        clients=1,
-        rounds=30,
-        scenario="mixed:only=1",
-        data=intent_collection(),
-    )
+    text, data = f"{learner}:interactions={interactions}", intent_collection()
+    setup = setup_of(learner=text, clients=1, rounds=30, scenario="mixed:only=1", data=data)
     quiet = 0
     for played in Federation(setup).rounds(MODEL):
         if not played.context.counts.any():
@@ -132,8 +124,8 @@ def test_the_group_of_a_fresh_client_does_not_follow_from_its_query(setup_of: Se
 
 
 def test_a_bare_trace_keeps_the_numbers_of_its_intents(tmp_path: Path) -> None:
-    options = "train --data synthetic:mq2007:30 --intents synthetic:3 --scenario intent-skew --seed 7"
-    assert run(*options.split(), "--clients", "6", "--rounds", "1", "--out", str(tmp_path / "run")).code == 0
+    world = "--data synthetic:mq2007:30 --intents synthetic:3 --scenario intent-skew --seed 7"
+    assert run(f"train {world} --clients 6 --rounds 1 --out", tmp_path / "run").code == 0
     (folder,) = (path.parent for path in (tmp_path / "run").rglob("trace.toml"))
     header = Trace.open(folder).header
     assert header.knowledge["intents_numbered"] == ["7", "0"]

@@ -33,6 +33,7 @@ from tests.fixtures.plain_searches import (
 )
 from tests.fixtures.reference import normals, numba_threads
 from tests.fixtures.tiny import FEATURES, dataset
+from tests.simulation.test_rounds import drawn_list
 
 START = np.linspace(-0.7, 1.0, FEATURES)
 FIRST_CLICK: Clicking = ((1.0, 1.0, 1.0), (1.0, 1.0, 1.0))
@@ -50,13 +51,7 @@ class Memory(NamedTuple):
 
 def sampled(scores: Floats, u: Floats) -> list[int]:
     """A Plackett-Luce list: each place by inverting the distribution function of what is left."""
-    shown: list[int] = []
-    for number in u[: scores.size]:
-        left = np.array([i for i in range(scores.size) if i not in shown])
-        weights = np.exp(scores[left] - scores[left].max())
-        passed = np.searchsorted(np.cumsum(weights), number * weights.sum(), side="right")
-        shown.append(int(left[passed]))
-    return shown
+    return [int(place) for place in drawn_list(scores, u)]
 
 
 def log_softmax(scores: Floats) -> Floats:
@@ -83,10 +78,8 @@ def winning(learner: COLTR, X: Floats, model: Floats, u: Floats, shown: list[int
     proposed = log_softmax(((model + learner.step * u)[:, np.newaxis] * X).sum(axis=-1))
     logs = (proposed - logging)[:, shown]
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-    wins: Bools = (
-        pessimistic(weights, costs, learner.gamma)
-        < pessimistic(np.ones(len(shown)), costs, learner.gamma) - TIE
-    )
+    current = pessimistic(np.ones(len(shown)), costs, learner.gamma)
+    wins: Bools = pessimistic(weights, costs, learner.gamma) < current - TIE
     return wins
 
 
@@ -218,11 +211,8 @@ def unmoved(data: Dataset, clicking: Clicking, *, n: int = 20) -> bool:
     learner = COLTR(candidates=80)
     before = played(learner, [0], START, learner.first_state(FEATURES))[0]
     done = played(learner, [1, 2], before.parameters, before.state, data=data, clicking=clicking, n=n)
-    return all(
-        one.parameters.tobytes() == before.parameters.tobytes()
-        and one.state.tobytes() == before.state.tobytes()
-        for one in done
-    )
+    kept = (before.parameters.tobytes(), before.state.tobytes())
+    return all((one.parameters.tobytes(), one.state.tobytes()) == kept for one in done)
 
 
 @pytest.mark.parametrize("clicking", [NEVER, ALWAYS, FIRST_CLICK])

@@ -8,7 +8,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.simulation.federation import bytes_per_client
 
-STUDY = Runner()
+STUDY, DATA = Runner(), {"source": "synthetic:mq2007:30"}
 
 
 def sent_by(spec: Spec, rounds: list[dict[str, float]]) -> float | None:
@@ -31,16 +31,13 @@ def sent_by(spec: Spec, rounds: list[dict[str, float]]) -> float | None:
     ],
 )
 def test_what_a_model_takes(defense: str, dtype: str, expected: int) -> None:
-    spec = Spec.parse(
-        {"data": {"source": "synthetic:mq2007:30"}, "defense": defense.split("+"), "trace": {"dtype": dtype}}
-    )
-    assert sent_by(spec, []) == expected
+    table = {"data": DATA, "defense": defense.split("+"), "trace": {"dtype": dtype}}
+    assert sent_by(Spec.parse(table), []) == expected
 
 
 def test_other_messages() -> None:
     def sent(learner: str, rounds: list[dict[str, float]]) -> float | None:
-        spec = Spec.parse({"data": {"source": "synthetic:mq2007:30"}, "train": {"learner": learner}})
-        return sent_by(spec, rounds)
+        return sent_by(Spec.parse({"data": DATA, "train": {"learner": learner}}), rounds)
 
     assert sent("foltr-es", []) == 8 + 2 * 4
     assert sent("pdgd", []) is None

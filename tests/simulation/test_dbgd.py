@@ -56,9 +56,8 @@ def interaction(learner: DBGD, users: Users, query: int, i: int, model: Floats) 
     show = users.streams("show").uniform(2 * K)[i]
     click = users.streams(users.clicks).uniform(2 * K)[i]
     stream = users.streams("dbgd/direction")
-    n = normals(
-        model.size, stream.clients[i : i + 1], stream.round, stream.purpose_code, np.uint64(stream.key)
-    )
+    names = (stream.round, stream.purpose_code, np.uint64(stream.key))
+    n = normals(model.size, stream.clients[i : i + 1], *names)
     u = n[0] / np.sqrt((n[0] ** 2).sum())
     current = ranked(scores_of(users.data, query, model))
     candidate = ranked(scores_of(users.data, query, model + learner.delta * u))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, LENGTHS, Entry, ToyMessage, ToyStep
 
-SetupOf = Callable[..., Setup]
 PHAM = "fpdgd:pairs=all,normaliser=shown"
 MODEL = np.linspace(-0.4, 0.5, FEATURES)
 
@@ -65,9 +63,8 @@ def test_only_queries_with_enough_documents(least: int, on: list[str], setup_of:
 
 def test_no_query_long_enough_is_refused(setup_of: SetupOf) -> None:
     clients = fresh(setup_of, {"min_documents": 15})
-    with pytest.raises(
-        DataError, match=r"--min-documents: no query of vali, test has 15 documents; .*other parts"
-    ):
+    said = r"--min-documents: no query of vali, test has 15 documents; .*other parts"
+    with pytest.raises(DataError, match=said):
         _ = clients.queries
 
 
@@ -96,9 +93,8 @@ def test_every_repeat_shows_the_same_and_draws_anew(setup_of: SetupOf) -> None:
     for record, truth in rounds[1:]:
         assert np.array_equal(record.shown, rounds[0][0].shown)
         assert not np.array_equal(truth.clicks, rounds[0][1].clicks)
-        assert not np.array_equal(
-            record.messages - truth.updates, rounds[0][0].messages - rounds[0][1].updates
-        )
+        noise = rounds[0][0].messages - rounds[0][1].updates
+        assert not np.array_equal(record.messages - truth.updates, noise)
     for mine, other in zip(repeats(clients, first=1), rounds[1:], strict=True):
         assert mine[0].messages.tobytes() == other[0].messages.tobytes()
         assert mine[1].clicks.tobytes() == other[1].clicks.tobytes()
@@ -201,18 +197,12 @@ def test_a_lonely_client_adds_the_share_of_a_whole_cohort(setup_of: SetupOf) -> 
 
 def test_acts_without_pairs_is_the_learners_choice(setup_of: SetupOf) -> None:
     for clips in ("true", "false"):
-        clients = fresh(
-            setup_of,
-            {"min_documents": 1},
-            learner=f"{PHAM},clip_without_pairs={clips}",
-            defense=("clip:norm=0.01",),
-            click_model="perfect",
-        )
+        train = {"learner": f"{PHAM},clip_without_pairs={clips}", "click_model": "perfect"}
+        clients = fresh(setup_of, {"min_documents": 1}, defense=("clip:norm=0.01",), **train)
         record, truth = repeats(clients, "perfect")[0]
         silent = ~truth.clicks.any(axis=1)
         assert silent.any()
         assert truth.clipped[silent].all() == (clips == "true")
         assert truth.clipped[truth.updates.any(axis=1)].all()
-        assert np.array_equal(record.messages[silent], np.tile(MODEL, (silent.sum(), 1))) == (
-            clips == "false"
-        )
+        stayed = np.array_equal(record.messages[silent], np.tile(MODEL, (silent.sum(), 1)))
+        assert stayed == (clips == "false")

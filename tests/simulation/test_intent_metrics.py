@@ -183,9 +183,8 @@ def test_the_unit_of_ndcg_does_not_matter(
     )
     np.testing.assert_allclose(drops(scaled, found, n), drops(rows, found, n), rtol=1e-9, atol=1e-12)
     every, every_scaled = (dict.fromkeys(range(INTENTS), each) for each in (twin, scaled_twin))
-    np.testing.assert_allclose(
-        deltas(scaled, every_scaled, found, n), deltas(rows, every, found, n), rtol=1e-9, atol=1e-12
-    )
+    one, other = deltas(scaled, every_scaled, found, n), deltas(rows, every, found, n)
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 def test_a_period_without_its_twin_has_no_delta() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -17,9 +16,8 @@ from foltr_audit.errors import UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES
-
-SetupOf = Callable[..., Setup]
 
 
 def played(setup: Setup) -> list[RoundResult]:
@@ -96,9 +94,8 @@ def test_reversed_clicks_are_recorded_as_they_were_made(setup_of: SetupOf) -> No
 
 def test_clicks_on_one_document_alone_promote_it(setup_of: SetupOf) -> None:
     query, document = 8, 7  # the last of its 13 documents at first
-    setup = setup_of(
-        rounds=30, clients=10, poisoning=f"promotion:share=0.4,query={query},document={document}"
-    )
+    poisoning = f"promotion:share=0.4,query={query},document={document}"
+    setup = setup_of(rounds=30, clients=10, poisoning=poisoning)
     data, who = setup.collection.train, setup.malicious
     assert who is not None
     ranks, other = [], 0
@@ -164,11 +161,8 @@ def ndcg(poisoning: str | None) -> float:
     """Mean offline nDCG@10 over 40 rounds and two seeds, of ten clients with the embedded data."""
     found = []
     for seed in (1, 2):
-        spec = Spec(
-            seed=seed,
-            population={"clients": 10, "poisoning": poisoning},
-            train={"rounds": 40, "learner": "fpdgd:interactions=5"},
-        )
+        train = {"rounds": 40, "learner": "fpdgd:interactions=5"}
+        spec = Spec(seed=seed, population={"clients": 10, "poisoning": poisoning}, train=train)
         setup = Setup(spec, load_collection(spec.data, seed))
         start = np.zeros(setup.ranker.n_parameters)
         found += [each.metrics["offline_ndcg@10"] for each in Federation(setup).rounds(start)]

@@ -93,9 +93,8 @@ def test_any_sum_of_powers_says_which_documents_it_holds() -> None:
             powers = np.sort(values[values > 0])
             assert powers.size <= 20
             # Each is larger than the sum of all smaller ones, exactly in float32.
-            assert all(
-                powers[i] > powers[:i].astype(np.float64).sum() * (1 - 1e-12) for i in range(powers.size)
-            )
+            below = np.cumsum(np.append(0.0, powers[:-1].astype(np.float64)))
+            assert (powers > below * (1 - 1e-12)).all()
             assert np.float32(powers.sum(dtype=np.float64)) == powers.sum(dtype=np.float64)
 
 
@@ -108,12 +107,9 @@ def test_a_guard_refuses_changed_features_only() -> None:
 
 def fresh(server: str) -> float:
     """Share of lists of fresh clients that are read."""
-    made = fa.Spec(
-        data={"source": "synthetic:mq2007:60"},
-        population={"clients": 5},
-        train={"rounds": 2, "server": server},
-        attack={"methods": ["map"], "click_models": ["informational"]},
-    )
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}}
+    attack = {"methods": ["map"], "click_models": ["informational"]}
+    made = fa.Spec(**table, train={"rounds": 2, "server": server}, attack=attack)
     (found,) = (row.found.exact.value for row in fa.attack(made).results if row.method == "map")
     return found
 
@@ -131,8 +127,7 @@ def test_features_follow_from_the_document_and_the_seed() -> None:
     setup = setup_of("manipulate:features=random")
     data = setup.collection.train
     few = data.select(np.arange(3))
-    draws = Streams(setup.spec.seed, setup.spec.repetition).clients(
-        "server/features", 0, np.arange(few.n_documents)
-    )
+    streams = Streams(setup.spec.seed, setup.spec.repetition)
+    draws = streams.clients("server/features", 0, np.arange(few.n_documents))
     alone = setup.server.training_features(few, draws)[0]
     assert np.array_equal(alone.astype(np.float32), first[: few.n_documents])

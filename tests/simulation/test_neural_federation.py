@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,11 +20,12 @@ from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
+from tests.conftest import SetupOf
 from tests.fixtures.command import files, run
 from tests.fixtures.reference import dataset, numba_threads
 from tests.fixtures.tiny import FEATURES, collection_of
 
-SetupOf = Callable[..., Setup]
+TRAIN = "train --data synthetic:mq2007:60 --ranker neural:hidden=4"
 
 
 def with_ranker(setup: Setup, text: str) -> Setup:
@@ -45,12 +45,8 @@ def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: Set
     def rules(text: str) -> ClientRules:
         return with_ranker(setup_of(), text).rules(PerfectClickModel(), sampled=True)
 
-    for text, shape in (
-        ("linear", (None, None)),
-        ("neural", (64, 1)),
-        ("neural:hidden=4", (4, 1)),
-        ("neural:hidden=4,layers=2", (4, 2)),
-    ):
+    shapes = {"linear": (None, None), "neural": (64, 1), "neural:hidden=4": (4, 1)}
+    for text, shape in {**shapes, "neural:hidden=4,layers=2": (4, 2)}.items():
         declared = rules(text).kernel_rules()
         assert declared is not None
         assert (declared.hidden, declared.layers) == shape
@@ -71,10 +67,8 @@ def test_claims_and_noise_laws_need_no_model(setup_of: SetupOf) -> None:
     chain = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
     linear = setup_of(defense=chain)
     neural = with_ranker(linear, "neural:hidden=4")
-    assert (neural.privacy.claim(), neural.privacy.noise()) == (
-        linear.privacy.claim(),
-        linear.privacy.noise(),
-    )
+    assert neural.privacy.claim() == linear.privacy.claim()
+    assert neural.privacy.noise() == linear.privacy.noise()
 
 
 @pytest.mark.parametrize("message", ["model", "update"])
@@ -98,27 +92,24 @@ def test_a_neural_federation(message: str, setup_of: SetupOf) -> None:
 
 
 def test_a_neural_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    data = ("--data", "synthetic:mq2007:60")
-    options = (*data, "--ranker", "neural:hidden=4", "--clients", 1000, "--rounds", 8, "--eps", 1.2)
-    assert run("train", *options, "--out", tmp_path / "whole").code == 0
+    asked = f"{TRAIN} --clients 1000 --rounds 8 --eps 1.2"
+    assert run(f"{asked} --out", tmp_path / "whole").code == 0
     expected = files(tmp_path / "whole")
     ends = sorted(name for name in expected if name.startswith("trace/part-"))
     assert len(ends) > 1
     shutil.copytree(tmp_path / "whole", tmp_path / "killed")
     for lost in (ends[-1], "model.npy", "results.json"):
         (tmp_path / "killed" / lost).unlink()
-    assert run("train", *options, "--out", tmp_path / "killed", "--resume").code == 0
+    assert run(f"{asked} --resume --out", tmp_path / "killed").code == 0
     assert files(tmp_path / "killed") == expected
     header = Trace.open(tmp_path / "whole" / "trace").header
     assert (header.ranker, header.parameters) == ("neural:hidden=4", 4 * 48)
-    again = (*options, "--init", tmp_path / "whole", "--rounds", 1)
-    assert run("train", *again).code == 0
+    assert run(f"{asked} --rounds 1 --init", tmp_path / "whole").code == 0
 
 
 def test_a_model_of_another_ranker_is_no_first_model(tmp_path: Path) -> None:
     np.save(tmp_path / "linear.npy", np.zeros(46), allow_pickle=False)
-    options = ("--data", "synthetic:mq2007:60", "--ranker", "neural:hidden=4")
-    line = run("train", *options, "--init", tmp_path / "linear.npy").one_error()
+    line = run(f"{TRAIN} --init", tmp_path / "linear.npy").one_error()
     assert line.endswith("an array of float64 and shape (46,); expected 192 real numbers, one per parameter")
 
 

@@ -211,9 +211,8 @@ def test_plain_dbgd_is_that_of_the_engine(
         standard_normal=(directions_of(users, "dbgd/direction", i, P) for i in range(n)),
         random=(1.0 - row for row in coins),
     )
-    loop = PlainDBGD(
-        scripted(DATA, lists), n, probabilistic=kind != "team-draft", delta=0.7, learning_rate=0.2
-    )
+    rules = {"probabilistic": kind != "team-draft", "delta": 0.7, "learning_rate": 0.2}
+    loop = PlainDBGD(scripted(DATA, lists), n, **rules)  # type: ignore[arg-type]
     np.testing.assert_allclose(loop.rounds(start, 1, given.rng), done.parameters, rtol=1e-12, atol=1e-12)
     assert np.abs(done.parameters - start).max() > 0.1
 
@@ -223,9 +222,8 @@ def test_plain_team_drafts_are_those_of_their_authors() -> None:
         rankings = np.array([current, candidate])
         for coins in product([False, True], repeat=2):
             shown, teams = team_draft(rankings, np.array(coins))
-            assert (shown.tolist(), teams.tolist()) == plain_interleaving.drafted(
-                current, candidate, coins, 4
-            )
+            expected = plain_interleaving.drafted(current, candidate, coins, 4)
+            assert (shown.tolist(), teams.tolist()) == expected
             for clicks in product([False, True], repeat=4):
                 clicked = np.array(clicks)
                 won = clicked[teams].sum() > clicked[~teams].sum()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES
-
-SetupOf = Callable[..., Setup]
 
 
 def list_probability(f: Floats, hidden: Floats) -> float:
@@ -105,13 +103,9 @@ def round_by_hand(setup: Setup, start: Floats, clients: Ints, norm: float | None
 def test_a_round_is_what_the_mathematics_say(
     pairs: str, normaliser: str, norm: float | None, click_model: str, setup_of: SetupOf
 ) -> None:
-    setup = setup_of(
-        rounds=1,
-        clients=7,
-        learner=f"fpdgd:interactions=3,learning_rate=0.4,pairs={pairs},normaliser={normaliser}",
-        click_model=click_model,
-        defense=("none",) if norm is None else (f"clip:norm={norm}",),
-    )
+    learner = f"fpdgd:interactions=3,learning_rate=0.4,pairs={pairs},normaliser={normaliser}"
+    defense = ("none",) if norm is None else (f"clip:norm={norm}",)
+    setup = setup_of(rounds=1, clients=7, learner=learner, click_model=click_model, defense=defense)
     start = np.linspace(-0.5, 0.6, FEATURES)
     record, truth = Federation(setup).play(start, 0).recorded()
     expected = round_by_hand(setup, start, np.arange(7), norm)
@@ -130,10 +124,8 @@ def test_a_round_is_what_the_mathematics_say(
 
 
 def test_the_noise_of_a_message_is_the_share_of_its_client(setup_of: SetupOf) -> None:
-    quiet = setup_of(rounds=1, clients=9, cohort=4, defense=("clip:norm=0.7",))
-    noisy = setup_of(
-        rounds=1, clients=9, cohort=4, defense=("clip:norm=0.7", "gamma-laplace:eps=1.5,sensitivity=6")
-    )
+    chain = ("clip:norm=0.7", "gamma-laplace:eps=1.5,sensitivity=6")
+    quiet, noisy = (setup_of(rounds=1, clients=9, cohort=4, defense=part) for part in (chain[:1], chain))
     start = np.linspace(-0.5, 0.6, FEATURES)
     clean, truth = Federation(quiet).play(start, 0).recorded()
     record, _ = Federation(noisy).play(start, 0).recorded()

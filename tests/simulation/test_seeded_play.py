@@ -19,7 +19,7 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.simulation.training.metrics import SeededNumbers, SeededPlayer
 from foltr_audit.utils.arrays import Floats
-from tests.fixtures.command import SHARED, run
+from tests.fixtures.command import SHARED, answer, run
 from tests.fixtures.seeded_searchers import SIGMA, SOURCE, Searcher
 from tests.simulation.test_foltr_es import Seeds
 
@@ -93,19 +93,14 @@ def test_rounds_are_those_of_the_published_arrays(tmp_path: Path, ranker: str, c
 
 def test_a_run_of_the_published_program_gives_every_click_away(tmp_path: Path) -> None:
     """At an epsilon of nearly 0; clients whose seed drives nothing else are safe from it."""
-    options = ("--data", SOURCE, "--normalise", "none", "--clients", 20, "--rounds", 2, "--method", "es-seed")
-    learners = ("foltr-es:as_published=true", "foltr-es")
-    attack = ("attack", *options, "--click-model", "informational", "--eps", 0.01, "--json")
-    report = run(*attack, "--learner", learners[0], "--lists", "deterministic").json()
+    world = f"--data {SOURCE} --normalise none --clients 20 --rounds 2 --eps 0.01"
+    asked = f"attack {world} --method es-seed --click-model informational --learner"
+    report = answer(asked, "foltr-es:as_published=true", "--lists", "deterministic")
     (read,) = [row["exact"] for row in report["results"] if row["method"] == "es-seed"][:1]
     assert read == 1.0
-    line = run(*attack, "--learner", learners[1]).one_error()
-    assert "perturbation" in line
+    assert "perturbation" in run(asked, "foltr-es", "--json").one_error()
 
 
 def test_clients_that_differ_are_refused() -> None:
-    line = run(
-        "train", "--data", SOURCE, "--clients", 5, "--rounds", 1, "--learner", "foltr-es:as_published=true",
-        "--scenario", "click-skew",
-    ).one_error()  # fmt: skip
-    assert "as_published" in line
+    world = f"--data {SOURCE} --clients 5 --rounds 1 --scenario click-skew"
+    assert "as_published" in run(f"train {world} --learner foltr-es:as_published=true").one_error()

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace, validate
-from tests.fixtures.command import files, run
+from tests.conftest import SetupOf
+from tests.fixtures.command import answer, files, refusal, run
 from tests.fixtures.tiny import FEATURES
 
-SetupOf = Callable[..., Setup]
-OPTIONS = ("--data", "synthetic:mq2007:30", "--clients", 20, "--rounds", 7, "--eps", 1.2)
+OPTIONS = "--data synthetic:mq2007:30 --clients 20 --rounds 7 --eps 1.2"
 
 
 def train(folder: Path, *options: object) -> dict[str, bytes]:
-    done = run("train", *OPTIONS, *options, "--out", folder)
+    done = run(f"train {OPTIONS}", *options, "--out", folder)
     assert done.code == 0, done.err
     assert validate(folder / "trace") == []
     return files(folder)
@@ -42,8 +40,8 @@ def test_messages_of_every_kth_round_and_everything_else_of_all(tmp_path: Path, 
             assert np.array_equal(mine.shown, other.shown)
     for one, two in zip(whole.truths(), sparse.truths(), strict=True):
         assert one.metrics == two.metrics
-    names = ("model.npy",)
-    assert all((tmp_path / "whole" / n).read_bytes() == (tmp_path / "sparse" / n).read_bytes() for n in names)
+    one, two = (tmp_path / name / "model.npy" for name in ("whole", "sparse"))
+    assert one.read_bytes() == two.read_bytes()
 
 
 def test_no_trace_is_every_0_and_can_be_resumed(tmp_path: Path) -> None:
@@ -52,7 +50,7 @@ def test_no_trace_is_every_0_and_can_be_resumed(tmp_path: Path) -> None:
     (tmp_path / "run" / "model.npy").unlink()
     (tmp_path / "run" / "trace" / "part-00000.json").unlink()
     assert train(tmp_path / "run", "--no-trace", "--resume") == whole
-    refused = run("train", *OPTIONS, "--out", tmp_path / "run", "--resume")
+    refused = run(f"train {OPTIONS} --resume --out", tmp_path / "run")
     assert refused.code == 2
     assert "trace.every is 0 there and 1 here" in refused.err
 
@@ -66,26 +64,16 @@ def test_a_sparse_trace_is_smaller(tmp_path: Path) -> None:
 
 
 def test_only_recorded_rounds_are_attacked(tmp_path: Path) -> None:
-    options = (*OPTIONS, "--target", "training", "--method", "olsr", "--trace-every", 4, "--json")
-    [row] = [
-        row
-        for row in run("attack", *options, "--out", tmp_path / "run").json()["results"]
-        if row["method"].startswith("olsr")
-    ]
+    training = "attack --target training --method olsr"
+    kept = answer(f"{training} {OPTIONS} --trace-every 4 --out", tmp_path / "run")["results"]
+    (row,) = [row for row in kept if row["method"].startswith("olsr")]
     assert row["lists"] + row["skipped"] == 2 * 20 * 4  # rounds 0 and 4
-    assert (
-        run("attack", *options).json()["results"]
-        == run(
-            "attack", "--trace", tmp_path / "run", "--json", "--method", "olsr", "--target", "training"
-        ).json()["results"]
-    )
+    assert answer(f"{training} {OPTIONS} --trace-every 4")["results"] == kept
+    assert answer(f"{training} --trace", tmp_path / "run")["results"] == kept
 
 
 def test_an_attack_on_training_needs_its_messages() -> None:
-    done = run("attack", *OPTIONS, "--target", "training", "--method", "olsr", "--no-trace")
-    assert done.code == 2
-    assert "target training" in done.err
-    assert len(done.err.splitlines()) == 1
+    assert "target training" in refusal(f"attack {OPTIONS} --target training --method olsr --no-trace")
 
 
 @pytest.mark.parametrize("every", [1, 3, 10])
@@ -94,9 +82,8 @@ def test_evaluation_every_k_rounds_and_after_the_last(every: int, setup_of: Setu
 
     setup = setup_of(rounds=7)
     whole = [played.metrics for played in Federation(setup).rounds(np.zeros(FEATURES))]
-    spec = setup.spec.model_copy(
-        update={"train": setup.spec.train.model_copy(update={"evaluate_every": every})}
-    )
+    train = setup.spec.train.model_copy(update={"evaluate_every": every})
+    spec = setup.spec.model_copy(update={"train": train})
     sparse = Federation(replace(setup, spec=spec)).rounds(np.zeros(FEATURES))
     for round_, (mine, played) in enumerate(zip(whole, sparse, strict=True)):
         due = (round_ + 1) % every == 0 or round_ == 6
@@ -106,10 +93,9 @@ def test_evaluation_every_k_rounds_and_after_the_last(every: int, setup_of: Setu
 
 
 def test_rounds_that_were_not_evaluated_are_null_and_a_dash() -> None:
-    options = (*OPTIONS, "--evaluate-every", 3)
-    rows = run("train", *options, "--json").json()["rounds"]
-    found = [row["offline_ndcg@10"] for row in rows]
+    asked = f"train {OPTIONS} --evaluate-every 3"
+    found = [row["offline_ndcg@10"] for row in answer(asked)["rounds"]]
     assert [value is None for value in found] == [True, True, False, True, True, False, False]
-    lines = [line.split() for line in run("train", *options, "--full").out.splitlines()]
+    lines = [line.split() for line in run(f"{asked} --full").out.splitlines()]
     shown = [line[3] for line in lines if len(line) == 8 and line[0] == "1.2"]
     assert [text == "-" for text in shown] == [value is None for value in found]

@@ -31,10 +31,8 @@ def left(record: RoundRecord) -> list[int]:
 
 
 def test_own_clients_send_no_change_and_others_what_they_always_do() -> None:
-    honest, played = (
-        rounds("honest", "laplace:eps=1,sensitivity=1")[0],
-        rounds("sybils:share=.9", "laplace:eps=1,sensitivity=1")[0],
-    )
+    noise = "laplace:eps=1,sensitivity=1"
+    honest, played = (rounds(server, noise)[0] for server in ("honest", "sybils:share=.9"))
     record, _ = played.recorded()
     messages, others = np.asarray(record.messages), left(record)
     assert len(others) == 3

@@ -11,42 +11,41 @@ from tests.fixtures.command import files, refusal, run
 from tests.fixtures.merging_data import CATEGORY, write_topical
 from tests.fixtures.schemas import agrees_with_published
 
-QUICK = ("--trials", "1", "--trees", "3")
+MERGE = "study merge --trials 1 --trees 3"
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """The options that name small data."""
     folder = write_topical(tmp_path_factory.mktemp("topical"))
-    return ("--data", str(folder), "--category-feature", str(CATEGORY), *QUICK)
+    return ("--data", str(folder), "--category-feature", str(CATEGORY))
 
 
 def test_json_is_one_object_and_a_folder_holds_it_with_pictures(
     data: tuple[str, ...], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    done = run("study", "merge", *data, "--split", "2", "--json", "--out", out)
+    done = run(f"{MERGE} --split 2 --json", *data, "--out", out)
     agrees_with_published(done.json())
     assert (done.code, done.said) == (0, f"wrote {out}\n")
     found = done.json()
-    assert found["schema"] == "foltr-audit/merge/1"
     assert found["config"]["splits"] == [2]
     assert sorted(files(out)) == ["categories.svg", "importances.svg", "results.json"]
     assert files(out)["results.json"].decode() == done.out
     again = tmp_path / "again"
-    assert run("study", "merge", *data, "--split", "2", "--out", again).code == 0
+    assert run(f"{MERGE} --split 2", *data, "--out", again).code == 0
     assert files(again) == files(out)
     assert b"<svg" in files(out)["categories.svg"]
 
 
 def test_a_folder_is_replaced_only_if_asked(data: tuple[str, ...], tmp_path: Path) -> None:
-    options = (*data, "--split", "2", "--out", tmp_path)
-    assert run("study", "merge", *options).code == 0
-    assert "is not empty; give --overwrite" in run("study", "merge", *options).one_error()
-    assert run("study", "merge", *options, "--overwrite", "--picture", "png").code == 0
+    asked = (f"{MERGE} --split 2", *data, "--out", tmp_path)
+    assert run(*asked).code == 0
+    assert "is not empty; give --overwrite" in run(*asked).one_error()
+    assert run(*asked, "--overwrite", "--picture", "png").code == 0
     assert sorted(files(tmp_path)) == ["categories.png", "importances.png", "results.json"]
     (tmp_path / "mine.txt").write_text("")
-    error = run("study", "merge", *options, "--overwrite").one_error()
+    error = run(*asked, "--overwrite").one_error()
     assert "holds 'mine.txt', which is not a file of a merging study" in error
 
 
@@ -55,21 +54,16 @@ def test_without_the_extra_one_line_says_how_to_get_it(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    done = run("study", "merge", "--out", tmp_path / "out")
-    assert done.code == 2
     message = f"error: merge: the package {package} is not installed; pip install 'foltr-audit[merge]'"
-    assert done.one_error() == message
+    assert refusal("study merge --out", tmp_path / "out") == message
     assert not (tmp_path / "out").exists()
 
 
 def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tuple[str, ...]) -> None:
-    assert "expected a whole number, the category" in refusal(
-        "study", "merge", *data[:2], "--category-feature", "1", *QUICK
-    )
-    assert (
-        "--category: 4; no document has it (known: 3, 5, 8)"
-        in run("study", "merge", *data, "--category", "4").one_error()
-    )
+    error = refusal(f"{MERGE} --category-feature 1", *data[:2])
+    assert "expected a whole number, the category" in error
+    error = run(f"{MERGE} --category 4", *data).one_error()
+    assert "--category: 4; no document has it (known: 3, 5, 8)" in error
 
 
 def test_ctrl_c_is_one_line_and_writes_nothing(
@@ -79,8 +73,6 @@ def test_ctrl_c_is_one_line_and_writes_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("foltr_audit.studies.model_merging.lambdamart.LambdaMARTTrainer.train", interrupted)
-    assert (
-        refusal("study", "merge", *data, "--out", tmp_path / "out", code=130)
-        == "error: interrupted; nothing was written"
-    )
+    error = refusal(MERGE, *data, "--out", tmp_path / "out", code=130)
+    assert error == "error: interrupted; nothing was written"
     assert files(tmp_path / "out") == {}

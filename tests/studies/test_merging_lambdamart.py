@@ -21,10 +21,12 @@ from foltr_audit.studies.model_merging.lambdamart import (
 )
 from numpy.typing import NDArray
 
-from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records import Collection
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
+from tests.data.test_synthetic import ndcg10
+from tests.fixtures.reference import dataset
 
 SETTING = {"learning_rate": 0.1, "num_leaves": 15, "min_data_in_leaf": 10, "min_sum_hessian_in_leaf": 1}
 TUNING = TuningBudget(trials=3, trees=6)
@@ -34,39 +36,26 @@ TUNING = TuningBudget(trials=3, trees=6)
 def data() -> Collection:
     """Every tenth feature of the embedded data: quick to bin, and enough to learn from."""
     found = synthesise("istella-s", queries=100)
-    train, vali, test = (
-        part.with_features(part.features[:, 9::10]) for part in (found.train, found.vali, found.test)
-    )
-    return replace(found, train=train, vali=vali, test=test)
+    parts = {name: found.part(name) for name in Collection.PARTS}
+    few = {name: part.with_features(part.features[:, 9::10]) for name, part in parts.items()}
+    return replace(found, **few)
+
+
+def trainer(trees: int = 12, threads: int = 1) -> LambdaMARTTrainer:
+    budget = TuningBudget(trials=1, trees=trees, threads=threads)
+    return LambdaMARTTrainer(data().train, data().vali, budget)
 
 
 @cache
 def trained(threads: int = 1, trees: int = 12) -> LambdaMARTRanker:
-    return LambdaMARTTrainer(
-        data().train, data().vali, TuningBudget(trials=1, trees=trees, threads=threads)
-    ).train(SETTING)
-
-
-def reference_ndcg(part: Dataset, scores: NDArray[np.float64]) -> float:
-    """Mean nDCG@10, query by query; 0 without relevant documents."""
-    found = []
-    discounts = 1 / np.log2(np.arange(2, 12))
-    for start, stop in zip(part.offsets[:-1], part.offsets[1:], strict=True):
-        gains = 2.0 ** part.labels[start:stop] - 1
-        shown = gains[np.argsort(-scores[start:stop], kind="stable")][:10]
-        best = np.sort(gains)[::-1][:10]
-        ideal = best @ discounts[: best.size]
-        found.append(float(shown @ discounts[: shown.size] / ideal) if ideal > 0 else 0.0)
-    return float(np.mean(found))
+    return trainer(trees, threads).train(SETTING)
 
 
 def test_the_same_setting_gives_the_same_bytes_on_any_number_of_threads() -> None:
-    again = LambdaMARTTrainer(data().train, data().vali, TuningBudget(trials=1, trees=12)).train(SETTING)
+    again = trainer().train(SETTING)
     assert text(again) == text(trained())
     assert _trees(text(trained(threads=2))) == _trees(text(trained()))
-    other = LambdaMARTTrainer(data().train, data().vali, TuningBudget(trials=1, trees=12)).train(
-        {**SETTING, "num_leaves": 16}
-    )
+    other = trainer().train({**SETTING, "num_leaves": 16})
     assert _trees(text(other)) != _trees(text(trained()))
 
 
@@ -83,29 +72,27 @@ def _trees(model: str) -> str:
 def test_it_learns() -> None:
     test = data().test
     scores = trained().scores(test.features)
-    assert reference_ndcg(test, scores) > reference_ndcg(test, np.zeros(test.n_documents)) + 0.1
+    assert ndcg10(test, scores) > ndcg10(test, np.zeros(test.n_documents)) + 0.1
 
 
 def test_it_is_chosen_by_ndcg_over_all_validation_queries() -> None:
     vali = data().vali
     assert not vali.has_relevant.all() or not data().train.has_relevant.all()
     ranker = trained()
-    assert ranker.validation == pytest.approx(reference_ndcg(vali, ranker.scores(vali.features)), abs=1e-12)
-    prefixes = [
-        reference_ndcg(vali, ranker.booster.predict(vali.features, num_iteration=trees))
-        for trees in range(1, 13)
-    ]
+    assert ranker.validation == pytest.approx(ndcg10(vali, ranker.scores(vali.features)), abs=1e-12)
+    first = [ranker.booster.predict(vali.features, num_iteration=trees) for trees in range(1, 13)]
+    prefixes = [ndcg10(vali, scores) for scores in first]
     assert ranker.trees == 1 + int(np.argmax(prefixes))
 
 
 def test_judge_agrees_with_the_reference() -> None:
     scores = np.random.default_rng(3).normal(size=data().vali.n_documents)
-    assert RankingJudge(data().vali).mean_ndcg(scores) == pytest.approx(reference_ndcg(data().vali, scores))
+    assert RankingJudge(data().vali).mean_ndcg(scores) == pytest.approx(ndcg10(data().vali, scores))
 
 
 def test_training_stops_a_hundred_trees_after_the_best() -> None:
     few, vali = data().train.select(np.arange(20)), data().vali.select(np.arange(8))
-    trainer = LambdaMARTTrainer(few, vali, TuningBudget(trials=1, trees=600))
+    stopping = LambdaMARTTrainer(few, vali, TuningBudget(trials=1, trees=600))
     asked: list[float] = []
 
     class Counting(RankingJudge):
@@ -113,8 +100,8 @@ def test_training_stops_a_hundred_trees_after_the_best() -> None:
             asked.append(super().mean_ndcg(scores))
             return asked[-1]
 
-    trainer.judge = Counting(vali)
-    ranker = trainer.train({**SETTING, "learning_rate": 0.3})
+    stopping.judge = Counting(vali)
+    ranker = stopping.train({**SETTING, "learning_rate": 0.3})
     assert len(asked) == ranker.trees + 100 < 600
     assert ranker.trees == 1 + int(np.argmax(asked))
 
@@ -123,7 +110,7 @@ def test_tuning_stays_in_the_space_and_repeats_with_its_seed(capfd: pytest.Captu
     import optuna
 
     before = optuna.logging.get_verbosity()
-    trainer = LambdaMARTTrainer(data().train, data().vali, TUNING)
+    tuning = LambdaMARTTrainer(data().train, data().vali, TUNING)
     ticks: list[object] = []
 
     class Ticker:
@@ -133,10 +120,10 @@ def test_tuning_stays_in_the_space_and_repeats_with_its_seed(capfd: pytest.Captu
         def skip(self, done: int) -> None:
             raise NotImplementedError
 
-    found = trainer.tune(Streams(1), "M", Ticker())
+    found = tuning.tune(Streams(1), "M", Ticker())
     assert len(ticks) == 3
-    assert text(trainer.tune(Streams(1), "M")) == text(found)
-    assert trainer.tune(Streams(1), "other").parameters != found.parameters
+    assert text(tuning.tune(Streams(1), "M")) == text(found)
+    assert tuning.tune(Streams(1), "other").parameters != found.parameters
     assert found.parameters["learning_rate"] in LEARNING_RATES
     assert 15 <= found.parameters["num_leaves"] <= 255
     assert 10 <= found.parameters["min_data_in_leaf"] <= 500
@@ -151,21 +138,12 @@ def test_what_lightgbm_would_refuse_is_one_clear_line() -> None:
     labels = part.labels.copy()
     labels[-1] = 31
     graded = replace(part, labels=labels)
-    with pytest.raises(
-        DataError, match=r"^merge: a label is 31; expected at most 30, LightGBM's highest grade$"
-    ):
+    said = "^merge: a label is 31; expected at most 30, LightGBM's highest grade$"
+    with pytest.raises(DataError, match=said):
         LambdaMARTTrainer(graded, part, TUNING)
-    n = 10_001
-    long = Dataset(
-        features=np.zeros((n, 2), dtype=np.float32),
-        labels=np.ones(n, dtype=np.int64),
-        offsets=np.array([0, n]),
-        query_ids=("q7",),
-        document_ids=("",) * n,
-    )
-    with pytest.raises(
-        DataError, match=r"^merge: query q7 has 10001 documents; LightGBM ranks at most 10000$"
-    ):
+    long = dataset(np.zeros((10_001, 2)), np.ones(10_001), [10_001])
+    said = "^merge: query q0 has 10001 documents; LightGBM ranks at most 10000$"
+    with pytest.raises(DataError, match=said):
         LambdaMARTTrainer(long, long, TUNING)
 
 
@@ -177,7 +155,7 @@ def test_the_weight_is_the_best_of_the_grid() -> None:
     first = vali.labels + rng.normal(size=vali.n_documents)
     second = vali.labels + 2 * rng.normal(size=vali.n_documents)
     found = best_weight(RankingJudge(vali), first, second)
-    grid = [reference_ndcg(vali, (1 - step / 100) * first + step / 100 * second) for step in range(101)]
+    grid = [ndcg10(vali, (1 - step / 100) * first + step / 100 * second) for step in range(101)]
     assert found.ndcg == pytest.approx(max(grid))
     assert grid[round(100 * found.alpha)] == pytest.approx(max(grid))
     assert max(grid) > max(grid[0], grid[-1])  # so that the ends are not what was found
@@ -220,5 +198,5 @@ def test_a_stacked_model_repeats_with_its_seed_and_has_not_learnt_from_held_out_
     assert text(train_stacked(merge, scores, TUNING, Streams(1), name)) == text(first)
     taught, stopped = held_out(merge.n_queries, Streams(1).generator(f"merge/held-out/{name}"))
     whole = with_scores(merge, scores)
-    trainer = LambdaMARTTrainer(whole.select(taught), whole.select(stopped), TUNING)
-    assert text(trainer.train(first.parameters)) == text(first)
+    again = LambdaMARTTrainer(whole.select(taught), whole.select(stopped), TUNING)
+    assert text(again.train(first.parameters)) == text(first)

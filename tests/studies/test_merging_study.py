@@ -20,7 +20,6 @@ from foltr_audit.studies.model_merging.local_baselines import compared_rows, ver
 from foltr_audit.studies.model_merging.splits import QueryTopics, TopicSplit, chosen_places
 from scipy import stats
 
-from foltr_audit.core.records import Collection
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
@@ -68,9 +67,8 @@ def test_a_local_model_is_the_one_of_its_own_queries() -> None:
     train, vali = (topical().part(name).select(split.parts[name].first) for name in ("train", "vali"))
     chosen = row(study().hyperparameters, split=2, model="M_1")
     names = ("learning_rate", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
-    ranker = LambdaMARTTrainer(train, vali, TuningBudget(trials=1, trees=5)).train(
-        {name: chosen.parameters[name] for name in names}
-    )
+    setting = {name: chosen.parameters[name] for name in names}
+    ranker = LambdaMARTTrainer(train, vali, TuningBudget(trials=1, trees=5)).train(setting)
     assert ranker.trees == chosen.trees
     ndcg = RankingJudge(topical().test).ndcg(ranker.scores(topical().test.features))
     for group, queries in (("DS_1", split.parts["test"].first), ("DS'_2", split.parts["test"].second)):
@@ -78,9 +76,8 @@ def test_a_local_model_is_the_one_of_its_own_queries() -> None:
         assert found.ndcg == pytest.approx(float(ndcg[queries].mean()))
         assert found.queries == queries.size
     assert row(study().local, split=2, model="M_1", on="DS").ndcg == pytest.approx(float(ndcg.mean()))
-    assert row(study().merged, split=2, model="M_1", metric="ndcg@10").value == pytest.approx(
-        float(ndcg.mean())
-    )
+    merged = row(study().merged, split=2, model="M_1", metric="ndcg@10")
+    assert merged.value == pytest.approx(float(ndcg.mean()))
 
 
 def test_the_second_client_is_the_same_in_the_first_two_splits() -> None:
@@ -189,28 +186,16 @@ def test_categories_may_be_chosen() -> None:
 def test_a_client_without_queries_is_refused_before_anything_is_trained() -> None:
     few = synthesise("istella-s", queries=10)
     spec = MergeSpec.parse({"splits": [1], "trials": 1, "trees": 1})
-    with pytest.raises(
-        DataError, match=r"^merge: split 1: no (train|vali) query of client [12] for category"
-    ):
+    said = r"^merge: split 1: no (train|vali) query of client [12] for category"
+    with pytest.raises(DataError, match=said):
         run_merging(spec, data=few)
 
 
 def test_fewer_queries_for_d_merge_than_asked_are_said_in_words() -> None:
-    parts = topical()
-    data = Collection(
-        train=parts.train,
-        vali=parts.vali.select(np.arange(14)),
-        test=parts.test,
-        source="topical",
-        synthetic=False,
-        fold=0,
-        fingerprint="",
-    )
+    data = replace(topical(), vali=topical().vali.select(np.arange(14)))
     found = run_merging(MergeSpec.parse({**TABLE, "splits": [2], "trials": 1, "trees": 1}), data=data)
-    assert any(
-        "client 1: D_merge has " in note and "no more remain in the validation part" in note
-        for note in found.notes
-    )
+    of_client = [note for note in found.notes if "client 1: D_merge has " in note]
+    assert any("no more remain in the validation part" in note for note in of_client)
     assert all("D_merge has" in note or "no tree could split" in note for note in study().notes)
 
 

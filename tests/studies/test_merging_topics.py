@@ -17,34 +17,21 @@ from foltr_audit.data.normalize import normalise
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
+from tests.fixtures.reference import dataset
+from tests.fixtures.tiny import collection_of
 
 
 def part(queries: list[list[tuple[float, int]]], width: int = 3, column: int = 2) -> Dataset:
     """Queries as lists of (category, label)."""
     documents = [document for query in queries for document in query]
-    features = np.zeros((len(documents), width), dtype=np.float32)
+    features = np.zeros((len(documents), width))
     features[:, column - 1] = [category for category, _ in documents]
-    offsets = np.concatenate([[0], np.cumsum([len(query) for query in queries])])
-    return Dataset(
-        features=features,
-        labels=np.array([label for _, label in documents]),
-        offsets=offsets,
-        query_ids=tuple(str(number) for number in range(len(queries))),
-        document_ids=("",) * len(documents),
-    )
+    return dataset(features, [label for _, label in documents], [*map(len, queries)])
 
 
 def collection(train: list[list[tuple[float, int]]], column: int = 2) -> Collection:
     other = part([[(7, 1), (9, 0)]], column=column)
-    return Collection(
-        train=part(train, column=column),
-        vali=other,
-        test=other,
-        source="toy",
-        synthetic=False,
-        fold=0,
-        fingerprint="",
-    )
+    return collection_of(part(train, column=column), other, other)
 
 
 TRAIN: list[list[tuple[float, int]]] = [
@@ -74,19 +61,17 @@ def test_equally_frequent_topics_come_in_the_order_of_categories() -> None:
 
 @pytest.mark.parametrize("feature", [0, 4, -1])
 def test_no_such_column(feature: int) -> None:
-    with pytest.raises(
-        UsageError, match=rf"^--category-feature: {feature}; expected 1 to 3, the features of toy"
-    ):
+    said = f"^--category-feature: {feature}; expected 1 to 3, the features of tiny"
+    with pytest.raises(UsageError, match=said):
         QueryTopics.of(collection(TRAIN), feature, Streams(1))
 
 
 def test_a_column_that_is_no_category() -> None:
-    with pytest.raises(
-        DataError, match=r"^toy: feature 2 of a document of query 1 is 0\.5; expected a whole"
-    ):
+    said = r"^tiny: feature 2 of a document of query q1 is 0\.5; expected a whole"
+    with pytest.raises(DataError, match=said):
         QueryTopics.of(collection([[(5, 1)], [(0.5, 1)]]), 2, Streams(1))
     many: list[list[tuple[float, int]]] = [[(float(number), 1) for number in range(1200)]]
-    with pytest.raises(DataError, match=r"^toy: feature 2 has 1200 distinct values; .* at most 1000$"):
+    with pytest.raises(DataError, match=r"^tiny: feature 2 has 1200 distinct values; .* at most 1000$"):
         QueryTopics.of(collection(many), 2, Streams(1))
 
 
@@ -104,11 +89,8 @@ def test_unknown_category() -> None:
 def test_statistics_by_hand() -> None:
     data = collection(TRAIN)
     rows = split_statistics(data, QueryTopics.of(data, 2, Streams(1)), (1,))
-    found = {
-        (row.method, row.group): (row.queries, row.relevant_documents, row.pairs)
-        for row in rows
-        if row.part == "train"
-    }
+    here = [row for row in rows if row.part == "train"]
+    found = {(one.method, one.group): (one.queries, one.relevant_documents, one.pairs) for one in here}
     assert found[None, "DS"] == (4, 6, 9)
     for method in ("initial", "no-tie-breaking", "exclusive"):
         assert found[method, "DS_1"] == (0, 0, 0)
@@ -140,6 +122,5 @@ def test_the_embedded_data_are_counted_right() -> None:
     data = synthesise("istella-s", queries=40)
     topics = QueryTopics.of(data, 220, Streams(1))
     for name in data.PARTS:
-        np.testing.assert_array_equal(
-            topics.counts[name].relevant, counted(data.part(name), topics.categories)
-        )
+        expected = counted(data.part(name), topics.categories)
+        np.testing.assert_array_equal(topics.counts[name].relevant, expected)

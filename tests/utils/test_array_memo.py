@@ -67,16 +67,10 @@ def test_nobody_can_write_into_what_others_read() -> None:
 @pytest.mark.parametrize("law", [GammaShare(n=20, scale=2.0), Skellam(sigma=3.0, step=0.5)])
 def test_draws_are_those_of_their_own_law_and_stream(law: AdditiveNoise) -> None:
     streams = Streams(1).clients("noise", 0, np.arange(5))
-    others = [
-        replace(streams, **change)
-        for change in ({"round": 1}, {"purpose": "other"}, {"key": 2}, {"clients": np.arange(1, 6)})
-    ]
-    asked = [
-        *((law, each, 4) for each in (streams, *others, streams)),
-        (law.summed(3), streams, 4),
-        (law.with_variance(0.25), streams, 4),
-        (law, streams, 3),
-    ]
+    changes = {"round": 1, "purpose": "other", "key": 2, "clients": np.arange(1, 6)}
+    others = [replace(streams, **{name: value}) for name, value in changes.items()]
+    asked = [(law, each, 4) for each in (streams, *others, streams)]
+    asked += [(law.summed(3), streams, 4), (law.with_variance(0.25), streams, 4), (law, streams, 3)]
     plain = [one.sample(where, size) for one, where, size in asked]
     with remembering(ArrayMemo(1 << 20)):
         kept = [one.sample(where, size) for one, where, size in asked]
@@ -87,12 +81,8 @@ def test_masks_are_those_of_their_own_cohort() -> None:
     protocol = SecureSum(encoding=FixedPoint(bits=32, range=8.0, fraction=16))
     streams, counts = Streams(1).clients("masks", 0, np.arange(3)), np.ones(3, dtype=np.int64)
     values = np.linspace(-1.0, 1.0, 12).reshape(3, 4)
-    asked = [
-        (values, streams, 40),
-        (2.0 * values, streams, 40),
-        (values, streams, 4000),
-        (values, replace(streams, round=1), 40),
-    ]
+    asked = [(values, streams, 40), (2.0 * values, streams, 40), (values, streams, 4000)]
+    asked += [(values, replace(streams, round=1), 40)]
     plain = [protocol.alone(each, counts, where, cohort).tobytes() for each, where, cohort in asked]
     with remembering(ArrayMemo(1 << 20)):
         kept = [protocol.alone(each, counts, where, cohort).tobytes() for each, where, cohort in asked]

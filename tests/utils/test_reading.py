@@ -147,11 +147,8 @@ def test_toml_that_is_refused(text: str, problem: str) -> None:
 
 def test_toml_that_is_read() -> None:
     text = 'a = inf\nb = [1.25, 3]\n[c.d]\ne = "learner:x=0.5.1"\n'
-    assert toml_table(text, "x", UsageError) == {
-        "a": np.inf,
-        "b": [1.25, 3],
-        "c": {"d": {"e": "learner:x=0.5.1"}},
-    }
+    read = {"a": np.inf, "b": [1.25, 3], "c": {"d": {"e": "learner:x=0.5.1"}}}
+    assert toml_table(text, "x", UsageError) == read
 
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -251,10 +248,7 @@ BAD_ARCHIVES = {
     "a path upwards": (archive({"/a.npy": npy(np.zeros(3))}), "no array"),
     "compressed in another way": (archive({"a.npy": npy(np.zeros(3))}, zipfile.ZIP_BZIP2), "another way"),
     "an array of another size": (archive({"a.npy": headed(GOOD, b"")}), "its header claims"),
-    "damaged bytes": (
-        archive({"a.npy": npy(np.random.default_rng(1).random(99))}).replace(b"\x99", b"\x66"),
-        "damaged",
-    ),
+    "damaged bytes": (RANDOM.replace(b"\x99", b"\x66"), "damaged"),
 }
 
 

@@ -40,6 +40,7 @@ class _Leak(ResultRow):
     names: list[str] = field(default_factory=list)
 
 
+NAMES = st.from_regex(r"[a-z]+\.[a-z]+", fullmatch=True)
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 estimates = st.builds(
     Estimate,
@@ -53,9 +54,7 @@ leaks = st.builds(
         _Place,
         learner=st.text(),
         sees=st.none() | st.text(),
-        more=st.dictionaries(
-            st.from_regex(r"[a-z]+\.[a-z]+", fullmatch=True), st.integers() | st.text(), max_size=3
-        ),
+        more=st.dictionaries(NAMES, st.integers() | st.text(), max_size=3),
     ),
     auc=estimates,
     ndcg=st.floats(allow_nan=False),
@@ -114,12 +113,8 @@ def test_the_schema_names_every_column() -> None:
     assert list(schema["properties"]) == list(row.plain())
     assert "sees" not in schema["required"]
     assert schema["additionalProperties"]  # a place may have settings of any name
-    assert _Bin.schema() == {
-        "type": "object",
-        "properties": {"count": {"type": "integer"}},
-        "required": ["count"],
-        "additionalProperties": False,
-    }
+    columns = {"properties": {"count": {"type": "integer"}}, "required": ["count"]}
+    assert _Bin.schema() == {"type": "object", "additionalProperties": False, **columns}
 
 
 def test_the_schema_of_a_number_allows_what_json_text_writes() -> None:
