@@ -22,6 +22,7 @@ from foltr_audit.report.results.recommend import SearchCounts, sentence
 from tests.fixtures.command import refusal, run, words_of
 from tests.fixtures.schemas import agrees_with_published
 
+pytestmark = pytest.mark.usefixtures("laws_as_declared")
 SMALL = words_of("--data synthetic:mq2007:60 --clients 20 --rounds 2 --jobs 1 --runs 1 --trials 40")
 TINY = (*SMALL, "--method", "olsr")
 
