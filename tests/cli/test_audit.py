@@ -10,8 +10,8 @@ import pytest
 from foltr_audit.privacy.accounting import UpperBound
 from tests.fixtures.command import SHARED, SMALL, answer, refusal, run
 
+pytestmark = pytest.mark.usefixtures("laws_as_declared")
 FEW = (*SMALL, "--trials", "300")
-FEWEST = (*SMALL, "--trials", "40")
 PROVEN = ("--defense", "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3")
 
 
@@ -27,7 +27,7 @@ def test_the_published_claim_is_false_for_single_messages() -> None:
 
 
 def test_default_views_and_numbers_that_fit_together() -> None:
-    rows = run("audit --eps 1.2 --json", *FEWEST).json()["results"]
+    rows = run("audit --eps 1.2 --json", *FEW).json()["results"]
     assert [(row["view"], row["sees"]) for row in rows] == [
         ("individual", "message"),
         ("individual+lists", "message and lists"),
@@ -44,7 +44,7 @@ def test_default_views_and_numbers_that_fit_together() -> None:
 def test_a_true_claim_is_proven_for_every_unit() -> None:
     views, units = "individual,aggregate,colluding", ("click", "interaction", "query", "client")
     for unit in units:
-        rows = answer("audit --require-proof --view", views, *PROVEN, *FEWEST, "--unit", unit)["results"]
+        rows = answer("audit --require-proof --view", views, *PROVEN, *FEW, "--unit", unit)["results"]
         assert [row["verdict"] for row in rows] == ["proven"] * 3
         for row in rows:
             assert row["eps_upper"] == pytest.approx(1.2)
@@ -52,23 +52,23 @@ def test_a_true_claim_is_proven_for_every_unit() -> None:
 
 
 def test_a_claim_of_ones_own_and_proofs() -> None:
-    assert run("audit --full --claim 100 --view individual", *PROVEN, *FEWEST).code == 0
+    assert run("audit --full --claim 100 --view individual", *PROVEN, *FEW).code == 0
     strong = run("audit --claim 0.01 --view individual --json", *PROVEN, *FEW)
     assert strong.code == 1
     assert strong.json()["results"][0]["verdict"] in ("false by exact loss", "refuted")
-    nothing = ("audit --defense none --view individual", *FEWEST)
+    nothing = ("audit --defense none --view individual", *FEW)
     assert run(*nothing).code == 0
     assert run(*nothing, "--require-proof").code == 1
 
 
 def test_same_seed_same_bytes_whatever_else_is_audited() -> None:
-    one = run("audit --eps 1.2 --view aggregate --json", *FEWEST).json()["results"]
-    more = run("audit --eps 1.2 --unit click,interaction --threads 1 --json", *FEWEST).json()["results"]
+    one = run("audit --eps 1.2 --view aggregate --json", *FEW).json()["results"]
+    more = run("audit --eps 1.2 --unit click,interaction --threads 1 --json", *FEW).json()["results"]
     assert [row for row in more if (row["view"], row["unit"]) == ("aggregate", "interaction")] == one
 
 
 def test_several_epsilons_and_a_folder(tmp_path: Path) -> None:
-    audit = ("audit --eps 1.2 --eps 4.5 --json", *FEWEST, "--out", tmp_path / "runs")
+    audit = ("audit --eps 1.2 --eps 4.5 --json", *FEW, "--out", tmp_path / "runs")
     first = run(*audit)
     assert [row["eps_claimed"] for row in first.json()["results"]] == 4 * [1.2] + 4 * [4.5]
     assert run(*audit, "--resume").out == first.out == (tmp_path / "runs" / "results.json").read_text()
@@ -76,7 +76,7 @@ def test_several_epsilons_and_a_folder(tmp_path: Path) -> None:
 
 def test_a_config_repeats_an_audit(tmp_path: Path) -> None:
     first = run(
-        "audit --eps 1.2 --unit click --canary data:typical --json --save-config", tmp_path / "s", *FEWEST
+        "audit --eps 1.2 --unit click --canary data:typical --json --save-config", tmp_path / "s", *FEW
     )
     assert run("audit --json --config", tmp_path / "s").out == first.out
 

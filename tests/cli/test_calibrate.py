@@ -9,6 +9,8 @@ from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from tests.fixtures.command import answer, run
 from tests.fixtures.tiny import context
 
+pytestmark = pytest.mark.usefixtures("laws_as_declared")
+
 
 def test_shares_stand_with_secure_aggregation() -> None:
     """A message with one of 1,000 shares has next to no noise: the least noise must not recommend it."""

@@ -23,6 +23,7 @@ from foltr_audit.privacy.accounting import UpperBound
 from foltr_audit.utils.progress import SILENT
 from tests.fixtures.command import answer, files, refusal, run, spawn
 
+pytestmark = pytest.mark.usefixtures("laws_as_declared")
 TINY = (
     *("--data", "synthetic:mq2007:60", "--clients", "6", "--rounds", "2", "--runs", "2", "--jobs", "1"),
     *("--click-model", "perfect", "--method", "olsr"),

@@ -11,6 +11,7 @@ from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
 from foltr_audit.privacy.loss.composition import laplace_sometimes
 from tests.fixtures.command import answer
 
+pytestmark = pytest.mark.usefixtures("laws_as_declared")
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", 40, "--cohort", 4, "--rounds", 6)
 LAPLACE = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
 

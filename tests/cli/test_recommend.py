@@ -22,6 +22,7 @@ from foltr_audit.report.results.recommend import SearchCounts, sentence
 from tests.fixtures.command import refusal, run, words_of
 from tests.fixtures.schemas import agrees_with_published
 
+pytestmark = pytest.mark.usefixtures("laws_as_declared")
 SMALL = words_of("--data synthetic:mq2007:60 --clients 20 --rounds 2 --jobs 1 --runs 1 --trials 40")
 TINY = (*SMALL, "--method", "olsr")
 
@@ -32,13 +33,13 @@ def last_first(_: Workers, work: Callable[[Any], Any], pieces: Iterable[Any]) ->
 
 
 def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = "recommend --max-eps 4 --max-attack-auc .8 --candidates 11"
+    asked = "recommend --max-eps 4 --max-attack-auc .8 --candidates 7"
     out = tmp_path / "out"
     done = run(asked, *TINY, "--out", out, "--json", "--save-config", tmp_path / "base.toml")
     found = done.json()
     assert (done.code, done.said) == (0 if found["confirmed"] else 1, "")
     assert json.loads((out / "results.json").read_text()) == found
-    assert len(found["candidates"]) == found["search"]["candidates"] == 11
+    assert len(found["candidates"]) == found["search"]["candidates"] == 7
     chosen = found["recommended"]
     kept = [row["ndcg@10_validation"] for row in found["candidates"] if row["auc_ci95"][1] <= 0.8]
     assert max(kept) - LARGEST_TIE < chosen["ndcg@10_validation"] <= max(kept)

@@ -15,6 +15,7 @@ from foltr_audit.experiments.plan import with_users
 from tests.fixtures.command import answer, refusal, run
 from tests.fixtures.search_logs import letor, metadata, searches, write_log
 
+pytestmark = pytest.mark.usefixtures("laws_as_declared")
 USERS = 12
 
 

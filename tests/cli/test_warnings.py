@@ -14,6 +14,7 @@ import foltr_audit as fa
 from foltr_audit.core.warning_kinds import WARNINGS
 from tests.fixtures.command import SMALL, answer, run, spawn
 
+pytestmark = pytest.mark.usefixtures("laws_as_declared")
 CHAIN = ("--eps", "1.2")
 CHECKS = Path(fa.__file__).parent / "core/declared/checks.py"
 CHECK_NAMES = re.findall(r'check="([^"]+)"', CHECKS.read_text(encoding="utf-8"))

@@ -21,6 +21,7 @@ from foltr_audit.experiments.recommend.space import (
 )
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
+from tests.fixtures.audits import leave_out_law_tests
 from tests.fixtures.command import answer
 
 BASE = Spec.parse({"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 20}}, "")
@@ -88,7 +89,8 @@ def test_limits_out_of_range(limit: float) -> None:
         PrivacyLimits(max_proven_auc=limit)
 
 
-def test_the_whole_command() -> None:
+def test_the_whole_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_out_law_tests(monkeypatch)
     found = answer("recommend --max-proven-auc 0.7 --candidates 2 --trials 40", *TINY)
     assert found["confirmed"]
     chosen, evidence = found["recommended"], found["evidence"]

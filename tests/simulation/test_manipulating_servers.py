@@ -10,6 +10,7 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
+from tests.fixtures import foreign_trace
 from tests.fixtures.servers import exact, rounds, setup_of
 
 KINDS = ("random", "blocks", "superincreasing")
@@ -31,27 +32,8 @@ def step_by_hand(played: RoundResult, setup: Setup, client: int, *, changed: boo
     part = setup.collection.train
     true = part.shown_features(record.query[[row]], record.shown[[row]])[0]
     features = (record.features[row] if changed else true).astype(np.float64)
-    shown, clicks, scores = record.shown[row], truth.clicks[row], features @ record.parameters
-    step, real = np.zeros(record.parameters.size), np.flatnonzero(shown >= 0)
-    for i in real[clicks[real]]:
-        for j in real[~clicks[real]]:
-            chance = [_log_chance(scores[order]) for order in (real, _swapped(real, i, j))]
-            share = 1 / (1 + np.exp(chance[0] - chance[1]))
-            weight = share * np.exp(scores[i] + scores[j]) / (np.exp(scores[i]) + np.exp(scores[j])) ** 2
-            step += weight * (features[i] - features[j])
-    return step
-
-
-def _swapped(order: np.ndarray, i: int, j: int) -> np.ndarray:
-    out = order.copy()
-    out[[i, j]] = order[[j, i]]
-    return out
-
-
-def _log_chance(scores: np.ndarray) -> float:
-    """Logarithm of the probability of a list in this order, of the shown documents alone."""
-    left = [np.log(np.exp(scores[place:]).sum()) for place in range(scores.size)]
-    return float((scores - left).sum())
+    there, scores = record.shown[row] >= 0, features @ record.parameters
+    return foreign_trace.gradient(scores[there], 0.0, truth.clicks[row][there], features[there], "all")
 
 
 @pytest.mark.parametrize("kind", KINDS)

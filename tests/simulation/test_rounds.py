@@ -17,33 +17,13 @@ from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.conftest import SetupOf
+from tests.fixtures import foreign_trace
 from tests.fixtures.tiny import FEATURES
 
 
-def list_probability(f: Floats, hidden: Floats) -> float:
-    """Plackett-Luce probability of a list with scores f before the `hidden` ones (docs/maths.md)."""
-    product = 1.0
-    for t in range(f.size):
-        rest = sum(math.exp(s - f[t]) for s in f[t:]) + sum(math.exp(s - f[t]) for s in hidden)
-        product /= rest
-    return product
-
-
 def pdgd(f: Floats, hidden: Floats, x: Floats, clicks: list[bool], pairs: str) -> Floats:
-    """The PDGD gradient of one list with scores f and feature rows x (docs/maths.md)."""
-    last = max((i for i, clicked in enumerate(clicks) if clicked), default=-2)
-    observed = len(clicks) if pairs == "all" else min(last + 2, len(clicks))
-    gradient = np.zeros(x.shape[1])
-    for i in range(observed):
-        for j in range(observed):
-            if clicks[i] and not clicks[j]:
-                swapped = f.copy()
-                swapped[[i, j]] = f[[j, i]]
-                other = list_probability(swapped, hidden)
-                rho = other / (list_probability(f, hidden) + other)
-                u = math.exp(-abs(f[i] - f[j]))
-                gradient += rho * u / (1 + u) ** 2 * (x[i] - x[j])
-    return gradient
+    """The PDGD gradient of one list with scores f before the `hidden` ones, and feature rows x."""
+    return foreign_trace.gradient(f, float(np.exp(hidden).sum()), np.array(clicks), x, pairs)
 
 
 def drawn_list(f: Floats, u: Floats) -> Ints:
