@@ -72,7 +72,8 @@ def test_fewer_clients_where_few_show(log: str) -> None:
     assert (found["population"], found["membership"]) == ({"clients": 3}, {"others": 6})
     found = with_users({**table, "membership": {}, "population": {"clients": 4}})
     assert (found["population"], found["membership"]) == ({"clients": 4}, {"others": 4})
-    for data in ({}, 3, {"source": 3}, {"source": "/nowhere\0"}):
+    unreadable: tuple[Any, ...] = ({}, 3, {"source": 3}, {"source": "/nowhere\0"})
+    for data in unreadable:
         assert with_users({"data": data}) == {"data": data}
     assert with_users({}) == {}
 

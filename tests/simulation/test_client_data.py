@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,7 +148,11 @@ def test_the_kernel_plays_every_trait_as_arrays_do(ranker: str, setup_of: SetupO
     vars(plain)["_kernel_rules"] = None
     assert plain._kernel_rules is None  # mypy knows the name
     (one, done), (other, same) = quick.play(asked, context), plain.play(asked, context)
-    pairs = [(one.models, other.models), (one.steps, other.steps), (done.shown, same.shown)]
+    pairs: list[tuple[Any, Any]] = [
+        (one.models, other.models),
+        (one.steps, other.steps),
+        (done.shown, same.shown),
+    ]
     pairs += [(done.clicks, same.clicks), (done.clipped, same.clipped)]
     assert all(mine.tobytes() == theirs.tobytes() for mine, theirs in pairs)
     assert not done.clipped[asked.queries < 0].any()
