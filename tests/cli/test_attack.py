@@ -67,9 +67,8 @@ def test_same_trains_under_each_attacked_model() -> None:
 
 def test_a_saved_config_repeats_the_run_and_options_override_it(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
-    first = run(
-        "attack --eps 1.2 --eps 4.5 --click-model perfect --runs 2", *SMALL, "--save-config", path, "--json"
-    )
+    asked = "attack --eps 1.2 --eps 4.5 --click-model perfect --runs 2 --json --save-config"
+    first = run(asked, path, *SMALL)
     again = run("attack", "--config", path, "--json")
     assert again.out == first.out
     changed = run("attack", "--config", path, "--rounds", 1, "--eps", "inf", "--json").json()

@@ -28,12 +28,9 @@ def test_the_published_claim_is_false_for_single_messages() -> None:
 
 def test_default_views_and_numbers_that_fit_together() -> None:
     rows = run("audit --eps 1.2 --json", *FEW).json()["results"]
-    assert [(row["view"], row["sees"]) for row in rows] == [
-        ("individual", "message"),
-        ("individual+lists", "message and lists"),
-        ("aggregate", "sum"),
-        ("aggregate+lists", "sum and lists"),
-    ]
+    single = [("individual", "message"), ("individual+lists", "message and lists")]
+    sums = [("aggregate", "sum"), ("aggregate+lists", "sum and lists")]
+    assert [(row["view"], row["sees"]) for row in rows] == single + sums
     for row in rows:
         upper, exact = (math.inf if row[name] == "inf" else row[name] for name in ("eps_upper", "eps_exact"))
         assert exact <= upper + 1e-9, "no pair can be worse than what is proven"
@@ -75,9 +72,8 @@ def test_several_epsilons_and_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_config_repeats_an_audit(tmp_path: Path) -> None:
-    first = run(
-        "audit --eps 1.2 --unit click --canary data:typical --json --save-config", tmp_path / "s", *FEW
-    )
+    asked = "audit --eps 1.2 --unit click --canary data:typical --json --save-config"
+    first = run(asked, tmp_path / "s", *FEW)
     assert run("audit --json --config", tmp_path / "s").out == first.out
 
 
@@ -124,10 +120,8 @@ def test_the_published_claim_on_real_data() -> None:
 
 def test_a_proof_that_trials_contradict_is_a_fault_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accounting that promises too much, as a fault in it would: the exact loss is far above."""
-    monkeypatch.setattr(
-        "foltr_audit.auditing.audit.upper_bound",
-        lambda events, situation: UpperBound(epsilon=0.01, delta=0.0, how="too good"),
-    )
+    bound = UpperBound(epsilon=0.01, delta=0.0, how="too good")
+    monkeypatch.setattr("foltr_audit.auditing.audit.upper_bound", lambda *_: bound)
     done = run("audit --view individual", *PROVEN, *FEW)
     assert done.code == 70
     assert "contradiction" in done.out

@@ -130,9 +130,8 @@ def test_a_limit_without_a_judgement_ends_with_2_and_is_written_too(
     done = run("check", text, "--trace", recorded, "--format", f"junit={junit}")
     assert done.code == 2
     errors = done.said.splitlines()
-    assert [line.split(": ")[:3] for line in errors] == [
-        ["error", "cannot be judged", name] for name in ("max_proven_eps", "max_ndcg_loss")
-    ]
+    begins = [line.split(": ")[:3] for line in errors]
+    assert begins == [["error", "cannot be judged", name] for name in ("max_proven_eps", "max_ndcg_loss")]
     assert "a trace holds no audit" in errors[0]
     assert "3 limits checked on 1 row: 2 not judged" in done.out
     as_json = run("check", text, "--trace", recorded, "--json")
@@ -152,9 +151,7 @@ def test_several_epsilons_are_rows_and_all_must_hold(folder: Path) -> None:
 def test_a_saved_plan_is_the_same_check(folder: Path, tmp_path: Path) -> None:
     text = limits(folder, "saved", "max_attack_auc = 0.9")
     chain = ("--defense", "clip:norm=1+laplace:eps=1e20,sensitivity=2 + none")
-    first = run(
-        "check", text, *TINY, *chain, "--runs", 2, "--save-config", tmp_path / "plan.toml", "--json"
-    ).json()
+    first = run("check --runs 2 --json", text, *TINY, *chain, "--save-config", tmp_path / "plan.toml").json()
     again = run("check", text, "--config", tmp_path / "plan.toml", "--json").json()
     assert first["config"]["runs"] == 2
     assert [one["value"] for one in first["outcomes"]] == [one["value"] for one in again["outcomes"]]

@@ -104,9 +104,8 @@ def test_registered_steps_are_listed() -> None:
 def test_the_opposite_of_a_step_of_pairs_shows_by_its_many_clicks(tmp_path: Path) -> None:
     """Clicks on the other documents explain it as well, since all documents form pairs."""
     system = System(clients=8, rounds=1, shares=None, seed=3)
-    made = foreign_trace.write(
-        tmp_path / "trace", foreign_trace.header(system), foreign_trace.records(system)
-    )
+    header, rounds = foreign_trace.header(system), foreign_trace.records(system)
+    made = foreign_trace.write(tmp_path / "trace", header, rounds)
 
     def opposite(model: Floats, features: Floats, clicks: Floats) -> Floats:
         gradient = foreign_trace.gradient(features @ model, 0.0, clicks > 0.5, features, "all")

@@ -24,10 +24,8 @@ from foltr_audit.utils.progress import SILENT
 from tests.fixtures.command import answer, files, refusal, run, spawn
 
 pytestmark = pytest.mark.usefixtures("laws_as_declared")
-TINY = (
-    *("--data", "synthetic:mq2007:60", "--clients", "6", "--rounds", "2", "--runs", "2", "--jobs", "1"),
-    *("--click-model", "perfect", "--method", "olsr"),
-)
+WORLD = "--data synthetic:mq2007:60 --clients 6 --rounds 2 --runs 2 --jobs 1"
+TINY = (*WORLD.split(), "--click-model", "perfect", "--method", "olsr")
 FAST = (*TINY, "--eps", "1.2", "--defense", "published", "--no-audit")
 CELLS = "cells/*/cell.json"
 
@@ -231,11 +229,8 @@ def test_no_sensitivity_is_chosen_on_what_was_trained_on(tmp_path: Path) -> None
 
 def test_from_python() -> None:
     spec = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 6}, "train": {"rounds": 2}}
-    report = fa.compare(
-        {"runs": 1, "eps": [1.2], "defenses": ["published"], "attacks": ["olsr"], "audit": False}
-        | {"click_models": ["perfect"], "spec": spec},
-        jobs=1,
-    )
+    grid = {"runs": 1, "eps": [1.2], "defenses": ["published"], "attacks": ["olsr"], "audit": False}
+    report = fa.compare({**grid, "click_models": ["perfect"], "spec": spec}, jobs=1)
     assert report.to_frame()["name"].to_list() == ["none", "published, eps 1.2"]
 
 
@@ -272,10 +267,8 @@ def test_claims_stand_side_by_side_for_who_sees_lists_and_who_does_not(tmp_path:
 
 
 def test_a_proof_that_trials_contradict_ends_with_70(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "foltr_audit.auditing.audit.upper_bound",
-        lambda events, situation: UpperBound(epsilon=0.01, delta=0.0, how="too good"),
-    )
+    bound = UpperBound(epsilon=0.01, delta=0.0, how="too good")
+    monkeypatch.setattr("foltr_audit.auditing.audit.upper_bound", lambda *_: bound)
     few = ("--eps", "1.2", "--trials", "40", "--runs", "1", "--defense", "proven-laplace")
     done = run("compare", *TINY, *few)
     assert done.code == 70

@@ -39,15 +39,9 @@ def one_round() -> tuple[fa.RoundRecord, fa.RoundTruth]:
     clicks = rng.random((MESSAGES, LENGTH)) < 0.3
     weights = np.where(clicks, 1.0, -0.5)
     updates = (features * weights[..., np.newaxis]).sum(axis=1).astype(np.float64)
-    record = plain_round(
-        0,
-        np.zeros(FEATURES),
-        updates,
-        aggregate=updates.mean(axis=0),
-        query=np.arange(MESSAGES),
-        shown=np.tile(np.arange(LENGTH), (MESSAGES, 1)),
-        features=features,
-    )
+    lists = {"query": np.arange(MESSAGES), "shown": np.tile(np.arange(LENGTH), (MESSAGES, 1))}
+    mean = updates.mean(axis=0)
+    record = plain_round(0, np.zeros(FEATURES), updates, aggregate=mean, features=features, **lists)
     return record, plain_truth(updates, clicks)
 
 
@@ -150,16 +144,9 @@ def test_an_order_follows_from_seeds_only_by_the_generator_that_drew(
     if stated is not None:
         facts["perturbation"] = stated
     first = np.where(clicks.any(axis=1), clicks.argmax(axis=1) + 1.0, np.inf)
-    record = plain_round(
-        0,
-        np.zeros(FEATURES),
-        (1.0 / first)[:, np.newaxis],
-        query=np.arange(n),
-        shown=np.tile(np.arange(LENGTH), (n, 1)),
-        features=features,
-        seeds=np.arange(n, dtype=np.uint64),
-        state=np.empty(0),
-    )
+    lists = {"query": np.arange(n), "shown": np.tile(np.arange(LENGTH), (n, 1)), "features": features}
+    drawn = {"seeds": np.arange(n, dtype=np.uint64), "state": np.empty(0)}
+    record = plain_round(0, np.zeros(FEATURES), (1.0 / first)[:, np.newaxis], **lists, **drawn)
     truth = plain_truth(np.zeros((n, 1)), clicks)
     trace = written(tmp_path / "es", record, truth, kind="es", knowledge=facts)
     hidden = run("attack --method es-first-click --hide order --trace", trace)
@@ -180,15 +167,7 @@ def _recorded_on(data: fa.Collection, folder: Path, moved: float = 0.0) -> Path:
     features[0, 0, 0] += moved
     size = data.n_features
     dataset = fa.TraceDataset(source="elsewhere", fold=0, fingerprint="", normalised="none", parts=("train",))
-    here = dataclasses.replace(
-        record,
-        parameters=np.zeros(size),
-        aggregate=np.zeros(size),
-        messages=np.zeros((n, size)),
-        query=query,
-        shown=shown,
-        features=features,
-    )
+    here = plain_round(0, np.zeros(size), np.zeros((n, size)), query=query, shown=shown, features=features)
     truth = dataclasses.replace(truth, updates=np.zeros((n, size)), clicks=shown == 0)
     knowledge = {"click_model": "informational"}
     return written(folder, here, truth, parameters=size, dataset=dataset, knowledge=knowledge)

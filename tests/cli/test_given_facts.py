@@ -56,10 +56,8 @@ def test_the_facts_check_takes_given_facts(silent: Path) -> None:
 
 
 def test_given_facts_also_replace_those_of_rounds(tmp_path: Path) -> None:
-    rounds = [
-        (replace(record, facts={"learning_rate": 0.5}), truth)
-        for record, truth in foreign_trace.records(SYSTEM)
-    ]
+    facts = {"learning_rate": 0.5}
+    rounds = [(replace(record, facts=facts), truth) for record, truth in foreign_trace.records(SYSTEM)]
     folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(SYSTEM), rounds)
     assert run("trace", "check-facts", folder).code == 1
     right = run("trace", "check-facts", folder, *GIVEN)

@@ -84,9 +84,8 @@ def test_training_messages_are_told_apart_by_every_trait(folder: Path, attacked:
     assert attacked
     report = answer("attack --target training --trace", folder)
     rows = of_method(report, "olsr")
-    assert {row["group"] for row in rows} == {
-        f"{grade}, {model} clicks" for grade in GRADES for model in ("perfect", "navigational")
-    }
+    models = ("perfect", "navigational")
+    assert {row["group"] for row in rows} == {f"{g}, {model} clicks" for g in GRADES for model in models}
     lists = {row["group"]: row["lists"] + row["skipped"] for row in rows}
     trace = Trace.open(RunFolder.open(folder).training)
     expected = dict.fromkeys(lists, 0)
@@ -111,10 +110,8 @@ def test_utility_is_the_mean_of_the_rounds_that_were_stored(attacked: Report, fo
 
 
 def test_groups_of_an_intent_are_served_as_their_intent_is() -> None:
-    spec = {
-        "population": {"scenario": "intent-skew", "clients": 6},
-        "train": {"rounds": 3, "click_model": "perfect"},
-    }
+    train = {"rounds": 3, "click_model": "perfect"}
+    spec = {"population": {"scenario": "intent-skew", "clients": 6}, "train": train}
     specs = [fa.Spec.parse({**spec, "repetition": i}) for i in range(3)]
     report = fa.simulate(specs, data=intent_collection())
     last = [row for row in plain(report.rounds) if row["round"] == 2]

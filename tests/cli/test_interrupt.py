@@ -17,11 +17,8 @@ from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace
 from tests.fixtures.command import SMALL, files, run, spawn
 
-OPTIONS = (
-    *("--data", "synthetic:mq2007:60", "--eps", "1.2", "--json"),
-    *("--clients", "600", "--rounds", "100", "--interactions", "2"),
-    *("--click-model", "perfect", "--click-model", "navigational"),
-)
+WORLD = "--data synthetic:mq2007:60 --eps 1.2 --clients 600 --rounds 100 --interactions 2"
+OPTIONS = f"{WORLD} --click-model perfect --click-model navigational --json".split()
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +70,8 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on(tmp_path: Path, undisturbed: 
 
 def _stage(folder: Path) -> str:
     """How far a run has come, by its files."""
-    for name, stage in (
-        ("results.json", "done"),
-        ("model.npy", "trained"),
-        ("trace/part-*.json", "training"),
-        ("spec.toml", "begun"),
-    ):
+    last_first = {"results.json": "done", "model.npy": "trained", "trace/part-*.json": "training"}
+    for name, stage in {**last_first, "spec.toml": "begun"}.items():
         if list(folder.glob(name)):
             return stage
     return "nothing"

@@ -16,10 +16,8 @@ from tests.trace.test_lint import written
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lint") / "run"
-    assert (
-        run("attack --eps inf --click-model perfect --method first-position", *SMALL, "--out", folder).code
-        == 0
-    )
+    asked = "attack --eps inf --click-model perfect --method first-position --out"
+    assert run(asked, folder, *SMALL).code == 0
     return folder
 
 

@@ -60,13 +60,10 @@ def test_the_published_chain() -> None:
 
 
 def test_a_run_a_trace_a_spec_and_the_options_say_the_same(recorded: Path) -> None:
-    told = [
-        {
-            finding["check"]
-            for finding in run("audit --no-trials --json", *what).json()["systems"][0]["findings"]
-        }
-        for what in ((*SMALL, "--eps", 1.2), (recorded,), (recorded / "spec.toml",), (recorded / "trace",))
-    ]
+    told = []
+    for what in ((*SMALL, "--eps", 1.2), (recorded,), (recorded / "spec.toml",), (recorded / "trace",)):
+        (system,) = run("audit --no-trials --json", *what).json()["systems"]
+        told.append({finding["check"] for finding in system["findings"]})
     assert told[0] == {"sensitivity", "noise shares", "proof", "lists"}
     assert told == [told[0]] * len(told)
 

@@ -42,12 +42,8 @@ def test_a_configuration_repeats_it_and_a_folder_keeps_it(tmp_path: Path) -> Non
 
 
 def test_the_api_gives_the_same_rows() -> None:
-    spec = fa.Spec(
-        data={"source": "synthetic:mq2007:60"},
-        population={"clients": 10},
-        train={"rounds": 3},
-        membership={"shadows": 16, "references": 1, "others": 20},
-    )
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 10}, "train": {"rounds": 3}}
+    spec = fa.Spec(**table, membership={"shadows": 16, "references": 1, "others": 20})
     assert json.loads(fa.membership(spec).json())["results"] == run(FEW, "--json").json()["results"]
     with pytest.raises(fa.FoltrAuditError, match="no membership protocol"):
         fa.membership(fa.Spec())

@@ -29,9 +29,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_the_number_of_threads_changes_no_byte(
     tmp_path: Path, undisturbed: dict[str, bytes], threads: str
 ) -> None:
-    environment = dict.fromkeys(
-        ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), threads
-    )
+    named = "NUMBA_NUM_THREADS OMP_NUM_THREADS OPENBLAS_NUM_THREADS POLARS_MAX_THREADS"
+    environment = dict.fromkeys(named.split(), threads)
     done = spawn(ATTACK, "--out", tmp_path / "run", "--json", **environment)
     assert done.code == 0, done.err
     assert files(tmp_path / "run") == undisturbed

@@ -97,10 +97,8 @@ def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
         raise SystemError("broken")
 
     monkeypatch.setattr("foltr_audit.experiments.runner.Runner.run", interrupted)
-    assert (
-        refusal("train", "--data", "synthetic:mq2007:30", code=130)
-        == "error: interrupted; a run with --out can be resumed with --resume"
-    )
+    error = refusal("train --data synthetic:mq2007:30", code=130)
+    assert error == "error: interrupted; a run with --out can be resumed with --resume"
     kept = run("train", "--data", "synthetic:mq2007:30", "--out", tmp_path / "kept")
     assert (kept.code, "--resume" in kept.one_error()) == (130, True)
     monkeypatch.setattr("foltr_audit.experiments.runner.Runner.run", broken)

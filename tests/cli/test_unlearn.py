@@ -24,16 +24,11 @@ def test_rows_have_what_each_method_reaches_and_takes() -> None:
         assert (row["clients"], row["members"], row["rounds"], row["evaluated"]) == ([3], 4, 1, 100)
         assert 0 <= row["eps_lower"] <= row["at_most"]
         assert row["ndcg@10_ci95"][0] <= row["ndcg@10"] <= row["ndcg@10_ci95"][1]
-    assert {(row["stored"], row["method"]) for row in report["history"] if not row["baseline"]} == {
-        ("individual", "olsr"),
-        ("aggregate", "olsr"),
-    }
-    spec = fa.Spec(
-        data={"source": "synthetic:mq2007:60"},
-        population={"clients": 4},
-        train={"rounds": 1},
-        unlearning={"clients": [3], "trials": 100, "fine_tune_rounds": 1, "methods": METHODS[:2]},
-    )
+    attacks = {(row["stored"], row["method"]) for row in report["history"] if not row["baseline"]}
+    assert attacks == {("individual", "olsr"), ("aggregate", "olsr")}
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 4}, "train": {"rounds": 1}}
+    asked = {"clients": [3], "trials": 100, "fine_tune_rounds": 1, "methods": METHODS[:2]}
+    spec = fa.Spec(**table, unlearning=asked)
     assert json.loads(fa.unlearn(spec).json())["results"] == report["results"]
     with pytest.raises(fa.FoltrAuditError, match="no unlearning protocol"):
         fa.unlearn(fa.Spec())

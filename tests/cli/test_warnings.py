@@ -29,9 +29,8 @@ def test_a_wrong_pairing_is_in_json_and_on_stderr(command: str) -> None:
     shown = run(command, *SMALL, *CHAIN)
     assert told.warnings == shown.warnings
     assert [(row["code"], row["warning"]) for row in told.json()["warnings"]] == told.coded_warnings
-    assert {row["defense"] for row in told.json()["warnings"]} == {
-        "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"
-    }
+    chains = {row["defense"] for row in told.json()["warnings"]}
+    assert chains == {"clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"}
     assert len([text for text in told.warnings if text.startswith(NOISE)]) == 1
     assert "warning" not in shown.out
 
@@ -67,13 +66,9 @@ def test_without_a_wrong_pairing_there_is_none() -> None:
 
 
 def test_python_gets_them_too() -> None:
-    spec = fa.Spec(
-        data={"source": "synthetic:mq2007:60"},
-        population={"clients": 40},
-        train={"rounds": 3},
-        defense=fa.published_chain(eps=1.2),
-        attack={"methods": ["olsr"], "click_models": ["perfect"]},
-    )
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 40}, "train": {"rounds": 3}}
+    attack = {"methods": ["olsr"], "click_models": ["perfect"]}
+    spec = fa.Spec(**table, attack=attack, defense=fa.published_chain(eps=1.2))
     assert any(row.warning.startswith(NOISE) for row in fa.attack(spec).warnings)
 
 
