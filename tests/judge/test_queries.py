@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import permutations
 from typing import Any, ClassVar
 
@@ -30,6 +31,7 @@ SHARES = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
 QUERIES = wide(40)
 
 
+@cache
 def fresh(
     setup_of: SetupOf, *, clients: int, repeats: int = 1, lists: str = "deterministic", **attack: Any
 ) -> tuple[MemoryRoundStore, Collection]:
