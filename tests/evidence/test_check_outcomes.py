@@ -1,4 +1,4 @@
-"""Limits checked on subjects: which hold, which are broken, and which cannot be judged."""
+"""Limits: what their files say, which hold, which are broken, and which cannot be judged."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_contradiction_is_no_outcome() -> None:
         judged("min_ndcg", 0.1, subject(claims=rows))
 
 
-# --- Files of limits: what they may say, and what is refused --------------------------------------
+# --- files of limits ------------------------------------------------------------------------------
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"

@@ -303,7 +303,7 @@ def test_counts_against_interactions_are_a_warning(tmp_path: Path, monkeypatch: 
     assert run("trace", "validate", folder).code == 3
 
 
-# --- Lists of FOLtR-ES follow from the seeds of their messages by the declared generator, or th ---
+# --- lists that follow from seeds -----------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +333,7 @@ def test_nothing_is_checked_without_the_fact(own_run: Path) -> None:
     assert "perturbation" in checked["reason"]
 
 
-# --- Steps of every click pattern, by the replay and by sums over pairs ---------------------------
+# --- steps of every click pattern -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pairs", ["all", "last-click+1"])
