@@ -62,11 +62,6 @@ def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_val
     assert told.attacks == ("sure", "wide")
 
 
-def test_one_attack_is_said_to_be_the_only_one() -> None:
-    told = judged("max_attack_auc", 0.75, subject(attacks=[attack("weak", 0.5, (0.4, 0.6))]))
-    assert (told.status, told.about) == ("holds", "attack weak, the only one that ran")
-
-
 @pytest.mark.parametrize(
     ("limit", "held", "told"),
     [
