@@ -1,4 +1,4 @@
-"""What a check writes: JUnit XML, Markdown and JSON, whatever names are in it."""
+"""What a check writes: JUnit XML, Markdown, JSON and annotations, whatever names are in it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_attacks_that_nobody_chose_are_warned_of() -> None:
     assert not CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [held], {}).warnings
 
 
-# --- Annotations of a check: what GitHub asks for, whatever names are in it -----------------------
+# --- annotations ----------------------------------------------------------------------------------
 
 
 TEXT = "# limits\nmax_attack_auc = 0.9\n\nmax_proven_eps=0.9\nmin_ndcg = 0.1\n  max_ndcg_loss = 0.2\n"

@@ -1,4 +1,4 @@
-"""Limits checked on subjects: which hold, which are broken, and which cannot be judged."""
+"""Limits: what their files say, which hold, which are broken, and which cannot be judged."""
 
 from __future__ import annotations
 
@@ -60,11 +60,6 @@ def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_val
     assert told.about == "attack wide, the strongest of sure and wide"
     assert judged("max_attack_auc", 0.75, subject(attacks=rows), use="value").about.startswith("attack sure,")
     assert told.attacks == ("sure", "wide")
-
-
-def test_one_attack_is_said_to_be_the_only_one() -> None:
-    told = judged("max_attack_auc", 0.75, subject(attacks=[attack("weak", 0.5, (0.4, 0.6))]))
-    assert (told.status, told.about) == ("holds", "attack weak, the only one that ran")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +208,7 @@ def test_a_contradiction_is_no_outcome() -> None:
         judged("min_ndcg", 0.1, subject(claims=rows))
 
 
-# --- Files of limits: what they may say, and what is refused --------------------------------------
+# --- files of limits ------------------------------------------------------------------------------
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"

@@ -1,4 +1,4 @@
-"""Means and ratios with their intervals, against a bootstrap over queries in plain loops."""
+"""Means, ratios and shares with their intervals: plain loops, and how often they hold the truth."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_middle_95_percent() -> None:
     assert interval(np.full(3, np.nan), 2) is None
 
 
-# --- Intervals of shares near 0 and 1: how often they hold the truth, and how often the plain b ---
+# --- shares near 0 and 1 --------------------------------------------------------------------------
 
 
 NEAR_THE_ENDS = (0.005, 0.02, 0.05, 0.1, 0.9, 0.95, 0.98, 0.995)

@@ -1,21 +1,55 @@
-"""Calibration of probabilities against scikit-learn, closed forms and plain loops."""
+"""Probabilities and bits against scikit-learn, closed forms, known channels and plain loops."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+from typing import ClassVar
+
 import numpy as np
 import pytest
+from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
+from foltr_audit.attacks.es_first_click import ESFirstClick
+from foltr_audit.attacks.maximum_posterior import MaximumPosterior
+from foltr_audit.attacks.olsr import OLSR
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 
+from foltr_audit.core.plugins import Attack, Ball, Inference, View
+from foltr_audit.core.records import Collection
 from foltr_audit.errors import PluginError
+from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.calibration import ProbabilityCalibration, calibration, calibration_error, reliability
+from foltr_audit.judge.calibration import (
+    MutualInformation,
+    ProbabilityCalibration,
+    calibration,
+    calibration_error,
+    held,
+    information,
+    reliability,
+)
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.observer import Observer
+from foltr_audit.privacy.noise import GammaShare, Gaussian
+from foltr_audit.privacy.randomized_response import RandomizedResponse
+from foltr_audit.report.results.attack_rows import AttackPlace, information_rows
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats
+from tests.attacks.test_es_first_click import answer, patterns_of, sent
+from tests.attacks.test_maximum_posterior import simulated
+from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence
+from tests.fixtures.judging import judge_clicks
+from tests.fixtures.result_rows import plain, setting
+from tests.fixtures.there import there
+from tests.inference.test_pattern_decoder import known as known_steps
+from tests.judge.test_clicks import recording_of
 
 
 def honest(seed: int, lists: int = 80, k: int = 6, queries: int = 12) -> ClickEvidence:
@@ -148,3 +182,315 @@ def test_probabilities_that_are_what_they_say_have_a_small_error() -> None:
     clicked = rng.random(p.size) < p
     assert calibration_error(reliability(p, clicked)) < 0.01
     assert calibration_error(reliability(p / 2, clicked)) > 0.2
+
+
+# --- bits -----------------------------------------------------------------------------------------
+
+
+def resamples(judged: ClickEvidence) -> QueryBootstrap:
+    return QueryBootstrap(judged.query, Streams(1))
+
+
+def with_bits(before: Floats, after: Floats, documents: int = 3, *, exact: bool = False) -> ClickEvidence:
+    """Lists with these surprisals, each of a query of its own."""
+    L = before.size
+    clicks = np.zeros((L, documents), dtype=np.bool_)
+    judged = evidence([f"q{i}" for i in range(L)], clicks, clicks)
+    guessed = replace(judged.guessed["attack"], surprisal=after)
+    labels = frozenset({"attack"} if exact else ())
+    return replace(judged, surprisal=before, guessed={"attack": guessed}, exact=labels)
+
+
+def measured(judged: ClickEvidence) -> MutualInformation:
+    (found,) = information(judged, resamples(judged))
+    return found
+
+
+def of_attack(attack: Attack, seen: View, clicks: Bools) -> ClickEvidence:
+    """Evidence with the surprisals of an attack's patterns on lists (n, B, k) with these clicks."""
+    n, B, k = clicks.shape
+    numbers = (clicks @ (1 << np.arange(k)))[..., np.newaxis]
+    with np.errstate(divide="ignore"):
+        after = -np.log2(np.take_along_axis(patterns_of(answer(attack, seen)), numbers, axis=2))
+    decoder, every = PatternDecoder(seen, "relevance"), np.arange(n)
+    before = np.stack([-decoder.log_prior_of(every, b, clicks[:, b]) / np.log(2) for b in range(B)], axis=1)
+    says = getattr(attack, "exact_posterior", lambda view: False)
+    return with_bits(before.reshape(-1), after.reshape(-1), k, exact=says(seen))
+
+
+def deviation(judged: ClickEvidence, truth: float) -> float:
+    """How many standard errors the estimate lies above the truth."""
+    after = there(judged.guessed["attack"].surprisal)
+    told = judged.surprisal - held(after, judged.is_document.sum(axis=1))
+    return float((told.mean() - truth) / (told.std() / told.size**0.5))
+
+
+def exact_metric_bits(prior: Floats, channel: Floats) -> Floats:
+    """I(outcome; report) in bits of single metrics with priors (L, v) and a channel (v, v), float64 (L,).
+
+    A message depends on the clicks by the outcome alone, so this is I(C; M) as well (Cover & Thomas 2006,
+    "Elements of information theory", section 2.8).
+    """
+    reported = np.einsum("lo,or->lr", prior, channel)
+    return np.asarray(entropy(reported) - np.einsum("lo,o->l", prior, entropy(channel)))
+
+
+def entropy(p: Floats) -> Floats:
+    """Entropy of distributions along the last axis, in bits."""
+    return np.asarray(-np.where(p > 0, p * np.log2(np.where(p > 0, p, 1.0)), 0.0).sum(axis=-1))
+
+
+# --- closed forms ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, derandomize=True)
+@given(
+    weights=arrays(np.float64, (4, 5), elements=st.sampled_from([0.0, 0.1, 1.0, 3.0])),
+    p=st.floats(0, 1),
+)
+def test_metric_bits_against_a_double_sum(weights: Floats, p: float) -> None:
+    prior = (weights + 1e-3) / (weights + 1e-3).sum(axis=1, keepdims=True)
+    channel = RandomizedResponse(p, 5).matrix
+    found = exact_metric_bits(prior, channel)
+    for row, value in zip(prior, found, strict=True):
+        reported = row @ channel
+        terms = [
+            row[o] * channel[o, r] * np.log2(channel[o, r] / reported[r])
+            for o, r in product(range(5), range(5))
+            if channel[o, r] > 0
+        ]
+        assert value == pytest.approx(sum(terms), abs=1e-12)
+        assert -1e-12 <= value <= -(row * np.log2(row)).sum() + 1e-12
+
+
+def test_channels_of_known_capacity() -> None:
+    """A perfect one of eight values, a useless one, and a binary symmetric one."""
+    even = np.full((1, 8), 1 / 8)
+    assert exact_metric_bits(even, np.eye(8)).tolist() == [3.0]
+    assert exact_metric_bits(even, RandomizedResponse(1 / 8, 8).matrix)[0] == pytest.approx(0.0, abs=1e-12)
+    flip = exact_metric_bits(np.array([[0.5, 0.5]]), np.array([[0.89, 0.11], [0.11, 0.89]]))[0]
+    assert flip == pytest.approx(0.5, abs=1e-3), "the textbook example: half a bit at a flip of .11"
+
+
+# --- the estimate ---------------------------------------------------------------------------------
+
+
+def test_the_mean_of_the_differences_with_what_it_may_miss() -> None:
+    before, after = np.array([3.0, 2.0, 5.0, np.nan]), np.array([1.0, 2.0, 2.0, 1.0])
+    found = measured(with_bits(before, after))
+    assert found.lists == 3
+    assert found.bits.value == pytest.approx(5 / 3, abs=1e-5)
+    assert found.entropy.value == pytest.approx(10 / 3)
+    assert found.share.value == pytest.approx(0.5, abs=1e-5)
+    assert found.bias_bound == pytest.approx(5 / 3, abs=1e-5)
+    low, high = there(found.bits.ci95)
+    assert low < found.bits.value < high
+    assert measured(with_bits(before, after, exact=True)).bias_bound < 2e-6
+
+
+def test_what_was_called_impossible_costs_much_and_is_counted() -> None:
+    """20 bits and one for each document: a posterior mixed with a uniform one still sums to 1."""
+    found = measured(with_bits(np.array([3.0, 3.0]), np.array([np.inf, 1.0])))
+    assert (found.impossible, found.wrong_prior) == (1, 0)
+    assert found.bits.value == pytest.approx((3 - 23 + 2) / 2, abs=1e-5)
+    rng = np.random.default_rng(0)
+    posterior = np.where(np.arange(8) < 4, 0.0, rng.random(8))
+    posterior /= posterior.sum()
+    with np.errstate(divide="ignore"):
+        mixed = 2.0 ** -held(-np.log2(posterior), np.full(8, 3))
+    assert mixed.sum() == pytest.approx(1.0, abs=1e-12)
+    assert np.all(mixed > 0)
+
+
+def test_a_prior_that_rules_out_the_truth_gives_no_estimate() -> None:
+    found = measured(with_bits(np.array([np.inf, 3.0]), np.array([1.0, 1.0]), exact=True))
+    assert found.wrong_prior == 1
+    assert np.isnan([found.bits.value, found.entropy.value, found.share.value, found.bias_bound]).all()
+
+
+def test_attacks_without_patterns_and_lists_without_prior_have_no_bits() -> None:
+    judged = with_bits(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
+    silent = {"attack": replace(judged.guessed["attack"], surprisal=None)}
+    assert not list(information(replace(judged, guessed=silent), resamples(judged)))
+    assert not list(information(replace(judged, surprisal=np.full(2, np.nan)), resamples(judged)))
+
+
+@pytest.mark.parametrize(("p", "metric"), [(0.25, "maxrr"), (0.9, "maxrr"), (1.0, "maxrr"), (0.5, "dcg")])
+def test_single_metrics_tell_what_the_closed_form_says(p: float, metric: str) -> None:
+    """Within 4 standard errors; an attack that believes in another p is 4 below, and never above."""
+    noise = "none" if p == 1 else f"metric-rr:p={p}"
+    made = sent(6000, 1, 4, seed=1, noise=noise, metric=metric)
+    attack, decoder = ESFirstClick(prior="relevance"), PatternDecoder(made.view, "relevance")
+    beliefs = np.exp(decoder.log_priors(np.arange(6000), 0))
+    if metric == "dcg":
+        prior = np.zeros((6000, 1024))
+        prior[:, :16] = beliefs
+        channel = RandomizedResponse(p, 1024).matrix[:16]
+        inside = np.einsum("lo,or->lr", beliefs, channel)
+        rows = -(channel * np.log2(channel)).sum(axis=1)
+        truth = float((-(inside * np.log2(inside)).sum(axis=1) - beliefs @ rows).mean())
+    else:
+        first = [0, *(1 + (number & -number).bit_length() - 1 for number in range(1, 16))]
+        prior = np.stack([np.bincount(first, weights=row, minlength=11) for row in beliefs])
+        truth = float(exact_metric_bits(prior, RandomizedResponse(p, 11).matrix).mean())
+    judged = of_attack(attack, made.view, made.clicks)
+    assert abs(deviation(judged, truth)) < 4
+    assert measured(judged).exact
+    wrong = replace(made.view, knowledge=made.view.knowledge.having(noise="metric-rr:p=0.02"))
+    assert deviation(of_attack(attack, wrong, made.clicks), truth) < -4
+
+
+def test_means_tell_less_than_single_values_and_a_prior_tells_nothing() -> None:
+    single, mean = (sent(4000 // B, B, 5, seed=2, noise="metric-rr:p=0.5", antithetic=False) for B in (1, 4))
+    attack = ESFirstClick(prior="relevance")
+    one, four = (
+        there(measured(of_attack(attack, made.view, made.clicks)).bits.ci95) for made in (single, mean)
+    )
+    assert 0 < four[0] < four[1] < one[0]
+    nothing = measured(of_attack(RelevancePrior(), single.view, single.clicks))
+    assert abs(nothing.bits.value) < 2e-6
+    assert not nothing.exact
+
+
+def test_a_wrong_prior_of_the_attack_loses_bits_on_updates() -> None:
+    """`map` by grade is the true posterior of Gaussian messages; by position it is below, still a bound."""
+    knowledge = known_steps("all", "shown", Ball(norm=1.2), GammaShare(n=1, scale=0.1))
+    made = simulated(1500, GammaShare(n=1, scale=0.1), knowledge, seed=3)
+    clicks = made.clicks[:, np.newaxis]
+    exact, other = MaximumPosterior(prior="relevance"), MaximumPosterior()
+    best, less = (of_attack(attack, made.view, clicks) for attack in (exact, other))
+    assert measured(best).exact
+    assert not measured(less).exact
+    told, lost = measured(best), measured(less)
+    assert 0 < lost.bits.value < told.bits.value < told.entropy.value
+    assert deviation(less, told.bits.value) < -4
+    assert told.bits.value < lost.bits.value + lost.bias_bound
+
+
+@pytest.mark.parametrize(
+    ("law", "exact"),
+    [
+        *[(text, True) for text in ("laplace:scale=0.5", "gaussian:sigma=0.5")],
+        *[(text, False) for text in ("gamma-share:n=1000,scale=2.5", "none", None)],
+    ],
+)
+def test_a_posterior_of_noise_that_drowns_in_rounding_is_not_exact(law: str | None, exact: bool) -> None:
+    knowledge = known_steps("all", "shown", None, Gaussian(sigma=1.0))
+    seen = simulated(2, GammaShare(n=1, scale=1.0), knowledge).view
+    told = replace(seen, knowledge=seen.knowledge.having(noise=law))
+    assert MaximumPosterior(prior="relevance").exact_posterior(told) is exact
+    assert not MaximumPosterior().exact_posterior(told)
+
+
+# --- judged rounds, and their report --------------------------------------------------------------
+
+
+def judged_rounds(setup: Setup, collection: Collection, *methods: Attack, hidden: str = "") -> ClickEvidence:
+    """What attacks find in two rounds of an experiment; the observer does without what is hidden."""
+    recording = recording_of(setup)
+    observer = Observer(recording.header, collection, frozenset({hidden} - {""}))
+    return judge_clicks(recording, observer, methods, Streams(1))
+
+
+def test_the_judge_keeps_the_surprisal_of_the_true_pattern(setup_of: SetupOf, collection: Collection) -> None:
+    """Of the documents as they were shown, in whatever order the observer holds them."""
+    setup = setup_of(learner="fpdgd:interactions=1", clients=60, click_model="informational")
+    prior, position = RelevancePrior(), PositionPrior()
+    judged = judged_rounds(setup, collection, prior, position, OLSR())
+    same = there(judged.guessed[prior.label].surprisal)
+    np.testing.assert_allclose(same, judged.surprisal, rtol=1e-9)
+    assert not np.isnan(judged.surprisal).any()
+    assert judged.guessed["olsr"].surprisal is None
+    assert judged.exact == frozenset()
+    assert judged.same_message
+    relevant = judged_rounds(setup, collection, position, hidden="relevance")
+    assert np.array_equal(relevant.surprisal, judged.surprisal), "the prior is that of who knows all"
+    no_model = judged_rounds(setup, collection, OLSR(), hidden="click_model")
+    assert np.array_equal(no_model.surprisal, judged.surprisal)
+
+
+class ByPosition(Attack):
+    """Believes in the documents' places inside their query, whose order an observer knows anyway."""
+
+    name: ClassVar[str] = "by-position"
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        k = view.shown.shape[2]
+        each = np.where(view.shown % 2 == 0, 0.9, 0.2)
+        bits = (np.arange(1 << k)[:, np.newaxis] >> np.arange(k)) & 1 == 1
+        one = np.where(bits, each[:, :, np.newaxis], 1 - each[:, :, np.newaxis])
+        one = np.where(view.is_document[:, :, np.newaxis], one, np.where(bits, 0.0, 1.0))
+        zeros = np.zeros(view.shown.shape)
+        return Inference(scores=zeros, guess=zeros > 0, patterns=one.prod(axis=3))
+
+
+def test_patterns_are_read_in_the_observers_order(setup_of: SetupOf, collection: Collection) -> None:
+    setup = setup_of(learner="fpdgd:interactions=2", clients=30)
+    known, blind = (judged_rounds(setup, collection, ByPosition(), hidden=name) for name in ("", "order"))
+    chance = np.where(known.shown % 2 == 0, 0.9, 0.2)
+    each = np.where(known.clicks, chance, 1 - chance)
+    expected = -np.log2(np.where(known.is_document, each, 1.0)).sum(axis=1)
+    for judged in (known, blind):
+        after = there(judged.guessed["by-position"].surprisal)
+        np.testing.assert_allclose(after, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("defense", "exact"),
+    [
+        (("clip:norm=1", "laplace:eps=1,sensitivity=2"), True),
+        (("laplace:eps=1,sensitivity=2",), True),
+        (("none",), False),
+        (("click-rr:eps=2", "laplace:eps=1,sensitivity=2"), False),
+        (("laplace:eps=1,sensitivity=2", "sign:scale=0.5"), False),
+    ],
+)
+def test_a_posterior_is_exact_only_if_the_view_tells_all_that_was_done(
+    setup_of: SetupOf, collection: Collection, defense: tuple[str, ...], exact: bool
+) -> None:
+    setup = setup_of(learner="fpdgd:interactions=1", clients=10, defense=defense, click_model="perfect")
+    attack = MaximumPosterior(prior="relevance")
+    judged = judged_rounds(setup, collection, attack)
+    assert judged.exact == (frozenset({attack.label}) if exact else frozenset())
+    lost = {"relevance", "noise"} | ({"clip"} if "clip:norm=1" in defense else set())
+    for name in lost:
+        assert not judged_rounds(setup, collection, attack, hidden=name).exact, name
+
+
+def test_pooled_evidence_keeps_its_bits() -> None:
+    one = with_bits(np.array([1.0, 2.0]), np.array([0.5, 0.5]), exact=True)
+    other = with_bits(np.array([3.0]), np.array([1.5]))
+    both = ClickEvidence.combined([one, other])
+    assert both.surprisal.tolist() == [1.0, 2.0, 3.0]
+    assert there(both.guessed["attack"].surprisal).tolist() == [0.5, 0.5, 1.5]
+    assert both.exact == frozenset()
+    assert ClickEvidence.combined([one, one]).exact == one.exact
+    assert both.at(np.array([2])).surprisal.tolist() == [3.0]
+    lost = {"attack": replace(other.guessed["attack"], surprisal=None)}
+    assert ClickEvidence.combined([one, replace(other, guessed=lost)]).guessed["attack"].surprisal is None
+
+
+WHERE = AttackPlace(click_model="perfect", setting=setting(eps_claimed=1.2))
+
+
+def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
+    judged = with_bits(np.array([3.0, 2.0, 5.0]), np.array([1.0, np.inf, 2.0]))
+    (row,) = plain(information_rows(judged, WHERE, resamples(judged)))
+    found = measured(judged)
+    expected = {
+        **{name: getattr(found, name).value for name in ("bits", "entropy", "share")},
+        "bits_ci95": list(there(found.bits.ci95)),
+        "bias_bound": found.bias_bound,
+        "lists": 3,
+        "queries": 3,
+        "impossible": 1,
+        "wrong_prior": 0,
+        "exact_posterior": False,
+        "eps_claimed": 1.2,
+    }
+    assert {name: row[name] for name in expected} == expected
+    baseline = replace(judged, baselines=frozenset({"attack"}))
+    assert not list(information_rows(baseline, WHERE, resamples(judged)))
+    wrong = with_bits(np.array([np.inf]), np.array([1.0]))
+    (row,) = plain(information_rows(wrong, WHERE, resamples(wrong)))
+    assert (row["bits"], row["share"], row["bias_bound"], row["wrong_prior"]) == (None, None, None, 1)

@@ -1,4 +1,4 @@
-"""Ceilings on attacks: the best attack on a coin of randomised response reaches them."""
+"""Ceilings on attacks: the best attack on a coin reaches them, and what is known otherwise is allowed."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_promises_of_a_header(setup_of: SetupOf) -> None:
     assert not there(promised(("query",), strange)).interaction.known
 
 
-# --- What attacks know without a message, and what sums lack: ceilings must allow for both --------
+# --- secrets that can be attacked otherwise -------------------------------------------------------
 
 
 SUMS = [AttackSpec(view=view, repeats=8, hide=("shown",)) for view in ("aggregate", "pooled")]

@@ -1,4 +1,4 @@
-"""Sums of rounds: they are what secure aggregation would reveal, and clicks are read out of them."""
+"""Sums of rounds: they are what secure aggregation would reveal, and what colluders leave of them."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_says_what_a_sum_lacks(tmp_path: Path) -> None:
     assert Trace.open(folder).n_interactions == 0
 
 
-# --- Clients that tell the server what they sent: what is left of a sum is that of the others -----
+# --- clients that tell the server what they sent --------------------------------------------------
 
 
 CLIENTS = 6

@@ -311,7 +311,7 @@ def test_intervals_are_wider_where_lists_of_a_query_are_alike() -> None:
         assert width(judged, metric) > 1.5 * width(unclustered(judged), metric)
 
 
-# --- Whether a list has any click: against scikit-learn and plain loops, on all lists -------------
+# --- whether a list has any click -----------------------------------------------------------------
 
 
 def base_rate(judged: ClickEvidence) -> Estimate:

@@ -1,4 +1,4 @@
-"""From recorded rounds to views: placement, features, knowledge, and data that do not fit."""
+"""From recorded rounds to views: placement, features, knowledge, data that do not fit, and no truth."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_chunks_change_no_answer(
         assert np.array_equal(np.concatenate([part.guess for part in parts]), at_once.guess)
 
 
-# --- No truth can be reached from the view of a played round, by attributes, caches or bases of ---
+# --- no truth can be reached ----------------------------------------------------------------------
 
 
 def played_view(kind: str) -> tuple[View, RoundTruth]:

@@ -1,4 +1,4 @@
-"""What the recorder writes, and what it refuses; all files are read by NumPy alone."""
+"""What the recorder writes, what it refuses, and when it ends; all files are read by NumPy alone."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def test_a_folder_with_a_trace_is_refused_unless_resumed(tmp_path: Path) -> None
     assert table(tmp_path, "observed/interactions", 1)["shown"].tolist() == [[0, 1, 255]]
 
 
-# --- Messages of metrics with seeds, of kind `es`: fewer numbers than the model, whose size is  ---
+# --- messages of metrics with seeds ---------------------------------------------------------------
 
 
 WEIGHTS = np.linspace(-1.0, 1.0, 6)
@@ -327,7 +327,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
             recorder.round(np.zeros(5), sent(1))
 
 
-# --- When recording ends: bounds, full disks, rounds that do not fit, and servers that are kill ---
+# --- when recording ends --------------------------------------------------------------------------
 
 
 def test_recording_stops_at_the_bound_with_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -280,7 +280,7 @@ def test_damaged_truth_does_not_keep_from_the_observed(trace: Path) -> None:
     assert len(validate(trace)) == 2
 
 
-# --- Parts that another thread puts on the disk: the same bytes, and errors that come back --------
+# --- parts that another thread writes -------------------------------------------------------------
 
 
 def test_the_bytes_are_the_same(tmp_path: Path) -> None:

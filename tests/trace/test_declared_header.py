@@ -143,7 +143,7 @@ def test_no_facts_break_a_check(facts: dict[str, Fact], cohort: int | None) -> N
         assert finding.right is None or math.isfinite(finding.right)
 
 
-# --- The facts of Flower's LocalDpMod: the noise that follows from them, and what the clip make ---
+# --- the facts of Flower's LocalDpMod: right numbers come from the definition of differential privacy ---
 
 
 HONEST: dict[str, Fact] = {"local_dp_clip": 0.05, "claimed_sensitivity": 0.1}

@@ -235,7 +235,7 @@ def test_a_flipped_bit_is_one_line(trace: Path, place: int, bit: int) -> None:
     (trace / "part-00000.json").write_bytes(marker)
 
 
-# --- Columns that follow from other tables: left out only where they do, and put back as they w ---
+# --- columns that follow from other tables --------------------------------------------------------
 
 
 KEYS = {

@@ -250,7 +250,7 @@ def test_equal_messages_on_a_fine_grid_are_a_leak() -> None:
     assert "equal another one of the round bit for bit" in found[0].text
 
 
-# --- The lint on intact chains of the built-in defenses: no false leak, and honest about what i ---
+# --- intact chains of the built-in defenses -------------------------------------------------------
 
 
 NOISE = {

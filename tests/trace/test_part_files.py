@@ -1,4 +1,4 @@
-"""The files of a trace: columns to bytes, header to text, parts committed whole."""
+"""The files of a trace: rounds to columns, columns to bytes, header to text, parts committed whole."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_part_counts_once_its_marker_is_there(tmp_path: Path) -> None:
     assert (stored["rows"], stored["size"]) == (3, (tmp_path / name).stat().st_size)
 
 
-# --- Packed columns: every number comes back with its bits, and forged bytes are refused ----------
+# --- packed columns -------------------------------------------------------------------------------
 
 
 TYPES = ["u1", "u2", "u4", "u8", "i1", "i4", "i8", "f2", "f4", "f8", ">f4", "?"]
@@ -226,7 +226,7 @@ def test_rows_that_nobody_stored_take_no_memory() -> None:
         unpack_columns(few, 10**15)
 
 
-# --- Rounds to tables and tables to parts: every column, and what fills rows that lack one --------
+# --- rounds to tables and tables to parts ---------------------------------------------------------
 
 
 WEIGHT = np.arange(12, dtype=np.float16).reshape(2, 3, 2)

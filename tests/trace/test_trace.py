@@ -239,7 +239,7 @@ def test_header_round_trip(knowledge: dict[str, str | int | float | bool | list[
     assert header.first_difference(found) is None
 
 
-# --- A trace that is written with NumPy, JSON and SHA-256 alone, by the tables of docs/files.md ---
+# --- a trace that is written by hand, by the tables of docs/files.md ------------------------------
 
 
 BY_HAND = """
