@@ -29,7 +29,7 @@ def links() -> LinkEvidence:
     """Two messages: first among four, third among four."""
     placed = TruthRanks(probability=np.array([0.7, 0.1]), ahead=np.array([0, 2]), tied=np.array([1, 1]))
     ties = TruthRanks(probability=np.full(2, 0.25), ahead=np.zeros(2, np.int64), tied=np.full(2, 4))
-    found = {"placed": {"linkage": placed}, "baselines": {"count": ties}}
+    found: dict[str, Any] = {"placed": {"linkage": placed}, "baselines": {"count": ties}}
     return LinkEvidence(client=np.array(["1", "2"]), choices=np.full(2, 4), asked=10, **found)
 
 
@@ -81,8 +81,8 @@ def test_no_link_makes_no_row() -> None:
 
 
 def test_repetitions_are_pooled() -> None:
-    intents = IntentEvidence(told={"intent-inference": told_intents()})
-    one = TaskEvidence(found={"intent": intents, "client": links()})
+    wanted = IntentEvidence(told={"intent-inference": told_intents()})
+    one = TaskEvidence(found={"intent": wanted, "client": links()})
     both = TaskEvidence.combined([one, one])
     intents, pairs = both.found["intent"], both.found["client"]
     assert isinstance(intents, IntentEvidence)
