@@ -91,7 +91,7 @@ def test_zscore_parts_of_a_constant_and_of_one_document_are_zero() -> None:
 def test_a_constant_feature_becomes_zero_everywhere() -> None:
     # In float32 the mean of a thousand times 0.1 is not 0.1, and the deviation not 0.
     train = part(np.column_stack([np.full(1000, 0.1), np.arange(1000)]))
-    scaled = normalise(collection(train, test=part([[7, 1], [0.1, 2]])), "zscore")
+    scaled = normalise(collection(train, test=part([[7.0, 1.0], [0.1, 2.0]])), "zscore")
     for name in Collection.PARTS:
         assert not np.any(scaled.part(name).features[:, 0])
     assert np.any(scaled.test.features[:, 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def data() -> Collection:
     """Every tenth feature of the embedded data: quick to bin, and enough to learn from."""
     found = synthesise("istella-s", queries=100)
     parts = {name: found.part(name) for name in Collection.PARTS}
-    few = {name: part.with_features(part.features[:, 9::10]) for name, part in parts.items()}
+    few: dict[str, Any] = {name: part.with_features(part.features[:, 9::10]) for name, part in parts.items()}
     return replace(found, **few)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_nobody_can_write_into_what_others_read() -> None:
 @pytest.mark.parametrize("law", [GammaShare(n=20, scale=2.0), Skellam(sigma=3.0, step=0.5)])
 def test_draws_are_those_of_their_own_law_and_stream(law: AdditiveNoise) -> None:
     streams = Streams(1).clients("noise", 0, np.arange(5))
-    changes = {"round": 1, "purpose": "other", "key": 2, "clients": np.arange(1, 6)}
+    changes: dict[str, Any] = {"round": 1, "purpose": "other", "key": 2, "clients": np.arange(1, 6)}
     others = [replace(streams, **{name: value}) for name, value in changes.items()]
     asked = [(law, each, 4) for each in (streams, *others, streams)]
     asked += [(law.summed(3), streams, 4), (law.with_variance(0.25), streams, 4), (law, streams, 3)]
