@@ -39,7 +39,7 @@ def one_round() -> tuple[fa.RoundRecord, fa.RoundTruth]:
     clicks = rng.random((MESSAGES, LENGTH)) < 0.3
     weights = np.where(clicks, 1.0, -0.5)
     updates = (features * weights[..., np.newaxis]).sum(axis=1).astype(np.float64)
-    lists = {"query": np.arange(MESSAGES), "shown": np.tile(np.arange(LENGTH), (MESSAGES, 1))}
+    lists: dict[str, Any] = {"query": np.arange(MESSAGES), "shown": np.tile(np.arange(LENGTH), (MESSAGES, 1))}
     mean = updates.mean(axis=0)
     record = plain_round(0, np.zeros(FEATURES), updates, aggregate=mean, features=features, **lists)
     return record, plain_truth(updates, clicks)
@@ -144,8 +144,12 @@ def test_an_order_follows_from_seeds_only_by_the_generator_that_drew(
     if stated is not None:
         facts["perturbation"] = stated
     first = np.where(clicks.any(axis=1), clicks.argmax(axis=1) + 1.0, np.inf)
-    lists = {"query": np.arange(n), "shown": np.tile(np.arange(LENGTH), (n, 1)), "features": features}
-    drawn = {"seeds": np.arange(n, dtype=np.uint64), "state": np.empty(0)}
+    lists: dict[str, Any] = {
+        "query": np.arange(n),
+        "shown": np.tile(np.arange(LENGTH), (n, 1)),
+        "features": features,
+    }
+    drawn: dict[str, Any] = {"seeds": np.arange(n, dtype=np.uint64), "state": np.empty(0)}
     record = plain_round(0, np.zeros(FEATURES), (1.0 / first)[:, np.newaxis], **lists, **drawn)
     truth = plain_truth(np.zeros((n, 1)), clicks)
     trace = written(tmp_path / "es", record, truth, kind="es", knowledge=facts)

@@ -19,8 +19,8 @@ LAPLACE = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
 def delta_of(mu: float, rounds: int, share: float, eps: float) -> float:
     """The mean over numbers of rounds, of Gaussian noise."""
     counts = range(1, rounds + 1)
-    chances = stats.binom.pmf(counts, rounds, share)
-    return math.fsum(p * gaussian_delta(mu * math.sqrt(k), eps) for k, p in zip(counts, chances, strict=True))
+    chance = stats.binom(rounds, share).pmf
+    return math.fsum(float(chance(k)) * gaussian_delta(mu * math.sqrt(k), eps) for k in counts)
 
 
 def test_calibrate_finds_the_noise_of_a_run() -> None:

@@ -72,10 +72,9 @@ def test_fewer_clients_where_few_show(log: str) -> None:
     assert (found["population"], found["membership"]) == ({"clients": 3}, {"others": 6})
     found = with_users({**table, "membership": {}, "population": {"clients": 4}})
     assert (found["population"], found["membership"]) == ({"clients": 4}, {"others": 4})
-    unreadable: tuple[Any, ...] = ({}, 3, {"source": 3}, {"source": "/nowhere\0"})
-    for data in unreadable:
-        assert with_users({"data": data}) == {"data": data}
-    assert with_users({}) == {}
+    others: list[dict[str, Any]] = [{}, {"data": {}}, {"data": 3}, {"data": {"source": 3}}]
+    for other in [*others, {"data": {"source": "/nowhere\0"}}]:
+        assert with_users(other) == other
 
 
 def test_a_log_whose_file_changes_is_counted_again(tmp_path: Path) -> None:

@@ -63,9 +63,8 @@ def test_panels_by_epsilon_are_by_defense_and_end_without_one() -> None:
 
 def test_the_shade_begins_at_what_is_proven() -> None:
     """Of three epsilons two are proven: no shade where nothing is, and none below a promise."""
-    rows = [
-        setting("a", eps, auc=0.6, ceiling_auc=most) for eps, most in ((1.0, 0.7), (2.0, 0.9), (3.0, None))
-    ]
+    ceilings = {1.0: 0.7, 2.0: 0.9, 3.0: None}
+    rows = [setting("a", eps, auc=0.6, ceiling_auc=most) for eps, most in ceilings.items()]
     with picture_style():
         axis = figure_of(next(by_epsilon(report(*rows)))).axes[0]
         (panel,) = trade_offs(report(*rows))
@@ -90,9 +89,8 @@ def test_the_trade_off_has_a_point_for_each_known_row() -> None:
     with picture_style():
         axis = figure_of(panel).axes[0]
     marks = [line for line in axis.get_lines() if line.get_marker() not in ("None", "")]
-    points = {
-        (float(np.asarray(line.get_xdata())[0]), float(np.asarray(line.get_ydata())[0])) for line in marks
-    }
+    ends = [(np.asarray(line.get_xdata())[0], np.asarray(line.get_ydata())[0]) for line in marks]
+    points = {(float(x), float(y)) for x, y in ends}
     assert points == {(0.99, 0.4), (0.612, 0.4), (0.645, 0.4), (0.8, 0.4)}
     filled = [line for line in marks if line.get_markerfacecolor() != "#ffffff"]
     assert [float(np.asarray(line.get_xdata())[0]) for line in filled] == [0.612]

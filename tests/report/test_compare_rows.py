@@ -83,9 +83,8 @@ def row_of(
 
 def test_runs_in_which_no_sum_opened_are_counted() -> None:
     group = setting("published", NDCG)
-    silent = replace(
-        group.cells[0], evidence=None, facts=group.cells[0].facts.model_copy(update={"unread": "no sum"})
-    )
+    facts = group.cells[0].facts.model_copy(update={"unread": "no sum"})
+    silent = replace(group.cells[0], evidence=None, facts=facts)
     some = CellGroup(label=group.label, cells=[silent, group.cells[1]])
     row = compare_row(some, attack_rows_of(some), [], None, 2)
     assert (row.runs_without_sum, row.unread, row.auc.known) == (1, False, True)
@@ -172,38 +171,19 @@ def found(view: str, upper: float, unit: str = "interaction", verdict: str = "pr
     bound = {"epsilon": upper, "delta": 0.0, "how": ""}
     shown = {"estimator": "e", "epsilon": 1.0, "ceiling": 4.0, "confidence": 0.95, "delta": 0.0}
     lower = {**shown, "trials": 9, "assumes": ""}
-    return AuditFacts.model_validate(
-        {
-            **dict.fromkeys(("canary", "about", "score", "declared_why", "why"), ""),
-            "view": view,
-            "unit": unit,
-            "verdict": verdict,
-            "declared": "as declared",
-            "model": "first",
-            "colluders": None,
-            "interactions": 1,
-            "messages": 1,
-            "eps_claimed": 1.2,
-            "delta": 0.0,
-            "upper": bound,
-            "run": {"unit": "client", "rounds": 9, "sampled": 1.0, "upper": bound, "always": bound},
-            "exact": None,
-            "lower": lower,
-            "estimates": [lower],
-        }
-    )
+    run = {"unit": "client", "rounds": 9, "sampled": 1.0, "upper": bound, "always": bound}
+    told: dict[str, Any] = dict.fromkeys(("canary", "about", "score", "declared_why", "why"), "")
+    told |= {"view": view, "unit": unit, "verdict": verdict, "declared": "as declared", "model": "first"}
+    told |= {"colluders": None, "interactions": 1, "messages": 1, "eps_claimed": 1.2, "delta": 0.0}
+    told |= {"upper": bound, "run": run, "exact": None, "lower": lower, "estimates": [lower]}
+    return AuditFacts.model_validate(told)
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_of_several_units_the_worst_one_is_told(turned: bool) -> None:
     several = [found("individual", 1.2), found("individual", math.inf, "client", "refuted")]
     several += [found("aggregate", 1.0), found("aggregate", 5.0, "client", "not refuted")]
-    made = CellGroup(
-        label=DefenseLabel("none"),
-        cells=setting("none", BASE).cells,
-        findings=several[::-1] if turned else several,
-    )
-    row = row_of(made, [], None)
+    row = row_of(replace(setting("none", BASE), findings=several[::-1] if turned else several), [], None)
     assert (row["verdict_individual"], row["unit_individual"]) == ("refuted", "client")
     assert (row["verdict_aggregate"], row["eps_proven_aggregate"]) == ("not refuted", 5.0)
 
@@ -220,13 +200,8 @@ def test_only_repetitions_that_both_have_are_held_against_each_other() -> None:
 
 
 def test_claims_of_each_view_stand_apart() -> None:
-    finding = found
-    made = CellGroup(
-        label=DefenseLabel("none"),
-        cells=setting("none", BASE).cells,
-        findings=[finding("individual", math.inf), finding("aggregate", 1.1)],
-    )
-    row = row_of(made, [], None)
+    findings = [found("individual", math.inf), found("aggregate", 1.1)]
+    row = row_of(replace(setting("none", BASE), findings=findings), [], None)
     assert (row["eps_proven_individual"], row["eps_proven_aggregate"]) == (float("inf"), 1.1)
     assert row["eps_measured_aggregate"] == 1.0
     assert "eps_proven_colluding" not in row
@@ -237,10 +212,8 @@ def test_missing_noise_that_a_proof_counts_in_is_no_warning(verdict: str, warned
     """Shares computed for the fewest messages of a secure sum: with all of them there is more noise."""
     lines = [f"{NOISE_SHARES}: a sum may contain only 51 of 100 messages", "FA103: lists"]
     made = setting("published", NDCG, warnings=lines)
-    views = [
-        found("individual", 1.2, verdict=verdict),
-        found("individual+lists", math.inf, verdict="refuted"),
-    ]
+    views = [found("individual", 1.2, verdict=verdict)]
+    views += [found("individual+lists", math.inf, verdict="refuted")]
     codes = [row.code for row in warning_rows(replace(made, findings=views))]
     assert codes == ([NOISE_SHARES, "FA103"] if warned else ["FA103"])
     assert [row.code for row in warning_rows(made)] == [NOISE_SHARES, "FA103"]

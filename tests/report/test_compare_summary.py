@@ -30,15 +30,9 @@ def test_p_values_are_corrected_for_the_tests_of_their_world() -> None:
     key = (LEARNER, "skellam, eps 1.2")
     assert world.corrected[key] == 1.0  # 3 tests of .4
     assert world.corrected[LEARNER, "laplace, eps 1.2"] == pytest.approx(0.003)
-    two = report(
-        setting("none"),
-        setting("a", **against(-0.1, 0.02)),
-        setting("b", click_model="x", **against(0, 0.02)),
-    )
+    a, b = setting("a", **against(-0.1, 0.02)), setting("b", click_model="x", **against(0, 0.02))
+    two = report(setting("none"), a, b)
     assert [list(one.corrected.values()) for one in worlds(two)] == [[0.02], [0.02]]
-
-
-# --- what an attack tells ---------------------------------------------------------------------------
 
 
 def leak(auc: float | None, width: float = 0.02) -> StrongestLeak | None:
@@ -52,13 +46,10 @@ def leak(auc: float | None, width: float = 0.02) -> StrongestLeak | None:
 @pytest.mark.parametrize(
     ("auc", "bound"),
     [
-        (0.99, None),
-        (0.93, "relevance-prior"),
-        (0.7, "relevance-prior"),
-        (0.63, "position-prior"),
+        (0.99, None), (0.93, "relevance-prior"), (0.7, "relevance-prior"), (0.63, "position-prior"),
         (0.51, "random:k=3"),
     ],
-)
+)  # fmt: skip
 def test_an_attack_is_held_against_guesses_without_a_message(auc: float, bound: str | None) -> None:
     found = leak(auc)
     assert found is not None

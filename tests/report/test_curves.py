@@ -34,13 +34,8 @@ def cells(setup_of: SetupOf) -> list[RunResult]:
 
 
 def curve(label: str = "one", runs: int = 2, rounds: int = 3) -> LearningCurve:
-    return LearningCurve(
-        label=label,
-        runs=runs,
-        rounds=np.arange(rounds) + 1,
-        mean=np.linspace(0.2, 0.4, rounds),
-        deviation=np.full(rounds, 0.01),
-    )
+    numbers, mean = np.arange(rounds) + 1, np.linspace(0.2, 0.4, rounds)
+    return LearningCurve(label=label, runs=runs, rounds=numbers, mean=mean, deviation=np.full(rounds, 0.01))
 
 
 def panels(*found: LearningCurve) -> dict[str, list[LearningCurve]]:
@@ -64,10 +59,8 @@ def test_mean_and_deviation_over_repeated_runs(cells: list[RunResult], metric: s
 
 def test_rounds_without_a_value_are_left_out(cells: list[RunResult]) -> None:
     def without(cell: RunResult, *rounds: int) -> RunResult:
-        rows = [
-            {**row, "offline_ndcg@10": np.nan} if i in rounds else row
-            for i, row in enumerate(cell.trained.rounds)
-        ]
+        lost = {"offline_ndcg@10": np.nan}
+        rows = [{**row, **lost} if i in rounds else row for i, row in enumerate(cell.trained.rounds)]
         return replace(cell, trained=replace(cell.trained, rounds=rows))
 
     first, second = without(cells[0], 0, 1), without(cells[1], 0)
@@ -173,12 +166,9 @@ def test_same_bytes_and_no_date(tmp_path: Path, cells: list[RunResult], suffix: 
 
 def test_places_where_no_picture_can_go_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.svg").mkdir()
-    for path, words in (
-        (tmp_path / "none" / "x.svg", "no such folder"),
-        (tmp_path / "folder.svg", "is a folder"),
-        (tmp_path / "folder.svg" / "x.svg", "is reserved for Runs"),
-    ):
+    refused = {"none/x.svg": "no such folder", "folder.svg": "is a folder"}
+    for name, words in {**refused, "folder.svg/x.svg": "is reserved for Runs"}.items():
         with pytest.raises(UsageError, match=words):
-            check_picture(path, tmp_path / "folder.svg")
+            check_picture(tmp_path / name, tmp_path / "folder.svg")
     for fine in ("x.svg", "x.PNG", "x.y.pdf"):
         check_picture(tmp_path / fine, tmp_path / "folder.svg")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_rows import CompareRow
+from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
 from foltr_audit.report.results.decision import MOST_LOSS, UNBOUNDED, Decision, decide, json_with_decision
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.comparisons import checked, report, run_bound, setting, warning
@@ -180,11 +180,8 @@ def test_a_defense_must_hold_in_every_world() -> None:
         return replace(row, setting=replace(row.setting, click_model="informational"))
 
     leaks = report(NONE, setting("laplace", 1.2, auc=0.9, ndcg=0.40, **checked("proven")))
-    both = replace(
-        perfect,
-        results=(*perfect.results, *map(clicks, leaks.results)),
-        attacks=(*perfect.attacks, *map(clicks, leaks.attacks)),
-    )
+    results = (*perfect.results, *map(clicks, leaks.results))
+    both = replace(perfect, results=results, attacks=(*perfect.attacks, *map(clicks, leaks.attacks)))
     assert chosen(perfect) == "laplace, eps 1.2"
     assert chosen(both) == ""
     (laplace,) = (one for one in decision(both).judged if one.name == "laplace, eps 1.2")
@@ -205,16 +202,13 @@ def test_a_server_that_cheats_is_named() -> None:
 
 def test_an_attack_that_may_be_good_on_few_lists_is_no_success_of_a_defense() -> None:
     """An AUC of .7 from .45 to .95 is not shown to beat a guess, and no defense holds by that."""
-    few = {"auc": Estimate(0.7, (0.45, 0.95))}
-    found = with_rows(report(NONE, PROVEN), laplace=few)
-    wide = replace(
-        found,
-        attacks=tuple(
-            replace(one, found=replace(one.found, auc=Estimate(0.7, (0.45, 0.95))))
-            if one.setting.alternative == "laplace" and not one.baseline
-            else one
-            for one in found.attacks
-        ),
-    )
+    few = Estimate(0.7, (0.45, 0.95))
+    found = with_rows(report(NONE, PROVEN), laplace={"auc": few})
+
+    def unsure(one: ComparedAttackRow) -> ComparedAttackRow:
+        real = one.setting.alternative == "laplace" and not one.baseline
+        return replace(one, found=replace(one.found, auc=few)) if real else one
+
+    wide = replace(found, attacks=tuple(map(unsure, found.attacks)))
     assert chosen(wide) == ""
     assert decision(wide).sentences[0].endswith("too few lists were attacked under laplace, eps 1.2.")

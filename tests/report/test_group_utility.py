@@ -19,14 +19,10 @@ from tests.judge.test_group_scores import INTENTS, SETTING, TWO
 
 def rounds(online: dict[str, list[float]], every: list[float], **final: float) -> list[dict[str, float]]:
     """Rows of rounds with the online nDCG@10 of all and of groups; the offline metrics at the end."""
-    rows = [
-        {
-            "round": float(i),
-            "online_ndcg@10": value,
-            **{f"online_ndcg@10/{name}": values[i] for name, values in online.items()},
-        }
-        for i, value in enumerate(every)
-    ]
+    rows = []
+    for i, value in enumerate(every):
+        of_groups = {f"online_ndcg@10/{name}": values[i] for name, values in online.items()}
+        rows.append({"round": float(i), "online_ndcg@10": value, **of_groups})
     rows[-1] |= final
     return rows
 
@@ -103,15 +99,18 @@ def test_identical_clients_have_no_rows() -> None:
 
 def test_the_table_of_utility_shows_the_worst_served_below_all_clients() -> None:
     one = two_groups([0.5, 0.5], [0.25, 0.25], [0.375, 0.375])
-    told = on_terminal(print_table, utility_groups_table(rows_of_trainings([one], setting(**SETTING))), 80)
+
+    def printed(trainings: int) -> str:
+        rows = rows_of_trainings([one] * trainings, setting(**SETTING))
+        return on_terminal(print_table, utility_groups_table(rows), 80)
+
+    told = printed(1)
     lines = [" ".join(line.split()) for line in told.splitlines()]
     assert lines.index("perfect 1.2 all clients .375 .375") < lines.index("odd .250 .250 -.125")
     assert lines.index("odd .250 .250 -.125") < lines.index("even .500 .500 .125")
     assert "offline" not in told
     assert "interval" not in told
     for trainings, shown in ((2, False), (3, True)):
-        told = on_terminal(
-            print_table, utility_groups_table(rows_of_trainings([one] * trainings, setting(**SETTING))), 80
-        )
+        told = printed(trainings)
         assert ("interval over runs" in told) == shown
         assert (".25-.25" in told) == shown

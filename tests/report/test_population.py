@@ -81,8 +81,8 @@ def test_no_link_makes_no_row() -> None:
 
 
 def test_repetitions_are_pooled() -> None:
-    told = IntentEvidence(told={"intent-inference": told_intents()})
-    one = TaskEvidence(found={"intent": told, "client": links()})
+    wanted = IntentEvidence(told={"intent-inference": told_intents()})
+    one = TaskEvidence(found={"intent": wanted, "client": links()})
     both = TaskEvidence.combined([one, one])
     intents, pairs = both.found["intent"], both.found["client"]
     assert isinstance(intents, IntentEvidence)

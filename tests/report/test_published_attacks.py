@@ -39,9 +39,8 @@ def spec_of(fold: int = 0, repetition: int = 0, **changes: Any) -> Spec:
 def lists_of(evidence: ClickEvidence) -> list[tuple[list[bool], list[bool]]]:
     """Clicks and guesses of every list with a click, documents only."""
     found = []
-    for here, clicks, guess in zip(
-        evidence.is_document, evidence.clicks, evidence.guessed["attack"].guess, strict=True
-    ):
+    guesses = evidence.guessed["attack"].guess
+    for here, clicks, guess in zip(evidence.is_document, evidence.clicks, guesses, strict=True):
         if clicks.any():
             found.append((clicks[here].tolist(), guess[here].tolist()))
     return found
@@ -49,17 +48,12 @@ def lists_of(evidence: ClickEvidence) -> list[tuple[list[bool], list[bool]]]:
 
 def slow(pairs: Sequence[tuple[list[bool], list[bool]]]) -> dict[str, float]:
     """Mean accuracy, precision and recall, list by list."""
-    precision = [
-        sum(c and g for c, g in zip(clicks, guess, strict=True)) / sum(guess)
-        for clicks, guess in pairs
-        if any(guess)
-    ]
+    hits = [sum(c and g for c, g in zip(*pair, strict=True)) for pair in pairs]
+    precision = [n / sum(guess) for n, (_, guess) in zip(hits, pairs, strict=True) if any(guess)]
     return {
         "accuracy": fmean(fmean(c == g for c, g in zip(*pair, strict=True)) for pair in pairs),
         "precision": fmean(precision) if precision else float("nan"),
-        "recall": fmean(
-            sum(c and g for c, g in zip(clicks, guess, strict=True)) / sum(clicks) for clicks, guess in pairs
-        ),
+        "recall": fmean(n / sum(clicks) for n, (clicks, _) in zip(hits, pairs, strict=True)),
     }
 
 
@@ -73,9 +67,8 @@ def compared(preset: Preset, **cells: Sequence[RunResult]) -> dict[tuple[str, st
 
 def test_means_of_folds_against_a_slow_loop() -> None:
     # Fold 1 has many lists, fold 2 few and fold 1 a second repetition: each fold still weighs the same.
-    one, again, two = (
-        random_evidence(seed, lists=lists, silent=0.3) for seed, lists in ((1, 80), (2, 30), (3, 8))
-    )
+    sizes = {1: 80, 2: 30, 3: 8}
+    one, again, two = (random_evidence(seed, lists=n, silent=0.3) for seed, n in sizes.items())
     runs = [cell(spec_of(1), one), cell(spec_of(1, 5), again), cell(spec_of(2), two)]
     row = compared(load_preset("pham-2022"), mine=runs)["mine", "olsr"]
     first, second, third = (slow(lists_of(evidence)) for evidence in (one, again, two))
@@ -115,15 +108,11 @@ def test_settings_stay_apart_and_a_refused_attack_has_no_row() -> None:
     axis = [spec_of(defense=["clip:norm=1"]), spec_of(defense=["clip:norm=2"])]
     cells = {"mine": [cell(spec, evidence) for spec in axis]}
     comparison = AttackComparison.of(load_preset("pham-2022"), cells, HERE)
-    assert [row["defense"] for row in plain(comparison.rows) if row["method"] == "olsr"] == [
-        "clip:norm=1",
-        "clip:norm=2",
-    ]
+    defenses = [row["defense"] for row in plain(comparison.rows) if row["method"] == "olsr"]
+    assert defenses == ["clip:norm=1", "clip:norm=2"]
     half = [cell(spec_of(1), evidence), cell(spec_of(2), evidence, label="max-gain")]
-    assert {method for _, method in compared(load_preset("pham-2022"), mine=half)} == {
-        "random:k=3",
-        "random:k=4",
-    }
+    methods = {method for _, method in compared(load_preset("pham-2022"), mine=half)}
+    assert methods == {"random:k=3", "random:k=4"}
 
 
 def test_baselines_are_compared_only_where_something_was_published() -> None:

@@ -17,6 +17,7 @@ from foltr_audit.report.tables.published_figures import FigureComparison, StudyE
 from tests.fixtures.result_rows import plain
 from tests.fixtures.run_results import run_of
 
+ROUND = {"maxrr": 0.5, "clipped": 0.0}
 TWO_SYSTEMS = """
 about = "Made up."
 source = "Nobody 2020"
@@ -61,16 +62,9 @@ def steady(value: float) -> Callable[[int], float]:
 
 def cell(spec: Spec, ndcg: Callable[[int], float], **world: Any) -> RunResult:
     """A run of two intents whose offline nDCG@10 after each round is known, and online is half of it."""
+    offline = ("offline_ndcg@10", "offline_ndcg@10/intent 1", "offline_ndcg@10/intent 2")
     rounds = [
-        {
-            "round": t,
-            "online_ndcg@10": ndcg(t) / 2,
-            "maxrr": 0.5,
-            "clipped": 0.0,
-            "offline_ndcg@10": ndcg(t),
-            "offline_ndcg@10/intent 1": ndcg(t),
-            "offline_ndcg@10/intent 2": ndcg(t),
-        }
+        {"round": t, "online_ndcg@10": ndcg(t) / 2, **ROUND, **dict.fromkeys(offline, ndcg(t))}
         for t in range(spec.train.rounds)
     ]
     return run_of(spec, rounds, world=WorldDescription(per_round=40, **world))
@@ -79,23 +73,16 @@ def cell(spec: Spec, ndcg: Callable[[int], float], **world: Any) -> RunResult:
 def compared(scale: float = 1.0) -> dict[tuple[str, str, str | None, int | None], dict[str, Any]]:
     """Rows of a comparison in which `two` reaches .4 and its twins .5, by place."""
     specs = {name: [Spec.parse(table) for table in tables] for name, tables in preset().tables(scale).items()}
+    worlds = [changing([i % 2], 1) for i in range(len(specs["fixed"]))]
     fixed = [
-        cell(spec, lambda t: 0.5, environment=changing([i % 2], 1)) for i, spec in enumerate(specs["fixed"])
+        cell(one, steady(0.5), environment=there) for one, there in zip(specs["fixed"], worlds, strict=True)
     ]
+    two, twins = specs["two"][0], {f"intent {i + 1} alone": one.spec for i, one in enumerate(fixed[:2])}
+    there = changing([0, 1], two.train.rounds * 20)
+    repeated = [(spec.model_copy(update={"repetition": i}), i) for spec in specs["one"] for i in range(3)]
     cells = {
-        "one": [
-            cell(replace_repetition(spec, i), steady(0.6 + 0.1 * i))
-            for spec in specs["one"]
-            for i in range(3)
-        ],
-        "two": [
-            cell(
-                specs["two"][0],
-                lambda t: 0.4,
-                environment=changing([0, 1], specs["two"][0].train.rounds * 20),
-                twins={f"intent {i + 1} alone": one.spec for i, one in enumerate(fixed[:2])},
-            )
-        ],
+        "one": [cell(spec, steady(0.6 + 0.1 * i)) for spec, i in repeated],
+        "two": [cell(two, steady(0.4), environment=there, twins=twins)],
         "fixed": fixed,
     }
     extent = StudyExtent(data="here", synthetic=False, scale=scale)
@@ -104,10 +91,6 @@ def compared(scale: float = 1.0) -> dict[tuple[str, str, str | None, int | None]
         (row["cell"], row["metric"], row["where"].get("trained_on"), row["where"].get("period")): row
         for row in rows
     }
-
-
-def replace_repetition(spec: Spec, repetition: int) -> Spec:
-    return spec.model_copy(update={"repetition": repetition})
 
 
 def test_a_number_stands_beside_the_mean_of_its_repetitions() -> None:

@@ -20,7 +20,7 @@ from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.meaning import beats_guessing, describe_results, doubt_rows, sure_auc
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.rows import Estimate
-from tests.fixtures.command import SMALL, files, refusal, run
+from tests.fixtures.command import SMALL, answer, files, refusal, run
 from tests.fixtures.result_rows import KINDS, attack_row, plain
 
 
@@ -43,14 +43,9 @@ def test_repetitions_are_pooled_and_nothing_else() -> None:
     rows = [row for row in plain(report.results) if row["method"] == "olsr"]
     assert [row["population.clients"] for row in rows] == [20, 500]
     assert [row["runs"] for row in plain(report.utility)] == [2, 1]
-    alone, *both = (
-        next(row for row in plain(fa.attack(spec).results) if row["method"] == "olsr")
-        for spec in (specs[2], *specs[:2])
-    )
+    each = [plain(fa.attack(spec).results) for spec in specs]
+    *both, alone = (next(row for row in found if row["method"] == "olsr") for found in each)
     assert {name: rows[1][name] for name in alone} == alone
-    both = [
-        next(row for row in plain(fa.attack(spec).results) if row["method"] == "olsr") for spec in specs[:2]
-    ]
     assert rows[0]["lists"] == sum(row["lists"] for row in both)
     weighted = sum(row["accuracy"] * row["lists"] for row in both) / rows[0]["lists"]
     assert rows[0]["accuracy"] == pytest.approx(weighted)
@@ -86,9 +81,8 @@ def test_named_queries_are_reported_for_every_repetition() -> None:
     attack = {"queries": [name], "repeats": 3, "min_documents": 1}
     report = fa.attack([_spec(attack=attack), _spec(attack=attack, repetition=1)])
     asked = [row for row in plain(report.queries) if row["query"] == name]
-    assert sorted(row["list"] for row in asked if row["method"] == "olsr") == sorted(
-        {row["list"] for row in asked}
-    )
+    attacked = [row["list"] for row in asked if row["method"] == "olsr"]
+    assert sorted(attacked) == sorted({row["list"] for row in asked})
     assert len({row["list"] for row in asked}) == 2 * 3  # repetitions and repeats
     assert len(asked) == len(plain(report.queries))
     with pytest.raises(fa.FoltrAuditError, match="'nobody asks this' is no query of synthetic:mq2007:60"):
@@ -207,10 +201,7 @@ def test_equal_ids_in_two_parts_are_two_queries(tmp_path: Path) -> None:
     rows = "\n".join(f"{d % 3} qid:{q} 1:{d} 2:{(q * d) % 7}" for q in range(10) for d in range(12))
     for part in ("train", "vali", "test"):
         (tmp_path / f"{part}.txt").write_text(rows)
-    report = run(
-        "attack", "--data", tmp_path, "--clients", 5, "--rounds", 1, "--click-model", "informational",
-        "--json",
-    ).json()  # fmt: skip
+    report = answer("attack --clients 5 --rounds 1 --click-model informational --data", tmp_path)
     assert report["results"][0]["queries"] == 20
 
 

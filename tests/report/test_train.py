@@ -65,9 +65,8 @@ def test_worlds_without_a_change_have_no_periods() -> None:
 
 def test_periods_of_several_settings_stand_apart() -> None:
     rows = plain(period_rows([abrupt(), trained("swap:changes=1", RUN)]))
-    assert [row["population.scenario"] for row in rows] == ["abrupt:period=0"] * 2 + [
-        make(Scenario, "swap:changes=1").text
-    ] * 2
+    swap = make(Scenario, "swap:changes=1").text
+    assert [row["population.scenario"] for row in rows] == ["abrupt:period=0"] * 2 + [swap] * 2
     assert [row["ndcg_delta@10"] for row in rows] == [None] * 4
 
 
@@ -187,20 +186,15 @@ def test_one_ranker_per_intent_is_a_curve_in_both_panels() -> None:
 
 
 def test_a_line_is_interrupted_where_the_intent_changes() -> None:
-    x, y = insert_gaps(
-        np.array([1, 2, 3, 4]),
-        np.array([0.1, 0.2, 0.3, 0.4]),
-        (IntentSpan(0, 2, 1), IntentSpan(2, 3.5, 2), IntentSpan(3.5, 4, 1)),
-    )
+    spans = (IntentSpan(0, 2, 1), IntentSpan(2, 3.5, 2), IntentSpan(3.5, 4, 1))
+    x, y = insert_gaps(np.array([1, 2, 3, 4]), np.array([0.1, 0.2, 0.3, 0.4]), spans)
     assert x.tolist() == [1, 2, 2, 3, 3.5, 4]
     np.testing.assert_array_equal(y, [0.1, 0.2, np.nan, 0.3, np.nan, 0.4])
 
 
 def drawn(cells: list[RunResult]) -> Any:
-    panels = {
-        metric: [*curves.curves(cells, metric), *curves.reference_curves(cells, metric)] for metric in PANELS
-    }
-    return draw(panels, DATA)
+    kinds = (curves.curves, curves.reference_curves)
+    return draw({name: [one for kind in kinds for one in kind(cells, name)] for name in PANELS}, DATA)
 
 
 def test_change_points_are_marked_with_their_intents() -> None:
@@ -223,13 +217,8 @@ def test_curves_that_disagree_on_the_intents_have_lines_without_names() -> None:
     for axis in figure.axes:
         assert not axis.texts
         assert sum(line.get_xdata()[0] == line.get_xdata()[-1] for line in axis.lines) == 1
-    many = LearningCurve(
-        label="x",
-        runs=1,
-        rounds=np.arange(1, 51),
-        mean=np.zeros(50),
-        deviation=np.zeros(50),
-        spans=tuple(IntentSpan(i, i + 1, 1 + i % 2) for i in range(10)),
-    )
+    flat: dict[str, Any] = {"rounds": np.arange(1, 51), "mean": np.zeros(50), "deviation": np.zeros(50)}
+    spans = tuple(IntentSpan(i, i + 1, 1 + i % 2) for i in range(10))
+    many = LearningCurve(label="x", runs=1, spans=spans, **flat)
     found = draw({metric: [many] for metric in PANELS}, DATA)
     assert [text.get_text() for text in found.axes[0].texts] == ["1", "2"] * 5

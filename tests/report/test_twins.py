@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,8 @@ INTENTS = 2
 def judged(data: Dataset, seed: int) -> Dataset:
     """The documents judged under two intents, half of the grades moved to another document of the query."""
     rng = np.random.default_rng(seed)
-    order = np.concatenate(
-        [rng.permutation(np.arange(a, b)) for a, b in zip(data.offsets, data.offsets[1:], strict=False)]
-    )
+    ends = pairwise(data.offsets)
+    order = np.concatenate([rng.permutation(np.arange(start, end)) for start, end in ends])
     return data.with_intents(np.stack([data.labels, data.labels[order]]))
 
 
@@ -54,15 +54,9 @@ def test_each_twin_is_run_once_after_the_first_that_needs_it(data: Collection) -
     specs = [spec("abrupt"), spec("smooth-abrupt"), spec("abrupt", repetition=1)]
     plan = Runner(data=data).with_twins(Plan(tuple(specs)))
     texts = [(one.population.scenario, one.repetition) for one in plan.specs]
-    assert texts == [
-        ("abrupt:period=0", 0),
-        ("fixed-intent:intent=1", 0),
-        ("fixed-intent:intent=2", 0),
-        (specs[1].population.scenario, 0),
-        ("abrupt:period=0", 1),
-        ("fixed-intent:intent=1", 1),
-        ("fixed-intent:intent=2", 1),
-    ]
+    played = ["abrupt:period=0", "fixed-intent:intent=1", "fixed-intent:intent=2"]
+    first = [(text, 0) for text in (*played, specs[1].population.scenario)]
+    assert texts == [*first, *((text, 1) for text in played)]
 
 
 def test_twins_of_joined_scenarios_change_all_that_have_one(data: Collection) -> None:
@@ -112,9 +106,8 @@ def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: C
 
 def test_twins_are_stored_and_resumed_like_any_run(data: Collection, tmp_path: Path) -> None:
     plan, cells = ran(data, spec("abrupt"), output=RunOutput(tmp_path / "out"))
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-        ["plan.toml", *(one.hash[:12] for one in plan.specs)]
-    )
+    stored = {path.name for path in (tmp_path / "out").iterdir()}
+    assert stored == {"plan.toml", *(one.hash[:12] for one in plan.specs)}
     _, again = ran(data, spec("abrupt"), output=RunOutput(tmp_path / "out", resume=True))
     assert [cell.trained.rounds for cell in again] == [cell.trained.rounds for cell in cells]
     assert TrainReport.of(plan, again).periods == TrainReport.of(plan, cells).periods
@@ -129,9 +122,8 @@ def test_a_scenario_that_is_held_against_nothing_is_refused(data: Collection) ->
 
 
 def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[GroupFacts]:
-    one = spec(scenario).model_copy(
-        update={"population": spec(scenario).population.model_copy(update={"clients": clients})}
-    )
+    population = spec(scenario).population.model_copy(update={"clients": clients})
+    one = spec(scenario).model_copy(update={"population": population})
     setup = Runner(data=data).setup(one)
 
     found = PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model)

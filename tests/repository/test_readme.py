@@ -63,10 +63,7 @@ def test_contributing_s_example_is_a_working_plug_in() -> None:
     kind = run_program(ROOT / "CONTRIBUTING.md")["LastPosition"]
     assert isinstance(kind, type)
     assert issubclass(kind, Attack)
-    sent: dict[str, Any] = {"parameters": np.zeros((1, 2)), "messages": np.zeros((1, 2))}
-    lists: dict[str, Any] = {
-        "shown": np.array([[[4, 2, -1]]]),
-        "features": np.zeros((1, 1, 3, 2), dtype=np.float32),
-    }
-    view = View(observer="individual", kind="update", **sent, **lists)
+    seen: dict[str, Any] = {"parameters": np.zeros((1, 2)), "messages": np.zeros((1, 2))}
+    seen |= {"shown": np.array([[[4, 2, -1]]]), "features": np.zeros((1, 1, 3, 2), dtype=np.float32)}
+    view = View(observer="individual", kind="update", **seen)
     assert kind().infer(view, np.random.default_rng(0)).guess.tolist() == [[[False, True, False]]]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import (
     CascadeClickModel,
@@ -148,11 +149,8 @@ def test_the_kernel_plays_every_trait_as_arrays_do(ranker: str, setup_of: SetupO
     vars(plain)["_kernel_rules"] = None
     assert plain._kernel_rules is None  # mypy knows the name
     (one, done), (other, same) = quick.play(asked, context), plain.play(asked, context)
-    pairs: list[tuple[Any, Any]] = [
-        (one.models, other.models),
-        (one.steps, other.steps),
-        (done.shown, same.shown),
-    ]
+    pairs: list[tuple[NDArray[Any], NDArray[Any]]]
+    pairs = [(one.models, other.models), (one.steps, other.steps), (done.shown, same.shown)]
     pairs += [(done.clicks, same.clicks), (done.clipped, same.clipped)]
     assert all(mine.tobytes() == theirs.tobytes() for mine, theirs in pairs)
     assert not done.clipped[asked.queries < 0].any()

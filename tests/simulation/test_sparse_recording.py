@@ -40,8 +40,8 @@ def test_messages_of_every_kth_round_and_everything_else_of_all(tmp_path: Path, 
             assert np.array_equal(mine.shown, other.shown)
     for one, two in zip(whole.truths(), sparse.truths(), strict=True):
         assert one.metrics == two.metrics
-    models = [(tmp_path / name / "model.npy").read_bytes() for name in ("whole", "sparse")]
-    assert models[0] == models[1]
+    here, there = (tmp_path / name / "model.npy" for name in ("whole", "sparse"))
+    assert here.read_bytes() == there.read_bytes()
 
 
 def test_no_trace_is_every_0_and_can_be_resumed(tmp_path: Path) -> None:
