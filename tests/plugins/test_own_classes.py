@@ -18,6 +18,7 @@ from foltr_audit.core.plugins import Attack, ClickModel, Defense, Inference, Vie
 from foltr_audit.core.plugins.registry import import_class, make, text_of
 from foltr_audit.errors import FoltrAuditError, PluginError
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.workers import Workers
 
 SMALL = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}, "train": {"rounds": 1}}
 
@@ -173,6 +174,8 @@ def test_a_wrong_name_is_one_line(
 
 
 def test_worker_processes_import_what_the_user_named(module: Path) -> None:
+    """Also those that an earlier comparison started, before the folder of the module was known."""
+    assert sorted(Workers(jobs=2).results(abs, range(4))) == [0, 1, 2, 3]
     sys.path.insert(0, str(module.parent))
     tight = cast("type[Clip]", import_class("own_defenses:Tight"))
     spec = {**SMALL, "data": {"source": "synthetic:mq2007:60"}}

@@ -76,8 +76,12 @@ def _begin(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _with_plugins(names: Sequence[str], work: Callable[[T], R], piece: T) -> R:
-    """In a worker: import the classes that the user named, and do the work."""
+def _with_plugins(names: Sequence[str], folders: Sequence[str], work: Callable[[T], R], piece: T) -> R:
+    """In a worker: import the classes that the user named, and do the work.
+
+    Processes live on after a comparison, so that `folders` may be newer than them.
+    """
+    sys.path += [folder for folder in folders if folder not in sys.path]
     for name in names:
         use_plugin(import_class(name))
     return work(piece)
@@ -246,7 +250,8 @@ class Workers:
             else:
                 config = {"backend": stack.enter_context(_dask_cluster(self.address, self.jobs))}
                 options = {"n_jobs": -1}
-            do = joblib.delayed(partial(_with_plugins, importable_names(), work))
+            own = importable_names()
+            do = joblib.delayed(partial(_with_plugins, own, sys.path if own else (), work))
             with joblib.parallel_config(**config), without_ctrl_c():
                 results = joblib.Parallel(
                     **options, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs + 1"
