@@ -88,7 +88,7 @@ docs: $(DOCS)
 	$(BIN)/python -m tests.rooms_picture
 	$(BIN)/python -m tests.threat_model_page
 	$(BIN)/python -m tests.published_schemas
-	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
+	$(BIN)/python -m sphinx -E -W -n --keep-going -q -b html docs build/docs
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
