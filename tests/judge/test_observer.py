@@ -236,6 +236,7 @@ def test_grades_under_each_intent_follow_the_documents(setup_of: SetupOf) -> Non
     whole = whole_round([seen.view for seen in Observer(played.header, data).views(record)])
     moved = with_lists(whole, np.array([2, 0]), np.array([[1], [2]]))
     assert np.array_equal(there(moved.intent_labels)[:, 0], there(whole.intent_labels)[[1, 2], 0])
+    assert np.array_equal(there(moved.candidates).query[:, 0], there(whole.candidates).query[[1, 2], 0])
     for name in ("intents", "relevance", "query"):
         blind = played.seen(name).view
         assert blind.intent_labels is None

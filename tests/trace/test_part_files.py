@@ -259,6 +259,17 @@ def test_a_plain_round() -> None:
     assert found["truth/clicks"]["clicks"].tolist() == [[0b1000_0000], [0], [0]]
 
 
+def test_sums_of_masked_words() -> None:
+    words = MessageColumns(arrays=[np.ones((2, 7), dtype=np.uint64)], counts=[1, 1], survived=[True, True])
+    summed = replace(ROUND, messages=words, masked=True, total=np.full(7, 2**63, dtype=np.uint64))
+    failed = replace(ROUND, number=1, messages=words, masked=True, aborted="too few nodes")
+    found = join_tables([round_tables(summed), round_tables(failed)])["observed/rounds"]
+    assert found["has_total"].tolist() == [True, False]
+    assert found["total"].dtype == np.uint64
+    assert found["total"][:, 0].tolist() == [2**63, 0]
+    assert found["aborted"].tolist() == ["", "too few nodes"]
+
+
 def test_whole_numbers_of_two_types_stay_whole() -> None:
     large = replace(ROUND, number=1, messages=replace(MESSAGES, senders=np.array([2**64 - 1, 0], np.uint64)))
     small = replace(ROUND, messages=replace(MESSAGES, senders=[1, 2]))
