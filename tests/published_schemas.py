@@ -17,7 +17,7 @@ from foltr_audit.evidence.bundle import BundleManifest
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.report.results.plain_report import PlainReport
-from foltr_audit.utils.rows import JsonValue
+from foltr_audit.utils.formatting import JsonValue
 from tests.fixtures.import_graph import ROOT
 from tests.fixtures.printed_documents import PRINTED, schema_of_printed
 

@@ -14,7 +14,8 @@ from foltr_audit.core.plugins.registry import loadable, plugin_class
 from foltr_audit.core.settings.defaults import CLIP
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.accounting.bound import upper_bound
-from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
+from foltr_audit.privacy.accounting.situation import AccountingContext
+from foltr_audit.privacy.bounds import UpperBound
 from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, PrivacyEvent
 from foltr_audit.privacy.loss.composition import few_digits
 from foltr_audit.privacy.noise.gaussian import noise_length

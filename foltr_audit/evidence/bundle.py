@@ -57,10 +57,10 @@ from foltr_audit.report.results.train import ROUNDS, TrainReport
 from foltr_audit.report.results.unlearning import UnlearningReport
 from foltr_audit.rng import Streams
 from foltr_audit.utils.code_version import code_version
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import read_array
-from foltr_audit.utils.rows import JsonValue
 
 SAMPLE = 3  # cells that are re-run by default
 _ACROSS_VERSIONS = {"relative": 1e-6, "absolute": 1e-9}

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.data import path_name
-from foltr_audit.utils.rows import JsonValue, ResultRow, column
+from foltr_audit.utils.formatting import JsonValue
+from foltr_audit.utils.rows import ResultRow, column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.core.settings.membership import MembershipMethod, MembershipSpec, MembershipView
 from foltr_audit.experiments.stages import first_model
@@ -23,7 +24,6 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.traffic import refuse_missing_users
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress, Tick
-from foltr_audit.utils.rows import Estimate
 
 # --- shadow federations ----------------------------------------------------------------------------
 

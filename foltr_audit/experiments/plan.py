@@ -18,8 +18,8 @@ from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.settings.unlearning import FEW_CLIENTS
 from foltr_audit.data.search_log import number_of_clients
 from foltr_audit.errors import UsageError, shorten_value
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import toml_table
-from foltr_audit.utils.rows import JsonValue
 
 Table = dict[str, JsonValue]
 Point = Mapping[str, object]

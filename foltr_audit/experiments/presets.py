@@ -26,8 +26,8 @@ from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.settings.train import TrainSpec
 from foltr_audit.errors import UsageError, first_problem, suggest_name
 from foltr_audit.experiments.plan import Plan, Point, Table, apply_changes, expand, table_in
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import toml_table, whole_number
-from foltr_audit.utils.rows import JsonValue
 
 RANDOM = "random:k="
 """Prefix of the name of random guessing; the number of guessed documents follows."""

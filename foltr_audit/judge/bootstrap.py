@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.results import UNKNOWN, Estimate, Interval
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints, read_only
-from foltr_audit.utils.rows import UNKNOWN, Estimate, Interval
 
 RESAMPLES = 1000
 

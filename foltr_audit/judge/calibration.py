@@ -19,11 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.errors import PluginError
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow, column
+from foltr_audit.utils.rows import ResultRow, column
 
 BINS = 10
 _SMALLEST = 1e-15  # log loss moves probabilities closer to 0 or 1 to this distance, so that it stays finite

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
+from foltr_audit.core.results import Estimate
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.count_decoder import cascade_rates, median_rates, weighted_median
 from foltr_audit.judge.bootstrap import QueryBootstrap
@@ -27,7 +28,6 @@ from foltr_audit.judge.view_builder import (
 )
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.rows import Estimate
 
 _DIGITS = 2  # estimates that agree in these are tied; more digits would rank rounding errors
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.inference.membership_attacks import MembershipAttack, ShadowEvidence
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 from foltr_audit.utils.progress import NO_TICK, Tick
-from foltr_audit.utils.rows import Estimate
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.judge.bootstrap import RESAMPLES, BootstrapDistribution, QueryBootstrap, ResampledMetric
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 # --- ROC curves ------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from foltr_audit.core.plugins.answers import one_of
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.view import Inference
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.observer import Observer, RoundView
@@ -21,7 +22,6 @@ from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.blas_threads import one_blas_thread
-from foltr_audit.utils.rows import Estimate
 
 
 @dataclass(eq=False)

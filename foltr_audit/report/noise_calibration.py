@@ -27,7 +27,8 @@ from foltr_audit.report.results.plain_report import NotebookReport, PlainReport
 from foltr_audit.report.results.wording import counted, join_names
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.argument_names import names_arguments
-from foltr_audit.utils.rows import JsonValue, ResultRow
+from foltr_audit.utils.formatting import JsonValue
+from foltr_audit.utils.rows import ResultRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -256,11 +257,11 @@ _SUM_ONLY = "sum only"
 
 def _place(one: NoiseCalibration) -> str:
     """Where the noise is that the bound rests on."""
-    if calibrations()[one.mechanism].in_sum and (one.why_not or one.upper.of_sum):
+    if calibrations()[one.mechanism].in_sum and (one.why_not or one.upper.rests_on == "sum"):
         return _SUM_ONLY
     if one.why_not:
         return "-"
-    if one.upper.on_sum:
+    if one.upper.rests_on == "aggregator":
         return "aggregator"
     return "clicks" if one.average_sd is None else "message"
 

@@ -10,7 +10,7 @@ from foltr_audit.errors import TraceError, UsageError, suggest_name
 from foltr_audit.trace.facts import FACTS
 from foltr_audit.trace.header import Fact, shortened
 from foltr_audit.trace.reader import Trace
-from foltr_audit.utils.rows import JsonValue
+from foltr_audit.utils.formatting import JsonValue
 
 OPTION = "--know"
 

@@ -6,6 +6,10 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from typing import Union
+
+JsonValue = Union[None, bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]"]
+"""A value of a JSON document; a float may still be NaN or infinite, see `json_ready`."""
 
 _OBEYED = re.compile("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
 

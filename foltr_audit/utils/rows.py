@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from types import UnionType
@@ -29,6 +29,9 @@ from typing import (
     get_type_hints,
 )
 
+from foltr_audit.core.results import Estimate
+from foltr_audit.utils.formatting import JsonValue
+
 if TYPE_CHECKING:
     from dataclasses import _MISSING_TYPE
 
@@ -37,58 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R", bound="ResultRow")
 
-JsonValue = Union[None, bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]"]
-"""A value of a JSON document; a float may still be NaN or infinite, see `formatting.json_ready`."""
-
-Interval = tuple[float, float]
-
 CI95 = "_ci95"
 """Ending of the column that holds the 95 % interval of the column before it."""
-
-
-class Estimate:
-    """A number with its 95 % interval: two columns, `NAME` and `NAME_ci95`.
-
-    Attributes:
-        value: the number; NaN, which is null in JSON, where it is not defined.
-        ci95: the ends of its interval; None without one.
-    """
-
-    __slots__ = ("_ends", "_value")
-
-    def __init__(self, value: float, ci95: Interval | Callable[[], Interval | None] | None = None) -> None:
-        """`ci95` may compute the interval: it is called once, when somebody asks for it."""
-        self._value, self._ends = value, ci95
-
-    @property
-    def value(self) -> float:
-        return self._value
-
-    @property
-    def ci95(self) -> Interval | None:
-        if callable(self._ends):
-            self._ends = self._ends()
-        return self._ends
-
-    @property
-    def known(self) -> bool:
-        return not math.isnan(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Estimate) and (self.value, self.ci95) == (other.value, other.ci95)
-
-    def __hash__(self) -> int:
-        return hash((self.value, self.ci95))
-
-    def __repr__(self) -> str:
-        return f"Estimate(value={self.value!r}, ci95={self.ci95!r})"
-
-    def __reduce__(self) -> tuple[type[Estimate], tuple[float, Interval | None]]:
-        return Estimate, (self.value, self.ci95)  # what computes the interval stays in its process
-
-
-UNKNOWN = Estimate(math.nan)
-"""An estimate that is not defined."""
 
 
 def column(

@@ -50,9 +50,10 @@ from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import SILENT, Progress, Tick
-from foltr_audit.utils.rows import JsonValue, ResultRow, column
+from foltr_audit.utils.rows import ResultRow, column
 
 SHOWN_FEATURES = 10
 """Number of features of a stacked model whose importance is reported: those with the largest gain."""

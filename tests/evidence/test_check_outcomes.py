@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.errors import ContradictionError
 from foltr_audit.evidence.check.limits import NAMES, SystemLimits, outcomes
 from foltr_audit.evidence.check.subjects import CheckReading, CheckSubject
 from foltr_audit.report.results.compare_rows import ViewCeiling
-from foltr_audit.utils.rows import Estimate
 from tests.fixtures.check_subjects import attack, claim, judged, subject
 
 UNIT = st.floats(0.5, 0.99)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.report import warnings_of
 from foltr_audit.evidence.check.subjects import CheckSubject, subjects_of
 from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CellCounts, ComparedRefusal, CompareRow
-from foltr_audit.utils.rows import UNKNOWN, Estimate
 from tests.fixtures.comparisons import attack, claim, result, warning, where
 
 

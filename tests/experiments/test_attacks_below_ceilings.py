@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from foltr_audit.api import attack
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.utils.rows import Estimate
 
 CHAINS = (
     "clip:norm=1.5,ord=1+laplace:eps=0.3,sensitivity=3",

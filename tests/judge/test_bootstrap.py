@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from foltr_audit.core.results import Estimate, Interval
 from foltr_audit.judge.bootstrap import QueryBootstrap, binomial_interval, interval, share_interval
 from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.rng import Streams
-from foltr_audit.utils.rows import Estimate, Interval
 from tests.fixtures.evidence import middle, resampled
 
 QUERIES = np.array(["b", "a", "b", "c", "c", "c", "d", "e"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.experiments.stages import attack_fresh
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickPriors
@@ -36,7 +37,6 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.rows import Estimate
 from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence
 from tests.fixtures.result_rows import setting

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import (
@@ -24,7 +25,6 @@ from foltr_audit.judge.scoring import (
     list_metrics,
 )
 from foltr_audit.rng import Streams
-from foltr_audit.utils.rows import Estimate
 from tests.fixtures.evidence import evidence, random_evidence, resampled, share_ends
 from tests.fixtures.there import there
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.cells import AuditFacts, CellFacts, CellRecord
 from foltr_audit.experiments.comparison.grid import DefenseLabel
@@ -28,7 +29,7 @@ from foltr_audit.report.results.compare import (
 from foltr_audit.report.results.compare_rows import ComparedAttackRow, ComparedWarningRow, CompareRow
 from foltr_audit.report.tables.compare import warnings_by_defense
 from foltr_audit.rng import Streams
-from foltr_audit.utils.rows import Estimate, JsonValue
+from foltr_audit.utils.formatting import JsonValue
 from tests.fixtures.comparisons import attack, result, same_queries, warning, where
 from tests.fixtures.evidence import random_evidence
 

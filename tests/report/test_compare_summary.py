@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.report.results.compare_summary import StrongestLeak, describe_claims, find_leaks, worlds
 from foltr_audit.report.results.decision import decide
 from foltr_audit.report.tables.compare import glance_table
-from foltr_audit.utils.rows import Estimate
 from tests.fixtures.comparisons import (
     LEARNER,
     against,

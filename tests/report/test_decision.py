@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
 from foltr_audit.report.results.decision import MOST_LOSS, UNBOUNDED, Decision, decide, json_with_decision
-from foltr_audit.utils.rows import Estimate
 from tests.fixtures.comparisons import checked, report, run_bound, setting, warning
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foltr_audit.utils.rows import Estimate
+from foltr_audit.core.results import Estimate
 from tests.fixtures.made_reports import membership_report, unlearning_report
 
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 import foltr_audit as fa
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.meaning import beats_guessing, describe_results, doubt_rows, sure_auc
 from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import Estimate
 from tests.fixtures.command import SMALL, answer, files, refusal, run
 from tests.fixtures.result_rows import KINDS, attack_row, plain
 

@@ -12,7 +12,7 @@ import foltr_audit as fa
 from foltr_audit.core.plugins import Server
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.accounting.bound import RunBound
+from foltr_audit.privacy.bounds import RunBound
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Ints

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.results import UNKNOWN, Estimate, Interval
 from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import UNKNOWN, Estimate, Interval, ResultRow, column, schema_of
+from foltr_audit.utils.rows import ResultRow, column, schema_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from pydantic import AfterValidator, Field
 
 from foltr_audit.core.settings.base import Flag, SpecTable
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import whole_number
-from foltr_audit.utils.rows import JsonValue
 
 if TYPE_CHECKING:
     from foltr_audit.core.records import Collection

@@ -22,8 +22,8 @@ from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.core.settings.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.core.settings.unlearning import FEW_CLIENTS, UnlearningSpec
 from foltr_audit.errors import UsageError, first_problem, suggest_name
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import toml_table
-from foltr_audit.utils.rows import JsonValue
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict

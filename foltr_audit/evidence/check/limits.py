@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
+from foltr_audit.core.results import Interval
 from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.defaults import VIEW
@@ -21,9 +22,9 @@ from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.base import describe_few_lists
 from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.wording import join_names
-from foltr_audit.utils.formatting import short
+from foltr_audit.utils.formatting import JsonValue, short
 from foltr_audit.utils.reading import toml_table
-from foltr_audit.utils.rows import Interval, JsonValue, ResultRow
+from foltr_audit.utils.rows import ResultRow
 
 EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")
 """Limits on one view of an audit."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
+from foltr_audit.core.results import Estimate, Interval
 from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
@@ -24,8 +25,8 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import Estimate, Interval, JsonValue
 
 _NO_TRUTH = "the trace holds no truth to score attacks with"
 _NO_SPEC = "the trace holds no Spec, whose defenses proofs are of; expected a Run, or no --trace"

@@ -29,7 +29,7 @@ from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import counted
 from foltr_audit.report.tables.table import Cell, Column, Mark, make_table
-from foltr_audit.utils.rows import JsonValue
+from foltr_audit.utils.formatting import JsonValue
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.warning_kinds import CodedWarning, coded
@@ -18,7 +19,6 @@ from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ClaimRow, CompareRow, ViewCeiling
 from foltr_audit.report.results.compare_summary import epsilons, families
 from foltr_audit.report.results.wording import join_names
-from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 
 class CheckReading(NamedTuple):

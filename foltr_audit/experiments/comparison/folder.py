@@ -39,8 +39,8 @@ from foltr_audit.experiments.comparison.grid import (
 )
 from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, report_write_errors, take_lock
 from foltr_audit.recorder import atomic_files
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
-from foltr_audit.utils.rows import JsonValue
 
 GRID, INDEX, CELLS = "grid.toml", "comparison.json", "cells"
 SCHEMA = "foltr-audit/comparison/1"

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from foltr_audit.core.results import Interval
 from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.cells import CellRecord
@@ -28,7 +29,6 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import Interval
 
 # --- the search ------------------------------------------------------------------------------------
 # Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4. Optuna ranks

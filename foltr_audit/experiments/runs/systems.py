@@ -13,8 +13,7 @@ from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.core.settings.experiment import flat
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.reader import RunReader, read_runs, refuse_twice
-from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import JsonValue
+from foltr_audit.utils.formatting import JsonValue, json_text
 
 Fields = dict[str, JsonValue]
 

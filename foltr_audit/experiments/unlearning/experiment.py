@@ -11,6 +11,7 @@ from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.function_audit import audit_outputs
 from foltr_audit.auditing.function_outputs import MOST_NUMBERS, FunctionOutputs
 from foltr_audit.core.records.population import ONE_GROUP
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.settings.defaults import MODEL_ATTACKS
@@ -31,7 +32,6 @@ from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import Estimate
 
 # --- clicks in the stored messages -----------------------------------------------------------------
 

@@ -7,16 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from foltr_audit.privacy.accounting.situation import (
-    IN_SUM,
     LISTS_REVEAL,
-    ON_SUM,
     AccountingContext,
     CohortCounts,
-    UpperBound,
     exposure,
     opening,
 )
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, SumNoise, walk
+from foltr_audit.privacy.bounds import RunBound, UpperBound
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.loss.losses import GaussianLoss, LossProof, PrivacyLoss, PureLoss, SensitivityBound
 from foltr_audit.privacy.noise.gaussian import participation_sensitivity
@@ -73,7 +71,7 @@ def _of_run(noise: SumNoise, situation: AccountingContext) -> LossProof:
         correlated = f", correlated over {bands} rounds" if bands > 1 else ""
         apart = f", {situation.separation} rounds apart" if times > 1 and situation.separation > 1 else ""
         how += f"{correlated}; {times} of {rounds} rounds{apart}: sensitivity {length:.4g} times that"
-    return LossProof(_loss(noise, length), how, "Gaussian", whole=True)
+    return LossProof(_loss(noise, length), how, "Gaussian", rests_on="aggregator", whole=True)
 
 
 def _of_turn(noise: SumNoise, situation: AccountingContext, share: float) -> LossProof:
@@ -82,7 +80,7 @@ def _of_turn(noise: SumNoise, situation: AccountingContext, share: float) -> Los
     how = _described(noise)
     if length > 1:
         how += f", correlated over {noise.event.bands} rounds: sensitivity {length:.4g} times that"
-    return LossProof(_loss(noise, length), how, "Gaussian", share=share)
+    return LossProof(_loss(noise, length), how, "Gaussian", share=share, rests_on="aggregator")
 
 
 def _loss(noise: SumNoise, length: float) -> GaussianLoss:
@@ -90,7 +88,10 @@ def _loss(noise: SumNoise, length: float) -> GaussianLoss:
 
 
 def _described(noise: SumNoise) -> str:
-    return f"Gaussian noise of sigma {noise.event.sigma:.4g} {ON_SUM}, L2 distance {noise.apart.l2:.4g}"
+    return (
+        f"Gaussian noise of sigma {noise.event.sigma:.4g} that the aggregator adds to the sum, L2 distance "
+        f"{noise.apart.l2:.4g}"
+    )
 
 
 # --- one round -------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
     bounds = [_bound(proof, situation) for proof in proofs]
     best = min(bounds, key=lambda bound: bound.epsilon, default=None)
     if best is not None and math.isfinite(best.epsilon):
-        lost = [proof.how for proof in proofs if proof.of_sum and proof.loss is None]
+        lost = [proof.how for proof in proofs if proof.rests_on == "sum" and proof.loss is None]
         return replace(best, how="; but ".join([best.how, *dict.fromkeys(lost)]))
     reasons = list(dict.fromkeys(bound.how for bound in bounds)) or ["nothing randomises what a client sends"]
     return UpperBound(epsilon=math.inf, delta=situation.delta, how="; ".join(reasons))
@@ -203,7 +204,7 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
             opened, why = _opened(walked, honest, situation)
             # at delta 0 a sum that nobody can open (probability 0) still counts
             if opened > 0 and opened >= situation.delta:
-                yield LossProof(None, why, of_sum=True)
+                yield LossProof(None, why, rests_on="sum")
             else:
                 proofs = _in_sum(noise, honest, situation, share)
                 yield from (replace(proof, spent=opened) for proof in proofs)
@@ -232,7 +233,7 @@ def _in_sum(
 ) -> Iterator[LossProof]:
     if noise.spoilt is not None:
         why = f"{noise.spoilt}, so that the sum does not hold the sum of the noise"
-        yield LossProof(None, why, of_sum=True)
+        yield LossProof(None, why, rests_on="sum")
         return
     stretch = situation.largest_weight
     weighted = f", weights up to {stretch:.4g} : 1" if stretch > 1 else ""
@@ -241,10 +242,12 @@ def _in_sum(
         apart=noise.apart.times(stretch),
         parameters=situation.parameters,
         grid=noise.grid,
-        where=f"{IN_SUM} {honest} messages{honest_only}{weighted}",
+        where=f"in the sum of {honest} messages{honest_only}{weighted}",
         stretch=stretch,
     )
-    yield from (replace(proof, share=share) for proof in noise.law.summed(honest).proofs(hidden))
+    yield from (
+        replace(proof, share=share, rests_on="sum") for proof in noise.law.summed(honest).proofs(hidden)
+    )
 
 
 def _opened(walked: ChainSummary, honest: int, situation: AccountingContext) -> tuple[float, str]:
@@ -305,7 +308,7 @@ def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
         how += f", each with {100 * situation.sampled:.3g} % of the clients, known to the observer"
     elif proof.share < 1:
         how += f"; amplified by a secret sample of {100 * proof.share:.3g} %"
-    return UpperBound(epsilon=epsilon, delta=delta, how=how)
+    return UpperBound(epsilon=epsilon, delta=delta, how=how, rests_on=proof.rests_on)
 
 
 def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) -> float:
@@ -320,25 +323,6 @@ def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) ->
 
 
 # --- all rounds together ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunBound:
-    """Bounds for all rounds of a run together.
-
-    Attributes:
-        unit: what neighbouring inputs differ in: a `client`, or a `query`, which covers all its clicks.
-        rounds: rounds T of the run.
-        sampled: share of the clients that may take part in a round and do.
-        upper: with cohorts as they are drawn, see `AccountingContext.cohorts`.
-        always: of a client that takes part in every round in which it may; equal to `upper` where all do.
-    """
-
-    unit: str
-    rounds: int
-    sampled: float
-    upper: UpperBound
-    always: UpperBound
 
 
 @dataclass(frozen=True, kw_only=True)

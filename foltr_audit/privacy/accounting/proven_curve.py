@@ -10,7 +10,8 @@ from functools import lru_cache
 import numpy as np
 
 from foltr_audit.privacy.accounting.bound import upper_bound
-from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
+from foltr_audit.privacy.accounting.situation import AccountingContext
+from foltr_audit.privacy.bounds import UpperBound
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.tradeoff import TradeOff
 

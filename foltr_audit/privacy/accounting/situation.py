@@ -70,12 +70,6 @@ def _all_among(some: int, marked: int, clients: int) -> float:
 
 # --- situations and bounds -------------------------------------------------------------------------
 
-IN_SUM = "in the sum of"
-"""How `UpperBound.how` begins to say that a bound rests on the noise of all messages of a sum."""
-
-ON_SUM = "that the aggregator adds to the sum"
-"""How `UpperBound.how` says that a bound rests on noise that no client adds."""
-
 LISTS_REVEAL = (
     "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "
     "--rank-with global ranks all lists with the global model"
@@ -187,28 +181,3 @@ class AccountingContext:
     def turns(self) -> int:
         """Rounds in which one client may take part by its separation."""
         return -(-self.rounds // self.separation)
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpperBound:
-    """A proven differential-privacy guarantee.
-
-    Attributes:
-        epsilon: no observation distinguishes neighbours better; infinite where nothing is proven.
-        delta: the delta that it holds at: 0 where a pure bound is the best one.
-        how: how it was proven, or why nothing is, in one line.
-    """
-
-    epsilon: float
-    delta: float
-    how: str
-
-    @property
-    def of_sum(self) -> bool:
-        """Whether it rests on the noise of all messages of a sum together, not on that of one message."""
-        return IN_SUM in self.how
-
-    @property
-    def on_sum(self) -> bool:
-        """Whether it rests on noise that the aggregator adds, and no client."""
-        return ON_SUM in self.how

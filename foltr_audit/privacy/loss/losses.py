@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from foltr_audit.privacy.bounds import RestsOn
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_epsilon
 from foltr_audit.privacy.loss.composition import (
     amplified,
@@ -207,7 +208,7 @@ class LossProof:
         how: in a few words.
         kind: what kind of noise it is, in a word or two.
         share: share of the clients in a secret sample that amplifies it; 1 where there is none.
-        of_sum: it is about the noise of all clients together.
+        rests_on: whose noise it counts.
         spent: how much of delta goes to other ways to fail.
         whole: it is about all rounds together, so that it does not compose.
     """
@@ -216,6 +217,6 @@ class LossProof:
     how: str
     kind: str = ""
     share: float = 1.0
-    of_sum: bool = False
+    rests_on: RestsOn = "message"
     spent: float = 0.0
     whole: bool = False

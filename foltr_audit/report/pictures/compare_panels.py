@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.report.pictures.curves import MARKERS, PANELS, STYLES, LearningCurve, draw_panel
 from foltr_audit.report.pictures.style import COLOURS, save_picture
@@ -23,7 +24,6 @@ from foltr_audit.report.results.compare_rows import CHANCE, ComparedAttackRow, C
 from foltr_audit.report.results.compare_summary import WorldRows, epsilons, families, worlds
 from foltr_audit.report.results.wording import short_method
 from foltr_audit.utils.formatting import epsilon
-from foltr_audit.utils.rows import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

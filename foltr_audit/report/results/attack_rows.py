@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import ProbabilityCalibration, calibration, information
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -20,7 +21,7 @@ from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Setting
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools
-from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow, column
+from foltr_audit.utils.rows import ResultRow, column
 
 # --- rows of attacks on clicks ---------------------------------------------------------------------
 

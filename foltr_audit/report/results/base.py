@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.data import is_synthetic_source
 from foltr_audit.core.settings.experiment import flat
 from foltr_audit.core.warning_kinds import CodedWarning
@@ -17,8 +18,8 @@ from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.simulation.intent_metrics import evaluated_on
-from foltr_audit.utils.formatting import epsilon, json_text
-from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column
+from foltr_audit.utils.formatting import JsonValue, epsilon, json_text
+from foltr_audit.utils.rows import ResultRow, column
 
 
 @dataclass(frozen=True, kw_only=True)

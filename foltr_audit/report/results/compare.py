@@ -15,6 +15,7 @@ from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.plugins import Server
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE, SERVER
 from foltr_audit.core.settings.experiment import Spec, flat
@@ -62,9 +63,8 @@ from foltr_audit.report.tables.compare import brief_compare, print_compare
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.formatting import JsonValue, json_text
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
+from foltr_audit.core.results import Estimate, Interval
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.groups import GroupSuccess
 from foltr_audit.report.results.whole_run import RunBoundRow
-from foltr_audit.utils.rows import Estimate, Interval, JsonValue, ResultRow, column
+from foltr_audit.utils.formatting import JsonValue
+from foltr_audit.utils.rows import ResultRow, column
 
 CHANCE = 0.5
 """The AUC of an attack that learns nothing; one below it has been unlucky."""

@@ -18,8 +18,7 @@ from foltr_audit.report.results.base import describe_few_lists
 from foltr_audit.report.results.compare_rows import ComparedSetting, CompareRow
 from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks, worlds
 from foltr_audit.report.results.wording import join_names, shortened
-from foltr_audit.utils.formatting import short
-from foltr_audit.utils.rows import JsonValue
+from foltr_audit.utils.formatting import JsonValue, short
 
 if TYPE_CHECKING:
     from foltr_audit.report.results.compare import CompareReport

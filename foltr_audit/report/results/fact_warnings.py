@@ -11,7 +11,8 @@ from rich.markup import escape
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.plain_report import PlainReport
-from foltr_audit.utils.rows import JsonValue, ResultRow, column
+from foltr_audit.utils.formatting import JsonValue
+from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
     from rich.console import Console

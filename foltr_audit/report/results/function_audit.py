@@ -18,8 +18,8 @@ from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import delta_text
 from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Column, make_table
-from foltr_audit.utils.formatting import epsilon
-from foltr_audit.utils.rows import JsonValue, ResultRow
+from foltr_audit.utils.formatting import JsonValue, epsilon
+from foltr_audit.utils.rows import ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,6 +11,7 @@ import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import Population
+from foltr_audit.core.results import Estimate
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import GROUP_METRICS, RANDOM, AttackScorer, GroupScore, group_scores
@@ -28,7 +29,7 @@ from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import short
-from foltr_audit.utils.rows import Estimate, ResultRow, column
+from foltr_audit.utils.rows import ResultRow, column
 
 # --- how groups are served -------------------------------------------------------------------------
 

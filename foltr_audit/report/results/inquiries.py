@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from rich.markup import escape
 
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.judge.task import TaskScore
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.report.render.terminal import print_table
@@ -28,7 +29,7 @@ from foltr_audit.report.tables.columns import (
 )
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon, short
-from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow, column
+from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
+from foltr_audit.core.results import Estimate, Interval
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.privacy.observer_views import attacker
@@ -15,7 +16,6 @@ from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.base import WarningRow, few_lists
 from foltr_audit.report.results.wording import whole_percent
 from foltr_audit.utils.formatting import epsilon, short
-from foltr_audit.utils.rows import Estimate, Interval
 
 
 class _StrongestAttack(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.membership import MembershipSpec
 from foltr_audit.core.warning_kinds import warning_code
@@ -36,7 +37,7 @@ from foltr_audit.report.tables.columns import (
 )
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.utils.formatting import short
-from foltr_audit.utils.rows import Estimate, ResultRow, column
+from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
     from rich.console import Console

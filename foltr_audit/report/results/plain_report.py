@@ -20,8 +20,8 @@ from foltr_audit.report.pictures.style import FORMATS, picture_style, save_pictu
 from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.report.render.terminal import ResultConsole, print_table
 from foltr_audit.report.tables.table import Cell, Column, Table
-from foltr_audit.utils.formatting import json_text, visible
-from foltr_audit.utils.rows import JsonValue, ResultRow, schema_of
+from foltr_audit.utils.formatting import JsonValue, json_text, visible
+from foltr_audit.utils.rows import ResultRow, schema_of
 
 if TYPE_CHECKING:
     from typing import Never

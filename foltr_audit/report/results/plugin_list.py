@@ -14,8 +14,7 @@ from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.report.render.terminal import BriefAnswer, print_table
 from foltr_audit.report.results.plain_report import NotebookReport
 from foltr_audit.report.tables.table import Column, make_table
-from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import JsonValue
+from foltr_audit.utils.formatting import JsonValue, json_text
 
 if TYPE_CHECKING:
     import polars as pl

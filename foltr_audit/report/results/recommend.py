@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar
 from rich.markup import escape
 
 from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -52,9 +53,9 @@ from foltr_audit.report.tables.compare import (
     name_column,
 )
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
-from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.formatting import JsonValue, epsilon, short
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow, column
+from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -34,8 +34,8 @@ from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from foltr_audit.trace.known_facts import plain_facts
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import JsonValue
 
 
 def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> AttackReport:

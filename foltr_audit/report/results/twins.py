@@ -10,6 +10,7 @@ import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.records.population import Environment
+from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
@@ -38,7 +39,7 @@ from foltr_audit.simulation.intent_metrics import (
 from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.formatting import short
-from foltr_audit.utils.rows import Estimate, ResultRow, column
+from foltr_audit.utils.rows import ResultRow, column
 
 SPECIFIC = "one ranker per intent"
 """The name of rankers of which each learns one intent only."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.judge.scoring import RANDOM
 from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.attack_rows import (
@@ -38,7 +39,6 @@ from foltr_audit.report.tables.columns import (
 )
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon, short
-from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 ANY_ATTACK = "any attack"
 """Name of the line with the most that is possible."""

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make_if_known
+from foltr_audit.core.results import Estimate
 from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.results.attack_rows import OfAttack
 from foltr_audit.report.results.base import (
@@ -23,8 +24,7 @@ from foltr_audit.report.results.base import (
     setting_text,
 )
 from foltr_audit.report.tables.table import Align, Cell, Column, Table, make_table
-from foltr_audit.utils.formatting import epsilon, short
-from foltr_audit.utils.rows import Estimate, JsonValue
+from foltr_audit.utils.formatting import JsonValue, epsilon, short
 
 NAME_WIDTH = 19
 """Letters of a narrow column of names: those of the longest usual part, `secure-aggregation,`."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.markup import escape
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.privacy.observer_views import VIEWS, sees
@@ -46,8 +47,8 @@ from foltr_audit.report.results.wording import (
 from foltr_audit.report.tables.columns import dataset_line, eps_text, estimate_cell, name_lines, short_column
 from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Cell, Column, Mark, Table, make_table
-from foltr_audit.utils.formatting import epsilon, short
-from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow
+from foltr_audit.utils.formatting import JsonValue, epsilon, short
+from foltr_audit.utils.rows import ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,8 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.presets import Preset
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.tables.table import Column, Table, make_table
-from foltr_audit.utils.rows import JsonValue, ResultRow, column
+from foltr_audit.utils.formatting import JsonValue
+from foltr_audit.utils.rows import ResultRow, column
 
 
 @dataclass(frozen=True, kw_only=True)

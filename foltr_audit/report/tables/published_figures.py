@@ -24,8 +24,8 @@ from foltr_audit.report.results.twins import SpecRuns, period_rows, runs_by_spec
 from foltr_audit.report.tables.columns import method_lines, short_column
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.formatting import epsilon, short
-from foltr_audit.utils.rows import JsonValue, ResultRow, column
+from foltr_audit.utils.formatting import JsonValue, epsilon, short
+from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
     from rich.console import Console

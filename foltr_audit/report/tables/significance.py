@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
+from foltr_audit.core.results import Estimate
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.reader import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.experiments.runs.systems import RankingSystem, match_runs
@@ -19,8 +20,8 @@ from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.tables.columns import interval_text
 from foltr_audit.report.tables.table import Column, Table, make_table
-from foltr_audit.utils.formatting import short
-from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow
+from foltr_audit.utils.formatting import JsonValue, short
+from foltr_audit.utils.rows import ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console

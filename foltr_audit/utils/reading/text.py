@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn, TypeGuard
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.utils.rows import JsonValue
+from foltr_audit.utils.formatting import JsonValue
 
 # --- bytes and text --------------------------------------------------------------------------------
 

@@ -1,0 +1,422 @@
+"""What the tool finds: one record for each result, made where it is known, and stored as it is.
+
+Everything else is a query over these records: tables, JSON documents, limits, decisions and pages copy no
+number. Three things are never mixed up: no record (not looked), a bound of infinity (nothing is proven, and
+`how` says why), and a claim of None (nothing is claimed).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
+
+from foltr_audit.core.warning_kinds import CodedWarning
+from foltr_audit.privacy.bounds import RunBound, UpperBound
+
+# --- values ----------------------------------------------------------------------------------------
+
+Interval = tuple[float, float]
+
+
+class Estimate:
+    """A number with its 95 % interval.
+
+    Attributes:
+        value: the number; NaN, which is null in JSON, where it is not defined.
+        ci95: the ends of its interval; None without one.
+    """
+
+    __slots__ = ("_ends", "_value")
+
+    def __init__(self, value: float, ci95: Interval | Callable[[], Interval | None] | None = None) -> None:
+        """`ci95` may compute the interval: it is called once, when somebody asks for it."""
+        self._value, self._ends = value, ci95
+
+    @property
+    def value(self) -> float:
+        return self._value
+
+    @property
+    def ci95(self) -> Interval | None:
+        if callable(self._ends):
+            self._ends = self._ends()
+        return self._ends
+
+    @property
+    def known(self) -> bool:
+        return not math.isnan(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Estimate) and (self.value, self.ci95) == (other.value, other.ci95)
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.ci95))
+
+    def __repr__(self) -> str:
+        return f"Estimate(value={self.value!r}, ci95={self.ci95!r})"
+
+    def __reduce__(self) -> tuple[type[Estimate], tuple[float, Interval | None]]:
+        return Estimate, (self.value, self.ci95)  # what computes the interval stays in its process
+
+
+UNKNOWN = Estimate(math.nan)
+"""An estimate that is not defined."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def _number(value: object) -> object:
+    """A number; infinities are texts in JSON."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+        return value
+    if value in ("inf", "-inf"):
+        return float(str(value))
+    raise ValueError("expected a number")
+
+
+def _share(value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= 1:
+        raise ValueError("expected a number from 0 to 1")
+    return value
+
+
+def _text(value: str) -> str:
+    if _CONTROL.search(value):
+        raise ValueError("expected text without control characters")
+    return value
+
+
+def _warning(value: object) -> CodedWarning:
+    return value if isinstance(value, CodedWarning) else CodedWarning.parse(str(value))
+
+
+Text = Annotated[str, Field(max_length=10_000), AfterValidator(_text)]
+Number = Annotated[float, BeforeValidator(_number)]
+Share = Annotated[Number, AfterValidator(_share)]
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Warned = Annotated[CodedWarning, BeforeValidator(_warning), PlainSerializer(str)]
+
+State = Literal["as declared", "broken", "not looked", "nothing declared"]
+"""Whether the links of a chain do what they declare, as far as tests show."""
+
+Verdict = Literal[
+    "proven", "not refuted", "false by exact loss", "refuted", "declared law broken", "contradiction"
+]
+"""The verdict on a claim, see `auditing.verdict`."""
+
+
+class Record(BaseModel):
+    """One result. Its fields are what is stored, in their order."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def line(self) -> str:
+        """The record as a line of JSON; the same bytes for the same record."""
+        return json.dumps(_plain(self.model_dump()), allow_nan=False)
+
+
+def _plain(value: object) -> object:
+    """A value for JSON: infinities are texts, and NaN does not exist."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+# --- what was run ----------------------------------------------------------------------------------
+
+
+class RunRecord(Record):
+    """What was run: one Spec.
+
+    Attributes:
+        run: hash of the Spec.
+        learner: the learner with the parameters that are not at their default; `pdgd` its PDGD setting,
+            `none` of another learner.
+        trained_on: how the users of the training clicked.
+        claim: epsilon of one round that the chain claims; None without a claim.
+        per_round: interactions of a training round.
+        groups: names of the groups of clients.
+        population: the clients in numbers; None where they do not differ.
+        warnings: incompatible defenses in the chain.
+    """
+
+    kind: Literal["run"] = "run"
+    run: Digest
+    learner: Text
+    pdgd: Text
+    trained_on: Text
+    claim: Number | None
+    per_round: Count
+    groups: tuple[Text, ...]
+    population: dict[str, JsonValue] | None
+    warnings: tuple[Warned, ...]
+
+
+class DataRecord(Record):
+    """The data of a run: one fold. Of a trace without its data only what its header says is known.
+
+    Attributes:
+        source: name of the data.
+        intents: number of intents of a query; None where there is one.
+        intents_from: where they come from, see `Collection`.
+        rows_read, rows_joined: rows of the files, and those whose intents are judged, which make up the data;
+            None where no intents are joined.
+        parameters: number of parameters of the model, of a trace without its data.
+        fingerprint: SHA-256 (hex) of the data.
+        train, vali, test: number of queries of each part.
+        test_without_relevant: queries of the test split without a relevant document.
+    """
+
+    kind: Literal["data"] = "data"
+    source: Text
+    intents: Count | None = None
+    intents_from: Text | None = None
+    rows_read: Count | None = None
+    rows_joined: Count | None = None
+    synthetic: bool
+    normalised: Text
+    features: Count | None
+    parameters: Count | None = None
+    fold: Count
+    fingerprint: Text
+    train: Count | None = None
+    vali: Count | None = None
+    test: Count | None = None
+    test_without_relevant: Count | None = None
+
+
+class UtilityRecord(Record):
+    """How good a trained model is, and what its training cost.
+
+    Attributes:
+        ndcg, untrained, ceiling: offline nDCG@10 of the trained model, of the first one, and of a perfect
+            ranker; None where they are not known.
+        validation: that of the trained model on the validation split; None where it was not evaluated.
+        undefended: that of the same training without a defense; None if it was not trained.
+        evaluated_on: which queries these are of.
+        online_sum, online_mean: of the lists that users were shown; None of a recorded Run.
+        maxrr_last: online MaxRR of the last ten rounds.
+        clipped: share of the local steps that were clipped.
+        bytes_per_client: that a client sends in a round; None where that is not known.
+    """
+
+    kind: Literal["utility"] = "utility"
+    ndcg: Share | None
+    untrained: Share | None = None
+    ceiling: Share | None = None
+    validation: Share | None = None
+    undefended: Share | None = None
+    evaluated_on: Text
+    online_sum: Number | None = None
+    online_mean: Share | None = None
+    maxrr_last: Share | None = None
+    clipped: Share | None = None
+    bytes_per_client: Number | None = None
+
+
+# --- proofs and audits -----------------------------------------------------------------------------
+
+
+class ProofRecord(Record):
+    """What is proven for one observer.
+
+    Attributes:
+        of: what the observer sees: the messages of one `round`, of `all rounds`, or the `attacked` ones.
+        about: what the proof protects, in words.
+        view: whose observations, of `observer_views.VIEWS`.
+        unit: what neighbouring inputs differ in.
+        interactions: behind a message; None where that is not known.
+        rounds: rounds of messages that the proof covers.
+        upper: the bound.
+        auc: the largest AUC of any attack that tells neighbouring inputs apart; 1 where nothing is proven.
+        whole_run: what is proven for all rounds of the run together; None where it was not computed.
+    """
+
+    kind: Literal["proof"] = "proof"
+    of: Literal["round", "all rounds", "attacked"]
+    about: Text = "one interaction"
+    view: Text
+    unit: Text
+    interactions: Count | None = None
+    rounds: Count
+    upper: UpperBound
+    auc: Share | None = None
+    whole_run: RunBound | None = None
+
+
+class LowerBound(Record):
+    """What a game's trials show: the mechanism is not (e, delta)-DP for any e below `epsilon`.
+
+    Attributes:
+        estimator: its name.
+        epsilon: the lower bound, finite, at least 0.
+        ceiling: the lower bound that a perfect attack would show with the same number of trials.
+        confidence: probability, over the trials, that the bound is right.
+        delta: the delta that the bound is for.
+        trials: evaluated trials per hypothesis.
+        assumes: what the estimator assumes, in words; empty: nothing.
+    """
+
+    estimator: Text
+    epsilon: Number
+    ceiling: Number
+    confidence: Number
+    delta: Number
+    trials: Count
+    assumes: Text = ""
+
+
+class AuditRecord(Record):
+    """What an audit found of one claim: of a chain for one view, unit and canary; or of a function.
+
+    Attributes:
+        source: what was audited.
+        subject: name of the function; empty for a chain.
+        view, unit, canary: what is audited, by their names; None for a function.
+        colluders: for view `colluding`, how many other clients collude; None for all, and for other views.
+        pair: the two inputs in words.
+        model: the global models that the client starts from: `first`, `trained`, or `rounds` for one of a
+            round each, along the run.
+        interactions, messages: interactions behind a message, and messages of the client that are pooled.
+        claim: what is claimed for all of them together; None without a claim.
+        delta: of the claim.
+        upper: what is proven for these messages; `whole_run` for all rounds of the training run.
+        exact: the privacy loss of this pair, where it has a formula.
+        lower, estimates: the lower bound of the trials, and those of all estimators for the same trials.
+        score: the score that told the inputs apart.
+        declared, declared_why: whether links do what they declare, and which do not or could not be tested.
+        verdict, why: see `auditing.verdict.verdict_on`.
+        repeats: why the noise of a function repeats; empty where nothing says so.
+    """
+
+    kind: Literal["audit"] = "audit"
+    source: Literal["chain", "function"] = "chain"
+    subject: Text = ""
+    view: Text | None = None
+    unit: Text | None = None
+    canary: Text = ""
+    colluders: Count | None = None
+    pair: Text = ""
+    model: Text = ""
+    interactions: Count = 1
+    messages: Count = 1
+    claim: Number | None
+    delta: Number
+    upper: UpperBound | None = None
+    whole_run: RunBound | None = None
+    exact: Number | None = None
+    lower: LowerBound
+    estimates: tuple[LowerBound, ...]
+    score: Text
+    declared: State = "nothing declared"
+    declared_why: Text = ""
+    verdict: Verdict
+    why: Text
+    repeats: Text = ""
+
+    @property
+    def eps_claimed(self) -> float:
+        """The claimed epsilon; infinite without a claim, as in documents."""
+        return math.inf if self.claim is None else self.claim
+
+
+# --- attacks ---------------------------------------------------------------------------------------
+
+
+class EvidenceRecord(Record):
+    """What describes the arrays of judged lists, see `judge.click_evidence.ClickEvidence`."""
+
+    kind: Literal["evidence"] = "evidence"
+    click_model: Text
+    view: Text
+    guessed: tuple[Text, ...]
+    surprised: tuple[Text, ...]
+    baselines: tuple[Text, ...]
+    probabilities: tuple[Text, ...]
+    exact: tuple[Text, ...]
+    same_message: Annotated[bool, Field(strict=True)]
+    groups: Annotated[tuple[Text, ...], Field(min_length=1)]
+    refused: dict[Text, Text]
+    steps: Count
+    clipped: Count
+    too_short: Count = 0
+
+
+class AttackRecord(Record):
+    """How well one method does one task on pooled evidence, for all clients or for one group.
+
+    Attributes:
+        task: what is inferred: `clicks`, `any click`, `bits`, `calibration`, `query`, `intent`, `client`,
+            `counts`, `participant`, or the task of another package.
+        method: label of the attack, or name of a guess.
+        role: an `attack`, a `guess` without a message, or a guess that `knows grades`; None for a task
+            without guesses of its own.
+        strongest, needs: whether an attack weighs all that it is told, and the knowledge that it needs.
+        group, place: a group of clients and its place, the one hit hardest being 1; None for all clients.
+        counts: what was judged, by name.
+        metrics: how well, by name.
+        everybody, differences: of a group, the metrics of all clients, and how far its own differ.
+        ceiling: the most that any attack can reach, by metric; a metric that is missing is not bounded.
+        more: further facts, by name.
+    """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    kind: Literal["attack"] = "attack"
+    task: str
+    method: str
+    role: Literal["attack", "guess", "knows grades"] | None = "attack"
+    strongest: bool = False
+    needs: frozenset[str] = frozenset()
+    group: str | None = None
+    place: int | None = None
+    counts: dict[str, Any] = Field(default_factory=dict)
+    metrics: dict[str, Estimate] = Field(default_factory=dict)
+    everybody: dict[str, float] = Field(default_factory=dict)
+    differences: dict[str, Estimate] = Field(default_factory=dict)
+    ceiling: dict[str, float] = Field(default_factory=dict)
+    more: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def baseline(self) -> bool | None:
+        """Whether it reads no message; None for a task without guesses of its own."""
+        return None if self.role is None else self.role != "attack"
+
+    def metric(self, name: str) -> Estimate:
+        """A metric; not defined where it was not taken."""
+        return self.metrics.get(name, UNKNOWN)
+
+
+class GapRecord(Record):
+    """What could not be done, and why.
+
+    Attributes:
+        what: an attack was `refused`, there was `nothing to read`, or a cell `failed`.
+        run: hash of the Spec.
+        method: the attack, if it is about one.
+        exit_code: of a failed cell.
+    """
+
+    kind: Literal["gap"] = "gap"
+    what: Literal["refused", "nothing to read", "failed"]
+    run: Digest | None = None
+    method: Text = ""
+    why: Text
+    exit_code: Count = 0
+
+
+AnyRecord = Annotated[
+    RunRecord | DataRecord | UtilityRecord | ProofRecord | AuditRecord | EvidenceRecord | GapRecord,
+    Field(discriminator="kind"),
+]
+"""What is stored; records of attacks are computed from stored evidence, since pools are no means."""
