@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from benchmarks.faults import CLICK_FAULTS, NOISE_FAULTS, broken
 from benchmarks.tables import print_lines
-from foltr_audit.auditing.audit import Audit, AuditResult
+from foltr_audit.auditing.audit import Audit
+from foltr_audit.core.results import AuditRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.stages import first_model, train
@@ -36,7 +37,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
 """A chain for each built-in mechanism."""
 
 
-def findings(setup: Setup, models: Mapping[str, Sequence[NDArray[np.float64]]]) -> tuple[AuditResult, ...]:
+def findings(setup: Setup, models: Mapping[str, Sequence[NDArray[np.float64]]]) -> tuple[AuditRecord, ...]:
     protocol = setup.spec.audit
     if protocol is None:
         raise ValueError("a Spec without an audit")
@@ -66,7 +67,7 @@ def rows(data: str, clients: int, trials: int) -> Iterator[str]:
                 yield _row(name, fault, found)
 
 
-def _row(name: str, fault: str, found: AuditResult) -> str:
+def _row(name: str, fault: str, found: AuditRecord) -> str:
     proven = f"{found.upper.epsilon:.2f}" if np.isfinite(found.upper.epsilon) else "none"
     sees = {"individual": "message", "aggregate": "sum"}[found.view]
     why = found.declared_why.partition(": ")[2]

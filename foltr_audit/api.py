@@ -20,7 +20,8 @@ from foltr_audit.experiments.comparison.runner import compare as run_grid
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan
+from foltr_audit.experiments.run import Run
+from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport
@@ -389,6 +390,6 @@ def _several(
 
 def _run(
     plan: Plan, data: Collection | None, out: str | Path | None, *, resume: bool, overwrite: bool
-) -> list[RunResult]:
+) -> list[Run]:
     output = None if out is None else RunOutput(Path(out), resume=resume, overwrite=overwrite)
     return run_plan(plan, output, Runner(data=data))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,25 +13,18 @@ from foltr_audit.auditing.canaries import Canary
 from foltr_audit.auditing.declarations import (
     DeclarationCheck,
     LinkTestInput,
-    State,
     check_declarations,
     check_sums,
 )
-from foltr_audit.auditing.estimators import (
-    ANYTIME,
-    ESTIMATORS,
-    FOR_NORMAL,
-    LowerBound,
-    TrialScores,
-    nearly_normal,
-)
+from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, FOR_NORMAL, TrialScores, nearly_normal
 from foltr_audit.auditing.evaluation import EarlyStop, Pair, about_best, split
 from foltr_audit.auditing.games import OtherClients
 from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials, claim_for
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES
-from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, is_proven, verdict_on
+from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.results import AuditRecord
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
@@ -41,55 +35,6 @@ from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditResult:
-    """The result for one claim: one view, one unit, one canary.
-
-    Attributes:
-        view, unit, canary: what is audited, by their names.
-        colluders: for view `colluding`, how many other clients collude; None for all, and for other views.
-        about: the two inputs in words.
-        model: the global models that the client starts from: `first`, `trained`, or `rounds` for one of a
-            round each, along the run.
-        interactions: interactions behind a message.
-        messages: messages of the client that are pooled.
-        eps_claimed: what is claimed for all of them together.
-        delta: of the claim.
-        upper: what is proven for these messages.
-        run: what is proven for all rounds of the training run together.
-        exact: the privacy loss of this pair, where it is computable.
-        lower: the lower bound of the trials.
-        estimates: the lower bounds of all estimators for the same trials.
-        score: the score that distinguished the hypotheses.
-        declared: whether links do what they declare, as far as tests show.
-        declared_why: which links do not, or could not be tested, in words.
-        verdict: see `verdict_on`.
-        why: the verdict's reason.
-    """
-
-    view: str
-    unit: str
-    canary: str
-    colluders: int | None
-    about: str
-    model: str
-    interactions: int
-    messages: int
-    eps_claimed: float
-    delta: float
-    upper: UpperBound
-    run: RunBound
-    exact: float | None
-    lower: LowerBound
-    estimates: tuple[LowerBound, ...]
-    score: str
-    declared: State
-    declared_why: str
-    verdict: Verdict
-    why: str
-
 
 _AT_ANY_LEVEL = {"one-run": "clopper-pearson"}
 """What contradicts a proof instead: at a delta above 0 `one-run` shows nothing at so high a confidence."""
@@ -131,7 +76,7 @@ class Audit:
         """The games whose messages start from some global models, (P,) each."""
         return AuditSession(self.setup, self.protocol, self.fresh, models, self.progress, others)
 
-    def findings(self, models: Mapping[str, Sequence[Floats]]) -> Iterator[AuditResult]:
+    def findings(self, models: Mapping[str, Sequence[Floats]]) -> Iterator[AuditRecord]:
         """One result per unit, canary and view.
 
         A claim is about every round. So a canary is searched and played at each of the models, and the game
@@ -219,7 +164,7 @@ class Audit:
         likely = [games[number] for number in about_best(promised)]
         return max(likely, key=lambda game: (game.exact or 0.0, game.canary.shift))
 
-    def _finding(self, game: _CanaryGame, view: str, declared: DeclarationCheck) -> AuditResult:
+    def _finding(self, game: _CanaryGame, view: str, declared: DeclarationCheck) -> AuditRecord:
         session, canary = game.session, game.canary
         claim = self._claim(session, canary.unit, view)
         normal = game.trials.score in LINEAR and nearly_normal(session.noise(view).law, session.widest_grid)
@@ -249,19 +194,19 @@ class Audit:
         )
         if lower.trials < self.protocol.trials:
             why += f"; stopped after {lower.trials} of {self.protocol.trials} trials"
-        return AuditResult(
+        return AuditRecord(
             view=view,
             unit=canary.unit,
             canary=canary.name,
             colluders=self.protocol.colluders if without_lists(view) == "colluding" else None,
-            about=canary.about,
+            pair=canary.about,
             model=game.model,
             interactions=session.interactions,
             messages=self.protocol.messages,
-            eps_claimed=claim.epsilon,
+            claim=None if math.isinf(claim.epsilon) else claim.epsilon,
             delta=claim.delta,
             upper=upper,
-            run=run,
+            whole_run=run,
             exact=exact,
             lower=lower,
             estimates=estimates,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from foltr_audit.auditing.session import AuditSession
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.results import State
 from foltr_audit.privacy.events import (
     ClickRandomization,
     CorrelatedNoise,
@@ -497,7 +498,6 @@ def check_sum_noise(
 
 # --- the whole chain -------------------------------------------------------------------------------
 
-State = Literal["as declared", "broken", "not looked", "nothing declared"]
 
 _RANDOM = NoiseAddition | ClickRandomization | CorrelatedNoise
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, TrialScores
 from foltr_audit.auditing.estimators.betting import hopeless, refutes
+from foltr_audit.core.results import LowerBound
 from foltr_audit.utils.arrays import Floats
 
 Pair = tuple[Floats, Floats]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, TrialScores
 from foltr_audit.auditing.evaluation import Pair, about_best, discriminant, every_bound, promised_bound, split
 from foltr_audit.auditing.function_outputs import (
     FunctionOutputs,
@@ -21,7 +21,8 @@ from foltr_audit.auditing.function_outputs import (
     call_function,
     repeated_noise,
 )
-from foltr_audit.auditing.verdict import ClaimEvidence, Verdict, verdict_on
+from foltr_audit.auditing.verdict import ClaimEvidence, verdict_on
+from foltr_audit.core.results import LowerBound, Verdict
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.auditing.canaries import Canary, CanarySearch, extreme_directions, message_canaries
-from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, TrialScores
 from foltr_audit.auditing.evaluation import Pair, about_best, every_bound, promised_bound, split
 from foltr_audit.auditing.games import GameSimulator, OtherClients
 from foltr_audit.auditing.scripted import GameClients
@@ -25,6 +25,7 @@ from foltr_audit.auditing.trial_scores import (
 from foltr_audit.core.group_privacy import group_size, of_group
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.answers import claims_of
+from foltr_audit.core.results import LowerBound
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.errors import UsageError

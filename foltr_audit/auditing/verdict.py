@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
+from foltr_audit.core.results import Verdict
 from foltr_audit.errors import ContradictionError
-
-Verdict = Literal[
-    "proven", "not refuted", "false by exact loss", "refuted", "declared law broken", "contradiction"
-]
 
 BROKEN: Verdict = "declared law broken"
 """No proof holds: a link does less than it declares."""

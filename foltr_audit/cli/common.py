@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from foltr_audit.core.plugins import Learner
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.experiments.runner import RunOutput, RunResult
+    from foltr_audit.experiments.run import Run
+    from foltr_audit.experiments.runner import RunOutput
     from foltr_audit.report.results.base import Report
 
 ReportOf = TypeVar("ReportOf", bound="Report")
@@ -441,7 +442,7 @@ def _learner_of(table: Table) -> Learner:
 
 
 def stored_report(
-    common: CommonOptions, protocol: str, report_of: Callable[[Plan, list[RunResult]], ReportOf]
+    common: CommonOptions, protocol: str, report_of: Callable[[Plan, list[Run]], ReportOf]
 ) -> ReportOf:
     """The report of what the options mean, run with a protocol; with --out it is stored too."""
     from foltr_audit.experiments.runner import Runner, run_plan

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.report.tables.published_figures import FigureComparison
     from foltr_audit.studies.model_merging import MergeReport
-    from foltr_audit.utils.rows import JsonValue
+    from foltr_audit.utils.formatting import JsonValue
 
 _STUDY = words(
     "merge.data.source merge.data.fold merge.data.category_feature merge.categories merge.splits "

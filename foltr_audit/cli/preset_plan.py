@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.presets import Preset
-    from foltr_audit.experiments.runner import RunResult
+    from foltr_audit.experiments.run import Run
     from foltr_audit.report.tables.published_figures import ParameterOverride, PresetComparison
 
 
@@ -75,7 +75,7 @@ class PresetSelection:
 
         return Plan(tuple(dict.fromkeys(spec for plan in self.plans.values() for spec in plan.specs)))
 
-    def comparison(self, cells: Sequence[RunResult]) -> PresetComparison:
+    def comparison(self, cells: Sequence[Run]) -> PresetComparison:
         """The published figures with those of the cells that were run."""
         from foltr_audit.report.tables.published_figures import (
             AttackComparison,

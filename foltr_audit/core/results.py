@@ -276,58 +276,76 @@ class LowerBound(Record):
     assumes: Text = ""
 
 
-class AuditRecord(Record):
-    """What an audit found of one claim: of a chain for one view, unit and canary; or of a function.
+class AuditedClaim(Record):
+    """What trials show of a claim.
 
     Attributes:
-        source: what was audited.
-        subject: name of the function; empty for a chain.
-        view, unit, canary: what is audited, by their names; None for a function.
-        colluders: for view `colluding`, how many other clients collude; None for all, and for other views.
-        pair: the two inputs in words.
-        model: the global models that the client starts from: `first`, `trained`, or `rounds` for one of a
-            round each, along the run.
-        interactions, messages: interactions behind a message, and messages of the client that are pooled.
-        claim: what is claimed for all of them together; None without a claim.
+        claim: the claimed epsilon; None without a claim.
         delta: of the claim.
-        upper: what is proven for these messages; `whole_run` for all rounds of the training run.
-        exact: the privacy loss of this pair, where it has a formula.
         lower, estimates: the lower bound of the trials, and those of all estimators for the same trials.
         score: the score that told the inputs apart.
-        declared, declared_why: whether links do what they declare, and which do not or could not be tested.
         verdict, why: see `auditing.verdict.verdict_on`.
-        repeats: why the noise of a function repeats; empty where nothing says so.
     """
 
-    kind: Literal["audit"] = "audit"
-    source: Literal["chain", "function"] = "chain"
-    subject: Text = ""
-    view: Text | None = None
-    unit: Text | None = None
-    canary: Text = ""
-    colluders: Count | None = None
-    pair: Text = ""
-    model: Text = ""
-    interactions: Count = 1
-    messages: Count = 1
     claim: Number | None
     delta: Number
-    upper: UpperBound | None = None
-    whole_run: RunBound | None = None
-    exact: Number | None = None
     lower: LowerBound
     estimates: tuple[LowerBound, ...]
     score: Text
-    declared: State = "nothing declared"
-    declared_why: Text = ""
     verdict: Verdict
     why: Text
-    repeats: Text = ""
 
     @property
     def eps_claimed(self) -> float:
         """The claimed epsilon; infinite without a claim, as in documents."""
         return math.inf if self.claim is None else self.claim
+
+
+class AuditRecord(AuditedClaim):
+    """What an audit found of one claim of a chain: one view, one unit, one canary.
+
+    Attributes:
+        view, unit, canary: what is audited, by their names.
+        colluders: for view `colluding`, how many other clients collude; None for all, and for other views.
+        pair: the two inputs in words.
+        model: the global models that the client starts from: `first`, `trained`, or `rounds` for one of a
+            round each, along the run.
+        interactions, messages: interactions behind a message, and messages of the client that are pooled; the
+            claim is of all of them together.
+        upper, whole_run: what is proven for these messages, and for all rounds of the training run.
+        exact: the privacy loss of this pair; None where it has no formula.
+        declared, declared_why: whether links do what they declare, and which do not or could not be tested.
+    """
+
+    kind: Literal["audit"] = "audit"
+    view: Text
+    unit: Text
+    canary: Text
+    colluders: Count | None
+    pair: Text
+    model: Text
+    interactions: Count
+    messages: Count
+    upper: UpperBound
+    whole_run: RunBound
+    exact: Number | None
+    declared: State
+    declared_why: Text
+
+
+class FunctionRecord(AuditedClaim):
+    """What trials show of a function on one pair of inputs.
+
+    Attributes:
+        function: its name.
+        repeats: why its noise repeats, in words; empty where nothing says so.
+        warnings: what a reader should know apart from the verdict.
+    """
+
+    kind: Literal["function"] = "function"
+    function: Text
+    repeats: Text
+    warnings: tuple[Warned, ...]
 
 
 # --- attacks ---------------------------------------------------------------------------------------

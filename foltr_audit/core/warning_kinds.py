@@ -7,6 +7,7 @@ has examples, and the site a page of all codes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from foltr_audit.errors import UsageError, suggest_name
@@ -328,6 +329,22 @@ class CodedWarning(NamedTuple):
         if code not in WARNINGS:
             raise ValueError("expected a warning with its code")
         return cls(code, text)
+
+
+def warning_lines(warnings: Iterable[CodedWarning]) -> list[str]:
+    """All warnings in one line with their codes, and how to read one; no line without a warning.
+
+    >>> warning_lines([CodedWarning("FA104", "last bits"), CodedWarning("FA101", "too small")])
+    ['2 warnings: FA101 FA104 (--full shows them; foltr-audit list warnings FA101 explains one)']
+    """
+    codes = [warning.code for warning in dict.fromkeys(warnings)]
+    if not codes:
+        return []
+    named = sorted(set(codes))
+    return [
+        f"{len(codes)} warning{'s' * (len(codes) > 1)}: {' '.join(named)} "
+        f"(--full shows them; foltr-audit list warnings {named[0]} explains one)"
+    ]
 
 
 _BY_NAME = {kind.name: kind for kind in WARNINGS.values()}

@@ -44,7 +44,8 @@ from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, Compar
 from foltr_audit.experiments.comparison.runner import run_cell
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan, Table
-from foltr_audit.experiments.runner import Runner, RunResult
+from foltr_audit.experiments.run import Run
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.runs.folder import MODEL, PLAN, RESULTS, SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.experiments.runs.reader import read_plan
@@ -438,7 +439,7 @@ def _need(path: str, what: str, advice: str) -> str:
 
 def run_again(
     places: DataPlaces, progress: Progress | None, task: tuple[str, Table, str, Path]
-) -> tuple[str, RunResult | str | None]:
+) -> tuple[str, Run | str | None]:
     """Run a Spec into a folder: the result, or why it cannot be run; without progress as a cell."""
     place, table, fingerprint, folder = task
     try:
@@ -504,7 +505,7 @@ class _Verifier:
         self.tolerance = _ACROSS_VERSIONS if self.differ else dict.fromkeys(_ACROSS_VERSIONS, 0.0)
         self.contents = BundleContents(self.root)
         self.drawn: list[str] = []
-        self.runs: dict[str, RunResult] = {}
+        self.runs: dict[str, Run] = {}
 
     def checks(self, sample: int | None, seed: int) -> Iterator[Row]:
         """The checks in order; if one of the first three fails, the others have no meaning."""
@@ -574,7 +575,7 @@ class _Verifier:
         with (self.progress if self.comparison else SILENT).task("re-run", len(tasks)) as tick:
             for place, result in results:
                 failed = isinstance(result, str)
-                self.runs |= {place: result} if isinstance(result, RunResult) else {}
+                self.runs |= {place: result} if isinstance(result, Run) else {}
                 found = [f"cannot be run: {result}"] if failed else self._differences(place)
                 state = "not possible" if failed else "different" if found else "equal"
                 states.add(state)

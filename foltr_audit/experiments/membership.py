@@ -251,7 +251,7 @@ def ceiling(setup: Setup, view: MembershipView) -> MembershipCeiling:
     secret = share < 1 and population.rounds_apart == 1
     situation = setup.privacy.in_all_rounds(setup.privacy.situation("aggregate", "client", delta=DELTA))
     situation = replace(situation, sampled=share if secret else 1.0, cohorts="secret" if secret else "any")
-    if view == "client" and situation.shares > 1 and not upper_bound(events, situation).on_sum:
+    if view == "client" and situation.shares > 1 and upper_bound(events, situation).rests_on != "aggregator":
         situation = replace(situation, view="colluding", colluders=1)
     bound, curve = upper_bound(events, situation), trade_off(events, situation)
     if not curve.power(0.0) < 1:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.core.pdgd import setting_text
-from foltr_audit.core.plugins import Environment
-from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.plugins.registry import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.population import EVERYBODY, Population
+from foltr_audit.core.results import AuditRecord, ProofRecord
 from foltr_audit.core.settings.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.experiment import Spec, first_difference
-from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.run import Run, World, data_record, run_record, utility_record
 from foltr_audit.experiments.runs.folder import (
     PLAN,
     RESULTS,
@@ -41,17 +36,15 @@ from foltr_audit.experiments.stages import (
     train,
 )
 from foltr_audit.judge.task import NothingToReadError
-from foltr_audit.privacy.accounting.bound import ProvenView
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.recorder import atomic_files
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.simulation.setup import Setup, number_intents
 from foltr_audit.utils.arrays import Floats, reuse_freed_memory
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from foltr_audit.auditing.audit import Audit, AuditResult
+    from foltr_audit.auditing.audit import Audit
     from foltr_audit.experiments.membership import MembershipFinding
     from foltr_audit.experiments.unlearning.experiment import UnlearningResult
     from foltr_audit.simulation.recorder import RoundStore
@@ -60,104 +53,14 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SystemDescription:
-    """Which learner and defenses were run.
-
-    Attributes:
-        eps_claimed: the epsilon that the chain claims for one round.
-        learner: the learner with the parameters that are not at their default.
-        pdgd: name of its PDGD setting; `none` of another learner.
-        warnings: incompatible defenses in the chain, in words.
-    """
-
-    eps_claimed: float
-    learner: str
-    pdgd: str
-    warnings: tuple[CodedWarning, ...] = ()
-
-    @classmethod
-    def of(cls, setup: Setup) -> SystemDescription:
-        """The learner and the defenses of a setup."""
-        facts = facts_of(setup.learner)
-        pairs, normaliser = facts.get("pairs"), facts.get("normaliser")
-        return cls(
-            eps_claimed=setup.privacy.claim(),
-            learner=setup.learner.label,
-            pdgd="none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser)),
-            warnings=setup.privacy.warnings(),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorldDescription:
-    """Whose clicks trained the model.
-
-    Attributes:
-        population: who the clients were.
-        described: the population in numbers; None where clients do not differ.
-        environment: how likely each intent is over time; None where the scenario does not define it.
-        per_round: interactions of a training round.
-        twins: what the run is compared with: the same Spec under other scenarios, by name.
-    """
-
-    population: Population = EVERYBODY
-    described: PopulationFacts | None = None
-    environment: Environment | None = None
-    per_round: int = 1
-    twins: Mapping[str, Spec] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, setup: Setup) -> WorldDescription:
-        return cls(
-            population=setup.clients.population,
-            described=PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model),
-            environment=setup.clients.environment,
-            per_round=setup.clients.interactions * setup.spec.population.cohort_size,
-            twins=setup.twins,
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RunResult:
-    """What a report needs of one Spec that was run, without its data and messages.
-
-    Attributes:
-        spec: the Spec.
-        data: facts of its data.
-        system: its learner and defenses.
-        world: its clients.
-        trained: the trained model and its metrics, without the rounds themselves.
-        undefended: offline nDCG@10 of the same training without a defense; None if it was not trained.
-        attacks: what attacks found; empty without an attack protocol.
-        proven: what is proven for the observer of the attacks, first without the lists; empty without one.
-        findings: results of an audit of its chain's claim.
-        membership: who was told to have taken part, from other federations of the same Spec.
-        unlearning: what models keep of clients that left, of other federations of the same Spec; None without
-            a protocol.
-    """
-
-    spec: Spec
-    data: DataFacts
-    system: SystemDescription
-    world: WorldDescription = WorldDescription()
-    trained: TrainResult
-    undefended: float | None = None
-    attacks: AttackFindings = field(default_factory=AttackFindings)
-    proven: tuple[ProvenView, ...] = ()
-    findings: tuple[AuditResult, ...] = ()
-    membership: tuple[MembershipFinding, ...] = ()
-    unlearning: UnlearningResult | None = None
-
-
-def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProvenView, ...]:
+def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProofRecord, ...]:
     """What is proven for the observer of attacks: without the shown lists, and with them if it sees them."""
     view = attacked_view(protocol.view, protocol.hide)
     return tuple(setup.privacy.proven(each) for each in dict.fromkeys((without_lists(view), view)))
 
 
 def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[Floats, ...]]:
-    """The global models that the messages of an audit start from, by the names of `AuditResult.model`."""
+    """The global models that the messages of an audit start from, by the names of `AuditRecord.model`."""
     protocol = setup.spec.audit
     if protocol is None:
         return {}
@@ -211,33 +114,33 @@ class Runner:
             raise UsageError(f"--twins: scenario {names} has no twin; expected a scenario that has")
         return found
 
-    def run(self, spec: Spec, folder: RunFolder | None = None) -> RunResult:
+    def run(self, spec: Spec, folder: RunFolder | None = None) -> Run:
         """Train a Spec, and do what its protocols ask for."""
         setup, protocol = self.setup(spec), spec.attack
         undefended: float | None = None
         attacks = AttackFindings()
-        findings: tuple[AuditResult, ...] = ()
+        audits: tuple[AuditRecord, ...] = ()
         if protocol is None:
             audit = None if spec.audit is None else self._audit(setup, spec.audit)
             keep = spec.unlearning is not None  # its history is attacked
             along = 0 if spec.audit is None else spec.audit.along
             trained = train(setup, folder, keep=keep, along=along, progress=self.progress)
             if audit is not None:
-                findings = tuple(audit.findings(_audited_models(setup, trained)))
+                audits = tuple(audit.findings(_audited_models(setup, trained)))
         else:
             trained, attacks = self._attack(setup, protocol, folder)
         if protocol is not None or spec.membership is not None:
             undefended = self._twin(spec, trained) if self.with_undefended else None
-        return RunResult(
+        return Run(
             spec=spec,
-            data=DataFacts.of(setup.collection),
-            system=SystemDescription.of(setup),
-            world=WorldDescription.of(setup),
+            record=run_record(setup),
+            data=data_record(setup.collection),
+            utility=utility_record(trained, undefended),
+            world=World.of(setup),
             trained=replace(trained, recording=None),
-            undefended=undefended,
             attacks=attacks,
-            proven=() if protocol is None else proven_of(setup, protocol),
-            findings=findings,
+            proofs=() if protocol is None else proven_of(setup, protocol),
+            audits=audits,
             membership=self._membership(setup),
             unlearning=self._unlearn(setup, trained.recording),
         )
@@ -300,7 +203,7 @@ class RunOutput:
         if self.resume and self.overwrite:
             raise UsageError("--resume and --overwrite: give one or the other")
 
-    def run(self, plan: Plan, study: Runner) -> list[RunResult]:
+    def run(self, plan: Plan, study: Runner) -> list[Run]:
         """Run a plan into the folder, which stays locked until it is done.
 
         Raises:
@@ -341,7 +244,7 @@ class RunOutput:
             atomic_files.write_text(self.path / RESULTS, text + "\n")
 
 
-def run_plan(plan: Plan, output: RunOutput | None, study: Runner) -> list[RunResult]:
+def run_plan(plan: Plan, output: RunOutput | None, study: Runner) -> list[Run]:
     """Run every Spec of a plan, into folders if `output` is given.
 
     Raises:

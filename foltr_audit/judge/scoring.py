@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from math import comb, floor, isnan
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from foltr_audit.core.results import UNKNOWN, Estimate
+from foltr_audit.core.results import UNKNOWN, AttackRecord, Estimate
 from foltr_audit.judge.bootstrap import RESAMPLES, BootstrapDistribution, QueryBootstrap, ResampledMetric
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
@@ -138,6 +138,9 @@ RANDOM_SIZES = (3, 4)
 
 RANDOM = "random:k=mean"
 """The random guess that knows most: of the mean number of clicks."""
+
+KNOWS_GRADES = "relevance-prior"
+"""The guess of a server that has the grades of the documents; the other guesses use positions at most."""
 
 
 @dataclass(frozen=True)
@@ -453,3 +456,69 @@ def _metrics(
 def _hardest_first(score: GroupScore) -> tuple[float, ...]:
     values = [score.metrics[name].value for name in WORST_BY]
     return tuple(float("inf") if isnan(value) else -value for value in values)
+
+
+# --- records ---------------------------------------------------------------------------------------
+
+
+def click_records(
+    evidence: ClickEvidence, streams: Streams, ceiling: Mapping[str, float] | None = None
+) -> Iterator[AttackRecord]:
+    """What every guesser reads in judged lists, baselines first; metrics as in `METRICS`.
+
+    Args:
+        evidence: all judged lists.
+        streams: named random streams.
+        ceiling: the most that any attack can reach, by metric.
+    """
+    scorer = AttackScorer(evidence, streams)
+    judged, unclicked = scorer.evidence, scorer.unclicked
+    for scores in scorer.scores():
+        yield AttackRecord(
+            task="clicks",
+            method=scores.method,
+            role=_role(evidence, scores.method),
+            counts={
+                "lists": int(judged.query.size),
+                "skipped": int(evidence.query.size - judged.query.size),
+                "all_clicked": int(judged.ties.sum()),
+                "queries": int(np.unique(judged.query).size),
+                "unclicked_documents": unclicked,
+                "finest_fpr": 1 / unclicked if unclicked else None,
+                "clipped": evidence.clipped / evidence.steps if evidence.steps else None,
+                "precision_undefined": scores.precision_undefined,
+                "unknown": evidence.unknown,
+            },
+            metrics={name: scores.metrics.get(name, UNKNOWN) for name in METRICS},
+            ceiling=dict(ceiling or {}),
+        )
+
+
+def group_records(evidence: ClickEvidence, streams: Streams) -> Iterator[AttackRecord]:
+    """What every guesser reads in the lists of each group of clients, hit hardest first.
+
+    There are none where clients do not differ.
+    """
+    if len(evidence.groups) < 2:
+        return
+    for guesser in group_scores(AttackScorer(evidence, streams)):
+        for place, group in enumerate(guesser.groups, start=1):
+            yield AttackRecord(
+                task="clicks",
+                method=guesser.method,
+                role=_role(evidence, guesser.method),
+                group=group.group,
+                place=place,
+                counts={"lists": group.lists, "skipped": group.skipped, "queries": group.queries},
+                metrics=group.metrics,
+                everybody=guesser.everybody,
+                differences=group.differences,
+            )
+
+
+def _role(evidence: ClickEvidence, method: str) -> Literal["attack", "guess", "knows grades"]:
+    if method.startswith("random:"):
+        return "guess"
+    if method not in evidence.baselines:
+        return "attack"
+    return "knows grades" if method == KNOWS_GRADES else "guess"

@@ -15,9 +15,10 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
 )
+from foltr_audit.core.results import ProofRecord
 from foltr_audit.core.settings.defaults import CLIENT, DELTA, UNIT
 from foltr_audit.core.warning_kinds import CodedWarning
-from foltr_audit.privacy.accounting.bound import ProvenView, run_bound, upper_bound
+from foltr_audit.privacy.accounting.bound import run_bound, upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.simulation.client_population import ClientPopulation
 
@@ -99,7 +100,7 @@ class PrivacyDescription:
             delta=situation.delta or DELTA,
         )
 
-    def proven(self, view: str) -> ProvenView:
+    def proven(self, view: str) -> ProofRecord:
         """What is proven in a view for one interaction in a round, and for one client over the run.
 
         Of a round it is pure where a pure bound exists.
@@ -108,7 +109,15 @@ class PrivacyDescription:
         once = upper_bound(events, there)
         if math.isinf(once.epsilon):
             once = upper_bound(events, replace(there, delta=DELTA))
-        return ProvenView(view=view, unit=UNIT, once=once, run=run_bound(events, self.lifetime(there)))
+        return ProofRecord(
+            of="round",
+            view=view,
+            unit=UNIT,
+            interactions=there.interactions,
+            rounds=1,
+            upper=once,
+            whole_run=run_bound(events, self.lifetime(there)),
+        )
 
     def noise(self) -> str | None:
         """The noise law of one message, as text."""

@@ -83,7 +83,7 @@ def draw_importances(study: MergeReport) -> Figure:
     lines = max(1, -(-len(models) // columns))
     figure = _figure(3.0 * columns + 1.0, 2.6 * lines + 0.6)
     figure.suptitle(f"Features of stacked models on {_source(study)}", fontsize=11.0)
-    last = study.dataset.facts.features
+    last = study.dataset.facts.features or 0
     axes = figure.subplots(lines, columns, squeeze=False)
     for place, axis in enumerate(axes.T.ravel()):
         if place < len(models):

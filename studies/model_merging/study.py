@@ -44,9 +44,10 @@ from foltr_audit.studies.model_merging.splits import (
 )
 
 from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.results import DataRecord
 from foltr_audit.core.settings.data import without_paths
 from foltr_audit.data.load import load_collection
-from foltr_audit.experiments.data_facts import DataFacts
+from foltr_audit.experiments.run import data_record
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
@@ -63,7 +64,7 @@ SHOWN_FEATURES = 10
 class StudyData(ResultRow):
     """The data of a study, and the feature with the category of a document."""
 
-    facts: DataFacts = column(embedded=True)
+    facts: DataRecord = column(embedded=True)
     category_feature: int
 
 
@@ -154,7 +155,7 @@ def run_merging(
             runner.run(split)
     return MergeReport(
         config=without_paths(spec.model_dump(mode="json")),
-        dataset=StudyData(facts=DataFacts.of(collection), category_feature=feature),
+        dataset=StudyData(facts=data_record(collection), category_feature=feature),
         categories=[topics.categories[place] for place in places],
         mixtures=mixture_rows(topics),
         statistics=split_statistics(collection, topics, places),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from foltr_audit.auditing.audit import AuditResult
+from foltr_audit.core.results import AuditRecord
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.setup import Setup
@@ -22,7 +22,7 @@ GLOBAL = "fpdgd:rank_with=global"
 MODEL = np.linspace(-0.3, 0.3, FEATURES)
 
 
-def by_view(setup: Setup, **protocol: Any) -> dict[str, AuditResult]:
+def by_view(setup: Setup, **protocol: Any) -> dict[str, AuditRecord]:
     return {found.view: found for found in findings(setup, MODEL, **{"views": BOTH, **protocol})}
 
 

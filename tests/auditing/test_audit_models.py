@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.auditing.audit import Audit, AuditResult
+from foltr_audit.auditing.audit import Audit
+from foltr_audit.core.results import AuditRecord
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.experiments.runs.folder import RunFolder
 from foltr_audit.experiments.stages import first_model, train
@@ -19,7 +20,7 @@ from tests.fixtures.tiny import FEATURES
 FLAT, STEEP = np.zeros(FEATURES), np.linspace(-5, 5, FEATURES)
 
 
-def found(setup_of: SetupOf, canary: str, *names: str, steep_first: bool = False) -> AuditResult:
+def found(setup_of: SetupOf, canary: str, *names: str, steep_first: bool = False) -> AuditRecord:
     first, trained = (STEEP, FLAT) if steep_first else (FLAT, STEEP)
     protocol = AuditSpec(models=names, canaries=(canary,), trials=50, min_documents=4, views=("individual",))
     audit = Audit(setup_of(chain=(ToyClip(norm=1e6), ToyLaplace())), protocol)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from foltr_audit.auditing.audit import AuditResult
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Attack, Defense, Inference, View
+from foltr_audit.core.results import AuditRecord
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.events import NoiseAddition, OpaqueChange, PrivacyEvent
 from foltr_audit.privacy.loss.composition import pure_over
@@ -23,7 +23,7 @@ from tests.fixtures.audits import CLIENT, findings
 GRID = "clip:norm=1.5+discrete-gaussian:sigma=6,step=0.0009765625,sensitivity=3,delta=0.00001"
 
 
-def found(setup_of: SetupOf, chain: str, made: dict[str, Any] | None = None, **protocol: Any) -> AuditResult:
+def found(setup_of: SetupOf, chain: str, made: dict[str, Any] | None = None, **protocol: Any) -> AuditRecord:
     setup = setup_of(chain=parse_chain([chain]), **(made or {}))
     (only,) = findings(setup, **{"trials": 1000, **protocol})
     return only
@@ -79,8 +79,8 @@ def test_the_whole_run_has_its_own_interactions(setup_of: SetupOf) -> None:
     alone: dict[str, Any] = {"units": ("query",), "views": ("individual",), "interactions": 1}
     run = found(setup_of, "click-rr:eps=0.5", made, **alone)
     assert run.upper.epsilon == pytest.approx(10 * 0.5)
-    assert run.run.upper.delta == 1e-5
-    assert run.run.upper.epsilon == pytest.approx(pure_over(0.5, 3 * 4 * 10, 1e-5))
+    assert run.whole_run.upper.delta == 1e-5
+    assert run.whole_run.upper.epsilon == pytest.approx(pure_over(0.5, 3 * 4 * 10, 1e-5))
     whole = found(setup_of, "click-rr:eps=0.5", made, **(alone | {"interactions": None}))
     assert whole.interactions == 4, "as many as the learner's"
     assert whole.upper.epsilon == pytest.approx(4 * 10 * 0.5)

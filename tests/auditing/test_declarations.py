@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from benchmarks.audit_faults import CHAINS
 from benchmarks.faults import CLICK_FAULTS, NOISE_FAULTS, broken
-from foltr_audit.auditing.audit import AuditResult
 from foltr_audit.auditing.declarations import DeclarationCheck, LinkTestInput, LinkTests, check_declarations
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
+from foltr_audit.core.results import AuditRecord
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition, NormBound, NormScaling
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.setup import Setup
@@ -37,7 +37,7 @@ def declared(setup: Setup, *models: Floats, interactions: int = 1) -> Declaratio
     )
 
 
-def audited(setup: Setup, **protocol: Any) -> list[AuditResult]:
+def audited(setup: Setup, **protocol: Any) -> list[AuditRecord]:
     return findings(setup, MODEL, **{"trials": 300, "views": ("individual", "aggregate"), **protocol})
 
 

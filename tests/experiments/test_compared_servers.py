@@ -162,4 +162,4 @@ def test_the_twin_without_a_defense_has_an_honest_server() -> None:
     table["train"]["server"] = "saturate"
     attacked = Runner().run(Spec.parse({**table, "attack": {"methods": ["olsr"]}}))
     assert attacked.trained.ndcg != honest
-    assert attacked.undefended == honest
+    assert attacked.utility.undefended == honest

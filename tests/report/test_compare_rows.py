@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from foltr_audit.core.results import Estimate
+from foltr_audit.core.results import AuditRecord, Estimate
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.comparison.cells import AuditFacts, CellFacts, CellRecord
+from foltr_audit.core.warning_kinds import CodedWarning
+from foltr_audit.experiments.comparison.cells import CellFacts, CellRecord
 from foltr_audit.experiments.comparison.grid import DefenseLabel
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import (
@@ -167,17 +168,17 @@ def test_the_worst_served_group_and_the_curves() -> None:
     assert curve.offline == pytest.approx([0.8, 0.9])
 
 
-def found(view: str, upper: float, unit: str = "interaction", verdict: str = "proven") -> AuditFacts:
+def found(view: str, upper: float, unit: str = "interaction", verdict: str = "proven") -> AuditRecord:
     """What an audit found, made up."""
     bound = {"epsilon": upper, "delta": 0.0, "how": ""}
     shown = {"estimator": "e", "epsilon": 1.0, "ceiling": 4.0, "confidence": 0.95, "delta": 0.0}
     lower = {**shown, "trials": 9, "assumes": ""}
     run = {"unit": "client", "rounds": 9, "sampled": 1.0, "upper": bound, "always": bound}
-    told: dict[str, Any] = dict.fromkeys(("canary", "about", "score", "declared_why", "why"), "")
+    told: dict[str, Any] = dict.fromkeys(("canary", "pair", "score", "declared_why", "why"), "")
     told |= {"view": view, "unit": unit, "verdict": verdict, "declared": "as declared", "model": "first"}
-    told |= {"colluders": None, "interactions": 1, "messages": 1, "eps_claimed": 1.2, "delta": 0.0}
-    told |= {"upper": bound, "run": run, "exact": None, "lower": lower, "estimates": [lower]}
-    return AuditFacts.model_validate(told)
+    told |= {"colluders": None, "interactions": 1, "messages": 1, "claim": 1.2, "delta": 0.0}
+    told |= {"upper": bound, "whole_run": run, "exact": None, "lower": lower, "estimates": [lower]}
+    return AuditRecord.model_validate(told)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -212,7 +213,7 @@ def test_claims_of_each_view_stand_apart() -> None:
 def test_missing_noise_that_a_proof_counts_in_is_no_warning(verdict: str, warned: bool) -> None:
     """Shares computed for the fewest messages of a secure sum: with all of them there is more noise."""
     lines = [f"{NOISE_SHARES}: a sum may contain only 51 of 100 messages", "FA103: lists"]
-    made = setting("published", NDCG, warnings=lines)
+    made = setting("published", NDCG, warnings=tuple(map(CodedWarning.parse, lines)))
     views = [found("individual", 1.2, verdict=verdict)]
     views += [found("individual+lists", math.inf, verdict="refuted")]
     codes = [row.code for row in warning_rows(replace(made, findings=views))]

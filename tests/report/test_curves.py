@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runner import Runner, RunResult
+from foltr_audit.experiments.run import Run
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.pictures import curves
 from foltr_audit.report.pictures.curves import PANELS, LearningCurve, check_picture, draw, save_curves
 from foltr_audit.report.results.base import differing, setting_label, setting_text
@@ -25,7 +26,7 @@ PAPERS = ["fpdgd", "foltr-es", "pdgd", "dbgd", "coltr"]
 
 
 @pytest.fixture(scope="module")
-def cells(setup_of: SetupOf) -> list[RunResult]:
+def cells(setup_of: SetupOf) -> list[Run]:
     """Three repetitions at epsilon 2 and one without noise, three rounds each."""
     noisy = ("clip:norm=1", "gamma-laplace:eps=2,sensitivity=2")
     setups = [setup_of(rounds=3, defense=noisy, repetition=run) for run in range(3)]
@@ -46,7 +47,7 @@ def panels(*found: LearningCurve) -> dict[str, list[LearningCurve]]:
 
 
 @pytest.mark.parametrize("metric", PANELS)
-def test_mean_and_deviation_over_repeated_runs(cells: list[RunResult], metric: str) -> None:
+def test_mean_and_deviation_over_repeated_runs(cells: list[Run], metric: str) -> None:
     noisy, plain = curves.curves(cells, metric)
     assert (noisy.label, noisy.runs, plain.label, plain.runs) == ("eps 2", 3, "eps none", 1)
     by_round = [[cell.trained.rounds[i][metric] for cell in cells[:3]] for i in range(3)]
@@ -57,8 +58,8 @@ def test_mean_and_deviation_over_repeated_runs(cells: list[RunResult], metric: s
     assert plain.deviation.tolist() == [0.0] * 3
 
 
-def test_rounds_without_a_value_are_left_out(cells: list[RunResult]) -> None:
-    def without(cell: RunResult, *rounds: int) -> RunResult:
+def test_rounds_without_a_value_are_left_out(cells: list[Run]) -> None:
+    def without(cell: Run, *rounds: int) -> Run:
         lost = {"offline_ndcg@10": np.nan}
         rows = [{**row, **lost} if i in rounds else row for i, row in enumerate(cell.trained.rounds)]
         return replace(cell, trained=replace(cell.trained, rounds=rows))
@@ -140,7 +141,7 @@ def test_thirty_lines_are_told_apart_without_their_colour() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf", "SVG"])
-def test_same_bytes_and_no_date(tmp_path: Path, cells: list[RunResult], suffix: str) -> None:
+def test_same_bytes_and_no_date(tmp_path: Path, cells: list[Run], suffix: str) -> None:
     import matplotlib
 
     def own() -> list[object]:

@@ -13,7 +13,7 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.stages import AttackFindings
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
@@ -25,7 +25,7 @@ from tests.fixtures.run_results import run_of
 HERE = StudyExtent(data="made", synthetic=True)
 
 
-def cell(spec: Spec, evidence: ClickEvidence, label: str = "olsr") -> RunResult:
+def cell(spec: Spec, evidence: ClickEvidence, label: str = "olsr") -> Run:
     """A cell that was run, with one attack under navigational clicks."""
     evidence = replace(evidence, guessed={label: evidence.guessed["attack"]})
     found = {"navigational": TaskEvidence(found={"clicks": evidence})}
@@ -57,7 +57,7 @@ def slow(pairs: Sequence[tuple[list[bool], list[bool]]]) -> dict[str, float]:
     }
 
 
-def compared(preset: Preset, **cells: Sequence[RunResult]) -> dict[tuple[str, str], dict[str, Any]]:
+def compared(preset: Preset, **cells: Sequence[Run]) -> dict[tuple[str, str], dict[str, Any]]:
     """Rows by cell and method."""
     rows = plain(AttackComparison.of(preset, cells, HERE).rows)
     found = {(row["cell"], row["method"]): row for row in rows}

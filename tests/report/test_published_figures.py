@@ -12,7 +12,7 @@ import pytest
 from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.presets import Preset, read_preset
-from foltr_audit.experiments.runner import RunResult, WorldDescription
+from foltr_audit.experiments.run import Run, World
 from foltr_audit.report.tables.published_figures import FigureComparison, StudyExtent
 from tests.fixtures.result_rows import plain
 from tests.fixtures.run_results import run_of
@@ -60,14 +60,14 @@ def steady(value: float) -> Callable[[int], float]:
     return lambda _: value
 
 
-def cell(spec: Spec, ndcg: Callable[[int], float], **world: Any) -> RunResult:
+def cell(spec: Spec, ndcg: Callable[[int], float], **world: Any) -> Run:
     """A run of two intents whose offline nDCG@10 after each round is known, and online is half of it."""
     offline = ("offline_ndcg@10", "offline_ndcg@10/intent 1", "offline_ndcg@10/intent 2")
     rounds = [
         {"round": t, "online_ndcg@10": ndcg(t) / 2, **ROUND, **dict.fromkeys(offline, ndcg(t))}
         for t in range(spec.train.rounds)
     ]
-    return run_of(spec, rounds, world=WorldDescription(per_round=40, **world))
+    return run_of(spec, rounds, world=World(**world), per_round=40)
 
 
 def compared(scale: float = 1.0) -> dict[tuple[str, str, str | None, int | None], dict[str, Any]]:

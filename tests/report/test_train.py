@@ -12,7 +12,7 @@ import pytest
 from foltr_audit.core.plugins import Scenario
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.pictures import curves
 from foltr_audit.report.pictures.curves import PANELS, IntentSpan, LearningCurve, draw, insert_gaps
@@ -113,13 +113,13 @@ def test_comparisons_of_one_metric_are_corrected_together() -> None:
 # --- one ranker per intent ------------------------------------------------------------------------
 
 
-def by_itself(intent: int, values: Any, online: Any, counts: Any, repetition: int = 0) -> RunResult:
+def by_itself(intent: int, values: Any, online: Any, counts: Any, repetition: int = 0) -> Run:
     made = trained(f"mixed:only={intent}", values, online, repetition)
     rows = [{**row, PLAYED: float(count)} for row, count in zip(made.trained.rounds, counts, strict=True)]
     return replace(made, trained=replace(made.trained, rounds=rows))
 
 
-def rankers(repetition: int = 0) -> list[RunResult]:
+def rankers(repetition: int = 0) -> list[Run]:
     return [
         by_itself(1, FIRST, (0.1, 0.2, 0.3, 0.4), (4, 6, 5, 10), repetition),
         by_itself(2, SECOND, (0.5, 0.6, 0.7, math.nan), (6, 4, 5, 0), repetition),
@@ -192,7 +192,7 @@ def test_a_line_is_interrupted_where_the_intent_changes() -> None:
     np.testing.assert_array_equal(y, [0.1, 0.2, np.nan, 0.3, np.nan, 0.4])
 
 
-def drawn(cells: list[RunResult]) -> Any:
+def drawn(cells: list[Run]) -> Any:
     kinds = (curves.curves, curves.reference_curves)
     return draw({name: [one for kind in kinds for one in kind(cells, name)] for name in PANELS}, DATA)
 

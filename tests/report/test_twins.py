@@ -13,7 +13,8 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan
+from foltr_audit.experiments.run import Run
+from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.twins import SPECIFIC
 from foltr_audit.simulation.intent_metrics import PLAYED
@@ -44,7 +45,7 @@ def spec(scenario: str, **more: Any) -> Spec:
     return Spec.parse({"population": {"scenario": scenario, "clients": 6}, "train": train, **more})
 
 
-def ran(data: Collection, *specs: Spec, output: RunOutput | None = None) -> tuple[Plan, list[RunResult]]:
+def ran(data: Collection, *specs: Spec, output: RunOutput | None = None) -> tuple[Plan, list[Run]]:
     study = Runner(data=data)
     plan = study.with_twins(Plan(specs))
     return plan, run_plan(plan, output, study)
@@ -93,7 +94,7 @@ def test_the_run_equals_its_first_twin_up_to_the_change(data: Collection) -> Non
 def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: Collection) -> None:
     plan, cells = ran(data, spec("mixed"))
     main, *rankers = cells
-    each = main.world.per_round
+    each = main.record.per_round
     assert len(rankers) == INTENTS
     played = np.array([[row[PLAYED] for row in ranker.trained.rounds] for ranker in rankers])
     assert (played.sum(axis=0) == each).all()

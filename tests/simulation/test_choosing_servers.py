@@ -65,7 +65,7 @@ def test_no_sample_of_clients_is_counted_on() -> None:
         setup = few(server)
         table = setup.spec.table() | {"defense": noise, "trace": {"message": "update"}}
         table["train"] = {"rounds": 200, "server": server}
-        bound = replace(setup, spec=fa.Spec(**table)).privacy.proven("individual").run
+        bound = replace(setup, spec=fa.Spec(**table)).privacy.proven("individual").whole_run
         assert bound is not None
         return bound
 

@@ -2,7 +2,6 @@
 
 from foltr_audit.auditing.estimators.base import (
     Estimator,
-    LowerBound,
     TrialScores,
     clopper_pearson,
     clopper_pearson_bound,
@@ -31,7 +30,6 @@ __all__ = [
     "ESTIMATORS",
     "FOR_NORMAL",
     "Estimator",
-    "LowerBound",
     "TrialScores",
     "clopper_pearson_bound",
     "nearly_normal",

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from foltr_audit.core.results import LowerBound
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints, read_only
 
@@ -82,29 +83,6 @@ class TrialScores:
             one=-self.zero,
             independent=self.independent,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LowerBound:
-    """What a game's trials show: the mechanism is not (e, delta)-DP for any e below `epsilon`.
-
-    Attributes:
-        estimator: its name.
-        epsilon: the lower bound, finite, at least 0.
-        ceiling: the lower bound that a perfect attack would show with the same number of trials.
-        confidence: probability, over the trials, that the bound is right.
-        delta: the delta that the bound is for.
-        trials: evaluated trials per hypothesis.
-        assumes: what the estimator assumes, in words; empty: nothing.
-    """
-
-    estimator: str
-    epsilon: float
-    ceiling: float
-    confidence: float
-    delta: float
-    trials: int
-    assumes: str = ""
 
 
 class Estimator(Protocol):

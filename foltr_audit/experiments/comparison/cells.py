@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,17 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
-from foltr_audit.auditing.declarations import State
-from foltr_audit.auditing.verdict import Verdict
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
+from foltr_audit.core.results import AuditRecord, DataRecord, Warned
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.settings.defaults import DELTA, UNIT
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import TraceError, first_problem, shorten_value
-from foltr_audit.experiments.data_facts import DataFacts
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
@@ -81,7 +78,6 @@ def _different(values: list[str]) -> list[str]:
 
 Text = Annotated[str, Field(max_length=10_000), AfterValidator(_text)]
 Names = Annotated[list[Text], AfterValidator(_different)]
-Warned = Annotated[Text, AfterValidator(lambda line: str(CodedWarning.parse(line)))]
 Number = Annotated[float, BeforeValidator(_number)]
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -100,47 +96,6 @@ class _FactTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-class CellDataFacts(_FactTable):
-    """The data of a cell, as `DataFacts`."""
-
-    source: Text
-    synthetic: bool
-    normalised: Text
-    features: Count
-    fold: Count
-    fingerprint: Text
-    train: Count
-    vali: Count
-    test: Count
-    test_without_relevant: Count
-    intents: Count | None = None
-    intents_from: Text | None = None
-    rows_read: Count | None = None
-    rows_joined: Count | None = None
-
-    def row(self) -> DataFacts:
-        """The same as a row of a report."""
-        return DataFacts(**self.model_dump())
-
-
-class UpperBoundFacts(_FactTable):
-    """A proven epsilon, as `accounting.UpperBound`."""
-
-    epsilon: Number
-    delta: Number
-    how: Text
-
-
-class RunBoundFacts(_FactTable):
-    """What is proven for all rounds together, as `accounting.RunBound`."""
-
-    unit: Text
-    rounds: Count
-    sampled: Share
-    upper: UpperBoundFacts
-    always: UpperBoundFacts
-
-
 class ProvenAucFacts(_FactTable):
     """The largest AUC of any attack on a click, by the proof of one interaction.
 
@@ -155,43 +110,6 @@ class ProvenAucFacts(_FactTable):
     interactions: Count
     auc: Share
     how: Text
-
-
-class LowerBoundFacts(_FactTable):
-    """A measured epsilon, as `estimators.LowerBound`."""
-
-    estimator: Text
-    epsilon: Number
-    ceiling: Number
-    confidence: Number
-    delta: Number
-    trials: Count
-    assumes: Text
-
-
-class AuditFacts(_FactTable):
-    """What an audit found of one claim, as `auditing.audit.AuditResult`."""
-
-    view: AuditView
-    unit: Text
-    canary: Text
-    colluders: Count | None
-    about: Text
-    model: Text
-    interactions: Count
-    messages: Count
-    eps_claimed: Number
-    delta: Number
-    upper: UpperBoundFacts
-    run: RunBoundFacts
-    exact: Number | None
-    lower: LowerBoundFacts
-    estimates: list[LowerBoundFacts]
-    score: Text
-    declared: State
-    declared_why: Text
-    verdict: Verdict
-    why: Text
 
 
 class EvidenceFacts(_FactTable):
@@ -240,7 +158,7 @@ class CellFacts(_FactTable):
     eps_claimed: Number
     learner: Text
     pdgd: Text
-    data: CellDataFacts
+    data: DataRecord
     warnings: list[Warned]
     population: dict[str, JsonValue] | None
     groups: Names
@@ -253,7 +171,7 @@ class CellFacts(_FactTable):
     clipped: Share
     too_short: Count
     bytes_per_client: Number | None
-    findings: list[AuditFacts]
+    findings: list[AuditRecord]
     proven_aucs: list[ProvenAucFacts]
     attacked_auc: ProvenAucFacts | None
     evidence: EvidenceFacts | None = None
@@ -485,7 +403,7 @@ class CellRecord:
     evidence: ClickEvidence | None
 
 
-def pack_cell(cell: RunResult, setup: Setup) -> Files:
+def pack_cell(cell: Run, setup: Setup) -> Files:
     """The files of a cell that was run; the same bytes for the same Spec."""
     arrays = _rounds(cell)
     validation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train, part="vali")
@@ -504,11 +422,11 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         schema_=SCHEMA,
         spec_sha256=cell.spec.hash,
         arrays_sha256=hashlib.sha256(packed).hexdigest(),
-        eps_claimed=cell.system.eps_claimed,
-        learner=cell.system.learner,
-        pdgd=cell.system.pdgd,
-        data=CellDataFacts.model_validate(cell.data.plain()),
-        warnings=list(map(str, cell.system.warnings)),
+        eps_claimed=math.inf if cell.record.claim is None else cell.record.claim,
+        learner=cell.record.learner,
+        pdgd=cell.record.pdgd,
+        data=cell.data,
+        warnings=list(cell.record.warnings),
         population=None if cell.world.described is None else cell.world.described.plain(),
         groups=list(cell.world.population.groups),
         ndcg=trained.ndcg,
@@ -522,7 +440,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         bytes_per_client=bytes_per_client(
             setup.learner, setup.chain, setup.ranker.n_parameters, cell.spec.trace, trained.rounds
         ),
-        findings=[AuditFacts.model_validate(asdict(finding)) for finding in cell.findings],
+        findings=list(cell.audits),
         proven_aucs=system_aucs(setup.privacy),
         attacked_auc=None if cell.spec.attack is None else attacked_auc(setup.privacy, cell.spec.attack),
         **({} if evidence is None else {"evidence": _evidence_facts(evidence)}),
@@ -561,7 +479,7 @@ def read_cell(folder: Path, spec: Spec) -> CellRecord:
         ) from error
 
 
-def _rounds(cell: RunResult) -> Arrays:
+def _rounds(cell: Run) -> Arrays:
     rounds = cell.trained.rounds
     names = dict.fromkeys(name for row in rounds for name in row)
     return {

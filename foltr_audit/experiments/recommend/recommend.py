@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import ValidationError
 
+from foltr_audit.core.results import DataRecord
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE, TRIALS
@@ -18,7 +19,6 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, CandidateResult, search
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
@@ -27,6 +27,7 @@ from foltr_audit.experiments.recommend.space import (
     PrivacyLimits,
     SearchSpace,
 )
+from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import ResultRow
@@ -80,7 +81,7 @@ class Recommendation:
     base: Spec
     limits: PrivacyLimits
     effort: SearchBudget
-    data: DataFacts
+    data: DataRecord
     refused: tuple[CandidateRejection, ...]
     judged: tuple[CandidateResult, ...]
     chosen: int | None
@@ -249,7 +250,7 @@ def recommend(
         base=base,
         limits=limits,
         effort=effort,
-        data=DataFacts.of(setup.collection),
+        data=data_record(setup.collection),
         refused=space.refused,
         judged=tuple(candidates.judged),
         chosen=chosen,

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.function_audit import audit_outputs
 from foltr_audit.auditing.function_outputs import MOST_NUMBERS, FunctionOutputs
 from foltr_audit.core.records.population import ONE_GROUP
-from foltr_audit.core.results import Estimate
+from foltr_audit.core.results import Estimate, LowerBound
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.settings.defaults import MODEL_ATTACKS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from foltr_audit.privacy.accounting.situation import (
     LISTS_REVEAL,
@@ -323,23 +323,6 @@ def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) ->
 
 
 # --- all rounds together ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProvenView:
-    """What is proven for one observer.
-
-    Attributes:
-        view: whose observations, of `observer_views.VIEWS`.
-        unit: what neighbouring inputs of `once` differ in.
-        once: the bound for one round.
-        run: the bound for all rounds together, of a client.
-    """
-
-    view: str
-    unit: str
-    once: UpperBound
-    run: RunBound
 
 
 def run_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> RunBound:

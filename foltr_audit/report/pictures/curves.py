@@ -15,7 +15,7 @@ import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_NDCG
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.report.pictures.style import COLOURS, FORMATS, save_picture
 from foltr_audit.report.results.base import DatasetFacts, RunGroup, groups, setting_label
 from foltr_audit.report.results.twins import (
@@ -54,11 +54,11 @@ class IntentSpan(NamedTuple):
     intent: int | None
 
 
-def spans(cell: RunResult) -> tuple[IntentSpan, ...]:
+def spans(cell: Run) -> tuple[IntentSpan, ...]:
     """The periods of a run; none where its leading intent does not change."""
     if cell.world.environment is None or not cell.world.environment.change_points:
         return ()
-    periods, played, each = cell.world.environment.periods, len(cell.trained.rounds), cell.world.per_round
+    periods, played, each = cell.world.environment.periods, len(cell.trained.rounds), cell.record.per_round
     ends = [*(period.end / each for period in periods[:-1]), float(played)]
     return tuple(
         IntentSpan(period.first / each, end, None if period.intent is None else period.intent + 1)
@@ -171,7 +171,7 @@ class LearningCurve:
         )
 
 
-def curves(cells: Sequence[RunResult], metric: str) -> list[LearningCurve]:
+def curves(cells: Sequence[Run], metric: str) -> list[LearningCurve]:
     """One curve for each group of cells that differ in repetition and fold only.
 
     Rankers of one intent that others are compared with have no curve here: `reference_curves` has them.
@@ -181,7 +181,7 @@ def curves(cells: Sequence[RunResult], metric: str) -> list[LearningCurve]:
     return [LearningCurve.of(setting_label(group.setting, settings), group, metric) for group in found]
 
 
-def reference_curves(cells: Sequence[RunResult], metric: str) -> list[LearningCurve]:
+def reference_curves(cells: Sequence[Run], metric: str) -> list[LearningCurve]:
     """The curve of the trained twins of one intent, for each of the `curves` that has them.
 
     Source: Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes of intent?",
@@ -201,7 +201,7 @@ def reference_curves(cells: Sequence[RunResult], metric: str) -> list[LearningCu
     return found
 
 
-def _shown(cells: Sequence[RunResult]) -> list[RunGroup]:
+def _shown(cells: Sequence[Run]) -> list[RunGroup]:
     hidden = reference_specs(cells)
     return groups([cell for cell in cells if cell.spec not in hidden])
 
@@ -256,7 +256,7 @@ def check_picture(path: Path, runs: Path | None = None) -> None:
         raise UsageError(f"--plot: {path}: {runs} is reserved for Runs; expected a name outside of it")
 
 
-def save_curves(path: Path, cells: Sequence[RunResult], dataset: DatasetFacts) -> None:
+def save_curves(path: Path, cells: Sequence[Run], dataset: DatasetFacts) -> None:
     """Draw the learning curves of some cells into a file; the same cells give the same bytes.
 
     Args:
@@ -348,6 +348,6 @@ def _bands(found: Sequence[LearningCurve]) -> list[Patch]:
     return [Patch(facecolor="#777777", alpha=0.3, linewidth=0, label=text)]
 
 
-def _values(cell: RunResult, metric: str) -> Floats:
+def _values(cell: Run, metric: str) -> Floats:
     """A metric of every round, NaN where it was not taken, float64 (rounds,)."""
     return np.array([row.get(metric, np.nan) for row in cell.trained.rounds], dtype=np.float64)

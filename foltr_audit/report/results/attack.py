@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.markup import escape
 
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.linkage import counts_are_alike
@@ -167,7 +167,7 @@ class AttackReport(AttackRows, Report):
         return attack_figure(self)
 
     @classmethod
-    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AttackReport:
+    def of(cls, plan: Plan, cells: Sequence[Run]) -> AttackReport:
         """The report on the cells of a plan. Repetitions of one setting are pooled."""
         rows_of_kinds = joined(rows for group in groups(cells) for rows in _group_rows(group))
         return cls(
@@ -185,7 +185,7 @@ class AttackReport(AttackRows, Report):
 def _group_rows(group: RunGroup) -> Iterator[AttackRows]:
     spec = group.cells[0].spec
     queries = spec.attack.queries if spec.attack is not None else ()
-    yield AttackRows(proven=tuple(proven_rows(group.cells[0].proven, group.setting)))
+    yield AttackRows(proven=tuple(proven_rows(group.cells[0].proofs, group.setting)))
     for click_model in group.cells[0].attacks.found:
         evidence = TaskEvidence.combined([cell.attacks.found[click_model] for cell in group.cells])
         yield rows_of(evidence, click_model, group.setting, Streams(spec.seed), queries)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
-from foltr_audit.auditing.audit import AuditResult
-from foltr_audit.auditing.estimators import LowerBound
-from foltr_audit.auditing.verdict import BROKEN, FALSE, Verdict, is_proven, refuse_contradiction
+from foltr_audit.auditing.verdict import BROKEN, FALSE, is_proven, refuse_contradiction
+from foltr_audit.core.results import AuditRecord, LowerBound, Verdict
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.pictures.report_figures import audit_figure
 from foltr_audit.report.render.terminal import STYLES, BriefAnswer, first_rows, print_table
@@ -57,7 +56,7 @@ class EstimateRow(ResultRow):
 
 @dataclass(frozen=True, kw_only=True)
 class FindingRow(ResultRow):
-    """One finding of a run; infinities stand for what is not bounded. See `AuditResult` and `LowerBound`.
+    """One finding of a run; infinities stand for what is not bounded. See `AuditRecord` and `LowerBound`.
 
     Attributes:
         setting: what was run; its `eps_claimed` is that of the finding.
@@ -99,7 +98,7 @@ class FindingRow(ResultRow):
         return self.setting.defense
 
     @classmethod
-    def of(cls, finding: AuditResult, setting: Setting, spec: Spec) -> FindingRow:
+    def of(cls, finding: AuditRecord, setting: Setting, spec: Spec) -> FindingRow:
         """The columns of a finding of a run."""
         return cls(
             setting=replace(setting, eps_claimed=finding.eps_claimed),
@@ -108,7 +107,7 @@ class FindingRow(ResultRow):
             sees=sees(finding.view, finding.colluders),
             unit=finding.unit,
             canary=finding.canary,
-            pair=finding.about,
+            pair=finding.pair,
             model=finding.model,
             interactions=finding.interactions,
             messages=finding.messages,
@@ -124,7 +123,7 @@ class FindingRow(ResultRow):
             declared=finding.declared,
             declared_why=finding.declared_why,
             upper_how=finding.upper.how,
-            whole_run=RunBoundRow.of(finding.run),
+            whole_run=RunBoundRow.of(finding.whole_run),
             estimator=finding.lower.estimator,
             assumes=finding.lower.assumes,
             score=finding.score,
@@ -157,7 +156,7 @@ class AuditReport(Report):
         return audit_figure(self)
 
     @classmethod
-    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AuditReport:
+    def of(cls, plan: Plan, cells: Sequence[Run]) -> AuditReport:
         return cls(
             config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
@@ -167,7 +166,7 @@ class AuditReport(Report):
                 FindingRow.of(finding, group.setting, cell.spec)
                 for group in groups(cells)
                 for cell in group.cells
-                for finding in cell.findings
+                for finding in cell.audits
             ),
         )
 

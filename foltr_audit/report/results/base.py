@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from foltr_audit.core.records.population import SEVERAL
-from foltr_audit.core.results import Estimate
+from foltr_audit.core.results import DataRecord, Estimate
 from foltr_audit.core.settings.data import is_synthetic_source
 from foltr_audit.core.settings.experiment import flat
 from foltr_audit.core.warning_kinds import CodedWarning
-from foltr_audit.experiments.data_facts import DataFacts
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.plain_report import PlainReport
@@ -46,15 +45,15 @@ class Setting(ResultRow):
     fields: Mapping[str, JsonValue] = column(embedded=True, default={})
 
     @classmethod
-    def of(cls, cell: RunResult, fields: Mapping[str, JsonValue]) -> Setting:
+    def of(cls, cell: Run, fields: Mapping[str, JsonValue]) -> Setting:
         """What was run in a cell, and what the observer of its attacks sees."""
         attack = cell.spec.attack
         return cls(
-            trained_on=cell.world.population.click_model(cell.spec.train.click_model) or SEVERAL,
-            eps_claimed=cell.system.eps_claimed,
+            trained_on=cell.record.trained_on,
+            eps_claimed=math.inf if cell.record.claim is None else cell.record.claim,
             defense="+".join(cell.spec.defense),
-            learner=cell.system.learner,
-            pdgd=cell.system.pdgd,
+            learner=cell.record.learner,
+            pdgd=cell.record.pdgd,
             sees=None if attack is None else attacker_sees(attack.view, attack.hide),
             fields=fields,
         )
@@ -67,7 +66,7 @@ class Setting(ResultRow):
 
 @dataclass(frozen=True, kw_only=True)
 class FoldFacts(ResultRow):
-    """One fold of the data; a trace without its data only has the first two columns, see `DataFacts`."""
+    """One fold of the data; a trace without its data only has the first two columns, see `DataRecord`."""
 
     fold: int
     fingerprint: str
@@ -81,7 +80,7 @@ class FoldFacts(ResultRow):
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetFacts(ResultRow):
-    """What several folds have in common, and in `folds` the rest of each; see `DataFacts`.
+    """What several folds have in common, and in `folds` the rest of each; see `DataRecord`.
 
     Attributes:
         parameters: number of parameters of the model, of a trace without its data.
@@ -109,7 +108,7 @@ class DatasetFacts(ResultRow):
         return f"{kind} {self.source}{known}"
 
     @classmethod
-    def of(cls, facts: Sequence[DataFacts], queries_too_short: int | None = None) -> DatasetFacts:
+    def of(cls, facts: Sequence[DataRecord], queries_too_short: int | None = None) -> DatasetFacts:
         """The facts of some folds, each once."""
         first = facts[0]
         names = [field.name for field in fields(FoldFacts)]
@@ -257,19 +256,19 @@ class RunGroup:
         setting: what was run.
     """
 
-    cells: list[RunResult]
+    cells: list[Run]
     setting: Setting
 
 
 _OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.methods")
 
 
-def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
+def groups(cells: Sequence[Run]) -> list[RunGroup]:
     """The cells by everything but repetition and fold, in order."""
-    cells_of: dict[str, list[RunResult]] = {}
+    cells_of: dict[str, list[Run]] = {}
     fields: dict[str, dict[str, JsonValue]] = {}
     for cell in cells:
-        table = flat(cell.spec.public.table()) | {"train.learner": cell.system.learner}
+        table = flat(cell.spec.public.table()) | {"train.learner": cell.record.learner}
         for name in ("repetition", "data.fold"):
             table.pop(name, None)
         key = json_text(table)
@@ -283,24 +282,24 @@ def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
     ]
 
 
-def warning_rows(cells: Sequence[RunResult]) -> tuple[WarningRow, ...]:
+def warning_rows(cells: Sequence[Run]) -> tuple[WarningRow, ...]:
     """Each warning about each chain, once."""
     warnings = dict.fromkeys(
         WarningRow.of(warning, "+".join(cell.spec.defense))
         for cell in cells
-        for warning in cell.system.warnings
+        for warning in cell.record.warnings
     )
     return tuple(warnings)
 
 
-def utility_rows(cells: Sequence[RunResult]) -> tuple[UtilityRow, ...]:
+def utility_rows(cells: Sequence[Run]) -> tuple[UtilityRow, ...]:
     """One row per group."""
     return tuple(_utility(group) for group in groups(cells))
 
 
 def _utility(group: RunGroup) -> UtilityRow:
     trained = [cell.trained for cell in group.cells]
-    undefended = [cell.undefended for cell in group.cells if cell.undefended is not None]
+    undefended = [cell.utility.undefended for cell in group.cells if cell.utility.undefended is not None]
     return UtilityRow(
         setting=group.setting,
         runs=len(group.cells),

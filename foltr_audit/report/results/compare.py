@@ -15,18 +15,16 @@ from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.plugins import Server
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
-from foltr_audit.core.results import UNKNOWN, Estimate
+from foltr_audit.core.results import UNKNOWN, AuditRecord, DataRecord, Estimate
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE, SERVER
 from foltr_audit.core.settings.experiment import Spec, flat
-from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
-from foltr_audit.experiments.comparison.cells import AuditFacts, CellFacts, CellRecord
+from foltr_audit.experiments.comparison.cells import CellFacts, CellRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel, GridExclusion, SensitivityTrial
 from foltr_audit.experiments.comparison.runner import CellFailure
-from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.significance import mean_interval, paired_t_test
@@ -90,7 +88,7 @@ class CellGroup:
 
     label: DefenseLabel
     cells: list[CellRecord]
-    findings: Sequence[AuditFacts] = ()
+    findings: Sequence[AuditRecord] = ()
 
     @cached_property
     def setting(self) -> ComparedSetting:
@@ -270,7 +268,7 @@ def _highest(attacks: Sequence[ComparedAttackRow], *, baseline: bool) -> Compare
     return max(same_kind, key=lambda row: row.found.auc.value if row.found.auc.known else -1.0, default=None)
 
 
-def _audits(findings: Sequence[AuditFacts]) -> dict[str, AuditedView]:
+def _audits(findings: Sequence[AuditRecord]) -> dict[str, AuditedView]:
     """What was found of each audited view; of several units the worst one."""
     audits = {}
     for view in VIEWS:
@@ -286,12 +284,12 @@ def _audits(findings: Sequence[AuditFacts]) -> dict[str, AuditedView]:
                 delta=worst.delta,
                 verdict=worst.verdict,
                 unit=worst.unit,
-                run=RunBoundRow.of(worst.run),
+                run=RunBoundRow.of(worst.whole_run),
             )
     return audits
 
 
-def _badness(finding: AuditFacts) -> tuple[int, float, float]:
+def _badness(finding: AuditRecord) -> tuple[int, float, float]:
     """How bad a finding is: false claims before open ones before proven ones, then by their bounds."""
     place = 2 if finding.verdict in (*FALSE, CONTRADICTION) else 0 if finding.verdict == "proven" else 1
     return place, finding.upper.epsilon, finding.lower.epsilon
@@ -375,7 +373,7 @@ def warning_rows(group: CellGroup) -> list[ComparedWarningRow]:
             code=warning.code,
             warning=warning.text,
         )
-        for warning in map(CodedWarning.parse, dict.fromkeys(group.facts[0].warnings))
+        for warning in dict.fromkeys(group.facts[0].warnings)
         if warning.code != NOISE_SHARES or not _is_proven(group)
     ]
 
@@ -402,7 +400,7 @@ def claim_rows(group: CellGroup) -> list[ClaimRow]:
             eps_claimed=finding.eps_claimed,
             delta=finding.delta,
             eps_upper=finding.upper.epsilon,
-            run=RunBoundRow.of(finding.run),
+            run=RunBoundRow.of(finding.whole_run),
             eps_exact=finding.exact,
             eps_lower=finding.lower.epsilon,
             eps_ceiling=finding.lower.ceiling,
@@ -540,7 +538,7 @@ class CompareReport(PlainReport):
         return plain | {"dataset": {**self.dataset.plain(), "folds": folds}}
 
 
-def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[DataFacts]) -> None:
+def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[DataRecord]) -> None:
     """Refuse cells of one fold that were made from different data: their results are not comparable."""
     fingerprints: dict[int, str] = {}
     for row in facts:
@@ -658,7 +656,7 @@ class _CellReader:
     folder: ComparisonFolder
     cells: Sequence[CellPlan]
     asked: Mapping[str, int]
-    data: list[DataFacts] = field(default_factory=list)
+    data: list[DataRecord] = field(default_factory=list)
     warnings: dict[ComparedWarningRow, None] = field(default_factory=dict)
     claims: dict[ClaimRow, None] = field(default_factory=dict)
     attacks: list[ComparedAttackRow] = field(default_factory=list)
@@ -695,7 +693,7 @@ class _CellReader:
 
     def _add(self, group: CellGroup, base: CellGroup | None, asked: int) -> None:
         attacks, hit = attack_rows_of(group), group_rows_of(group)
-        self.data += [facts.data.row() for facts in group.facts]
+        self.data += [facts.data for facts in group.facts]
         self.warnings |= dict.fromkeys(warning_rows(group))
         self.claims |= dict.fromkeys(claim_rows(group))
         self.attacks += attacks

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.markup import escape
 
 from foltr_audit.auditing.function_audit import FunctionFinding
-from foltr_audit.auditing.verdict import FALSE, Verdict
+from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.core.results import Verdict
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.report.render.terminal import STYLES, print_table
 from foltr_audit.report.results.audit import EstimateRow

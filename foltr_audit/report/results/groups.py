@@ -12,7 +12,7 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import Population
 from foltr_audit.core.results import Estimate
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import GROUP_METRICS, RANDOM, AttackScorer, GroupScore, group_scores
 from foltr_audit.judge.significance import FEWEST, mean_interval
@@ -49,7 +49,7 @@ class TrainingHistory(NamedTuple):
     rounds: Sequence[Mapping[str, float]]
 
 
-def utility_group_rows(cells: Sequence[RunResult]) -> tuple[UtilityGroupRow, ...]:
+def utility_group_rows(cells: Sequence[Run]) -> tuple[UtilityGroupRow, ...]:
     """The rows of all settings; none of settings in which clients do not differ."""
     return tuple(
         row

@@ -15,7 +15,7 @@ from foltr_audit.core.settings.membership import MembershipSpec
 from foltr_audit.core.warning_kinds import warning_code
 from foltr_audit.experiments.membership import MembershipFinding
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.judge.scoring import FALSE_POSITIVES
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.base import (
@@ -151,7 +151,7 @@ class MembershipReport(Report):
         print_membership(self, console)
 
     @classmethod
-    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> MembershipReport:
+    def of(cls, plan: Plan, cells: Sequence[Run]) -> MembershipReport:
         rows = tuple(
             MembershipRow.of_finding(finding, group.setting, cell.spec)
             for group in groups(cells)

@@ -12,8 +12,8 @@ from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.settings.attack import refuse_unknown_queries
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.recorded_attack import TraceAttack
+from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import proven_of
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.attack import AttackReport, AttackRows, joined, rows_of
@@ -108,7 +108,7 @@ def _utility(recorded: TraceAttack) -> tuple[tuple[UtilityRow, ...], tuple[Utili
 
 def _dataset(recorded: TraceAttack) -> DatasetFacts:
     if recorded.collection is not None:
-        return DatasetFacts.of([DataFacts.of(recorded.collection)])
+        return DatasetFacts.of([data_record(recorded.collection)])
     dataset = recorded.header.dataset
     return DatasetFacts(
         source=path_name(dataset.source),

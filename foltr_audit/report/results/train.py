@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_DISCOUNT, ONLINE_NDCG
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.pictures.curves import training_figure
@@ -124,7 +124,7 @@ class TrainReport(Report):
         return training_figure(self)
 
     @classmethod
-    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> TrainReport:
+    def of(cls, plan: Plan, cells: Sequence[Run]) -> TrainReport:
         return cls(
             config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
@@ -173,7 +173,7 @@ class TrainSpeed:
     later: tuple[int, float]
 
     @classmethod
-    def of(cls, cells: Sequence[RunResult]) -> TrainSpeed:
+    def of(cls, cells: Sequence[Run]) -> TrainSpeed:
         """The speed of all rounds of some Specs."""
         trained = [cell.trained for cell in cells]
         later = sum(run.later[0] for run in trained), sum(run.later[1] for run in trained)
@@ -210,7 +210,7 @@ class WireCost:
     aborted: float
 
     @classmethod
-    def of(cls, cell: RunResult) -> Iterator[WireCost]:
+    def of(cls, cell: Run) -> Iterator[WireCost]:
         """One for each wire defense of a Spec that was run."""
         spec, rounds, size = cell.spec, cell.trained.rounds, cell.trained.parameters.size
         names = [name for name in rounds[-1] if name.startswith("bytes_")]
@@ -230,7 +230,7 @@ class WireCost:
         )
 
 
-def _populations(cells: Sequence[RunResult]) -> tuple[PopulationFacts, ...]:
+def _populations(cells: Sequence[Run]) -> tuple[PopulationFacts, ...]:
     """Each population once, as the first run of a setting has it."""
     made = [group.cells[0].world.described for group in groups(cells)]
     return tuple({json_text(facts.plain()): facts for facts in made if facts is not None}.values())

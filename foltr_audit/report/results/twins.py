@@ -12,7 +12,7 @@ from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.records.population import Environment
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.results.base import RunGroup, Setting, differing, groups, short_scenario
 from foltr_audit.report.tables.columns import (
@@ -44,15 +44,15 @@ from foltr_audit.utils.rows import ResultRow, column
 SPECIFIC = "one ranker per intent"
 """The name of rankers of which each learns one intent only."""
 
-SpecRuns = Mapping[Spec, RunResult]
+SpecRuns = Mapping[Spec, Run]
 """The result of every Spec that was run."""
 
 
-def runs_by_spec(cells: Sequence[RunResult]) -> SpecRuns:
+def runs_by_spec(cells: Sequence[Run]) -> SpecRuns:
     return {cell.spec: cell for cell in cells}
 
 
-def fixed_intents(cell: RunResult, among: SpecRuns) -> dict[int, RunResult]:
+def fixed_intents(cell: Run, among: SpecRuns) -> dict[int, Run]:
     """The twins with a constant intent of a cell whose leading intent changes, by the intent, from 0."""
     if cell.world.environment is None or not cell.world.environment.change_points:
         return {}
@@ -60,7 +60,7 @@ def fixed_intents(cell: RunResult, among: SpecRuns) -> dict[int, RunResult]:
     return {intent: twin for twin in twins if (intent := _only_intent(twin.world.environment)) is not None}
 
 
-def specific_rankers(cell: RunResult, among: SpecRuns) -> list[RunResult]:
+def specific_rankers(cell: Run, among: SpecRuns) -> list[Run]:
     """The rankers that learn each intent of a cell alone, in the order of intents; none if one is missing."""
     twins = [among[spec] for spec in cell.world.twins.values() if spec in among]
     kept = {
@@ -78,7 +78,7 @@ def _only_intent(environment: Environment | None) -> int | None:
     return environment.periods[0].intent
 
 
-def reference_values(cell: RunResult, metric: str, among: SpecRuns) -> Floats | None:
+def reference_values(cell: Run, metric: str, among: SpecRuns) -> Floats | None:
     """The metric of the rankers of one intent that a cell is compared with, float64 (rounds,); or None.
 
     Where intents take turns it is the twin of the leading one, NaN without; where they are mixed, all of them
@@ -96,16 +96,16 @@ def reference_values(cell: RunResult, metric: str, among: SpecRuns) -> Floats | 
     if metric != OFFLINE_NDCG or not twins or cell.world.environment is None:
         return None
     environment, rounds = cell.world.environment, len(cell.trained.rounds)
-    where = period_of_rounds(rounds, environment, cell.world.per_round)
+    where = period_of_rounds(rounds, environment, cell.record.per_round)
     reference = np.full(rounds, np.nan)
     for number, period in enumerate(environment.periods):
         if period.intent is not None and period.intent in twins:
-            values = current(twins[period.intent].trained.rounds, environment, cell.world.per_round)
+            values = current(twins[period.intent].trained.rounds, environment, cell.record.per_round)
             reference[where == number] = values[where == number]
     return reference
 
 
-def reference_specs(cells: Sequence[RunResult]) -> set[Spec]:
+def reference_specs(cells: Sequence[Run]) -> set[Spec]:
     """The Specs that only serve for comparison with others."""
     among = runs_by_spec(cells)
     twins = [twin for cell in cells for twin in fixed_intents(cell, among).values()]
@@ -113,10 +113,10 @@ def reference_specs(cells: Sequence[RunResult]) -> set[Spec]:
     return {each.spec for each in (*twins, *rankers)}
 
 
-def count_interactions(rankers: Sequence[RunResult]) -> Ints:
+def count_interactions(rankers: Sequence[Run]) -> Ints:
     """Interactions that each ranker played in each round, int64 (I, rounds)."""
     counts = [
-        [row.get(PLAYED, ranker.world.per_round) for row in ranker.trained.rounds] for ranker in rankers
+        [row.get(PLAYED, ranker.record.per_round) for row in ranker.trained.rounds] for ranker in rankers
     ]
     return np.array(counts, dtype=np.int64)
 
@@ -159,7 +159,7 @@ class TwinRow(ResultRow):
     stars: str = ""
 
 
-def twin_rows(cells: Sequence[RunResult]) -> tuple[TwinRow, ...]:
+def twin_rows(cells: Sequence[Run]) -> tuple[TwinRow, ...]:
     """One row per group, twin and metric."""
     among, rows = runs_by_spec(cells), []
     for group in groups(cells):
@@ -174,7 +174,7 @@ def twin_rows(cells: Sequence[RunResult]) -> tuple[TwinRow, ...]:
     return tuple(_corrected(row, tests[row.metric]) for row in rows)
 
 
-def _pairs(cell: RunResult, among: SpecRuns) -> Iterator[TwinPair]:
+def _pairs(cell: Run, among: SpecRuns) -> Iterator[TwinPair]:
     rankers, ours = specific_rankers(cell, among), _own(cell)
     if rankers:
         rows, counts = [twin.trained.rounds for twin in rankers], count_interactions(rankers)
@@ -188,11 +188,11 @@ def _pairs(cell: RunResult, among: SpecRuns) -> Iterator[TwinPair]:
             yield TwinPair(name, ours, _own(among[spec]))
 
 
-def _alone(cell: RunResult) -> bool:
+def _alone(cell: Run) -> bool:
     return cell.world.environment is not None and cell.world.environment.kept is not None
 
 
-def _own(cell: RunResult) -> dict[str, float]:
+def _own(cell: Run) -> dict[str, float]:
     return {OFFLINE_NDCG: cell.trained.ndcg, "online_mean": cell.trained.online_mean}
 
 
@@ -252,7 +252,7 @@ class PeriodRow(ResultRow):
     delta_runs: int
 
 
-def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> tuple[PeriodRow, ...]:
+def period_rows(cells: Sequence[Run], among: SpecRuns | None = None) -> tuple[PeriodRow, ...]:
     """One row per group and period where the leading intent changes.
 
     Twins are searched `among` all runs, or else among the cells themselves.
@@ -263,7 +263,7 @@ def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> tu
         if environment is None or not environment.change_points:
             continue
         metrics = np.stack([_metrics_of_run(cell, among, environment) for cell in group.cells])
-        total = len(group.cells[0].trained.rounds) * group.cells[0].world.per_round
+        total = len(group.cells[0].trained.rounds) * group.cells[0].record.per_round
         for number, period in enumerate(environment.periods):
             drop, delta, online, offline = metrics[:, :, number].T
             rows.append(
@@ -284,9 +284,9 @@ def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> tu
     return tuple(rows)
 
 
-def _metrics_of_run(cell: RunResult, among: SpecRuns, environment: Environment) -> Floats:
+def _metrics_of_run(cell: Run, among: SpecRuns, environment: Environment) -> Floats:
     """Every metric of `intent_metrics.PERIOD` of one run, in the order of a row, float64 (4, periods)."""
-    rounds, n = cell.trained.rounds, cell.world.per_round
+    rounds, n = cell.trained.rounds, cell.record.per_round
     twins = {intent: twin.trained.rounds for intent, twin in fixed_intents(cell, among).items()}
     return np.stack(
         [

@@ -13,7 +13,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.core.warning_kinds import warning_code
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.unlearning.experiment import UnlearningFinding
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack_rows import scored
@@ -164,7 +164,7 @@ class UnlearningReport(Report):
         print_unlearning(self, console)
 
     @classmethod
-    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> UnlearningReport:
+    def of(cls, plan: Plan, cells: Sequence[Run]) -> UnlearningReport:
         rows = tuple(
             UnlearningRow.of_finding(finding, group.setting, cell.spec)
             for group in groups(cells)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import cast
 
+from foltr_audit.core.results import ProofRecord
 from foltr_audit.privacy.accounting import RunBound
-from foltr_audit.privacy.accounting.bound import ProvenView
 from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Setting
 from foltr_audit.utils.rows import ResultRow, column
-
-if TYPE_CHECKING:
-    from foltr_audit.experiments.comparison.cells import RunBoundFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +37,7 @@ class RunBoundRow(ResultRow):
     how: str
 
     @classmethod
-    def of(cls, bound: RunBound | RunBoundFacts) -> RunBoundRow:
+    def of(cls, bound: RunBound) -> RunBoundRow:
         return cls(
             unit=bound.unit,
             rounds=bound.rounds,
@@ -108,15 +105,15 @@ class ProvenRow(ResultRow):
     run: RunBoundRow = column("run_", embedded=True)
 
 
-def proven_rows(proven: Iterable[ProvenView], setting: Setting) -> Iterator[ProvenRow]:
+def proven_rows(proven: Iterable[ProofRecord], setting: Setting) -> Iterator[ProvenRow]:
     """One row per observer."""
     for bound in proven:
         yield ProvenRow(
             setting=replace(setting, sees=sees(bound.view)),
             view=bound.view,
             unit=bound.unit,
-            eps_proven=bound.once.epsilon,
-            delta=bound.once.delta,
-            how=bound.once.how,
-            run=RunBoundRow.of(bound.run),
+            eps_proven=bound.upper.epsilon,
+            delta=bound.upper.delta,
+            how=bound.upper.how,
+            run=RunBoundRow.of(cast(RunBound, bound.whole_run)),
         )

@@ -15,7 +15,7 @@ from foltr_audit.core.ranking_metrics import online_sum
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.plan import Table as SpecTable
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset, PublishedFigure
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.stages import TrainResult
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.render.terminal import print_table
@@ -126,7 +126,7 @@ LEVEL = 0.95
 """Confidence of the intervals."""
 
 
-def seed_intervals(cells: Sequence[RunResult]) -> dict[str, JsonValue]:
+def seed_intervals(cells: Sequence[Run]) -> dict[str, JsonValue]:
     """The interval of the mean of each metric of trained models, by its column, as a list of two numbers.
 
     Empty where a fold was run once, since the spread over seeds is then not known.
@@ -232,9 +232,7 @@ class AttackComparison(PresetComparison):
     rows: Sequence[AttackFigureRow]
 
     @classmethod
-    def of(
-        cls, preset: Preset, cells: Mapping[str, Sequence[RunResult]], extent: StudyExtent
-    ) -> AttackComparison:
+    def of(cls, preset: Preset, cells: Mapping[str, Sequence[Run]], extent: StudyExtent) -> AttackComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
         return cls(
             preset=preset,
@@ -458,9 +456,7 @@ class FigureComparison(PresetComparison):
     rows: Sequence[FigureRow]
 
     @classmethod
-    def of(
-        cls, preset: Preset, cells: Mapping[str, Sequence[RunResult]], extent: StudyExtent
-    ) -> FigureComparison:
+    def of(cls, preset: Preset, cells: Mapping[str, Sequence[Run]], extent: StudyExtent) -> FigureComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
         among = runs_by_spec([cell for mine in cells.values() for cell in mine])
         return cls.of_rows(preset, {name: list(_found(mine, among)) for name, mine in cells.items()}, extent)
@@ -538,7 +534,7 @@ def _difference(row: FigureRow) -> str:
     return text if text.startswith("-") else f"+{text}"
 
 
-def _found(cells: Sequence[RunResult], among: SpecRuns) -> Iterator[Fields]:
+def _found(cells: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
     """Rows of a cell's reports with their Spec fields; twins are searched `among` all runs."""
     for group in groups(cells):
         fields = flat(group.cells[0].spec.table())

@@ -1,0 +1,141 @@
+"""One run: its records, the arrays that they describe, and what only this process holds of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from foltr_audit.core.pdgd import setting_text
+from foltr_audit.core.plugins import Environment
+from foltr_audit.core.plugins.answers import facts_of
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
+from foltr_audit.core.results import AuditRecord, DataRecord, ProofRecord, RunRecord, UtilityRecord
+from foltr_audit.core.settings.data import path_name
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.experiments.stages import AttackFindings, TrainResult
+from foltr_audit.simulation.intent_metrics import evaluated_on
+from foltr_audit.simulation.population_summary import PopulationFacts
+from foltr_audit.simulation.setup import Setup
+
+if TYPE_CHECKING:
+    from foltr_audit.experiments.membership import MembershipFinding
+    from foltr_audit.experiments.unlearning.experiment import UnlearningResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Whose clicks trained the model, as objects.
+
+    Attributes:
+        population: who the clients were.
+        described: the population in numbers; None where clients do not differ.
+        environment: how likely each intent is over time; None where the scenario does not define it.
+        twins: what the run is compared with: the same Spec under other scenarios, by name.
+    """
+
+    population: Population = EVERYBODY
+    described: PopulationFacts | None = None
+    environment: Environment | None = None
+    twins: Mapping[str, Spec] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, setup: Setup) -> World:
+        return cls(
+            population=setup.clients.population,
+            described=PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model),
+            environment=setup.clients.environment,
+            twins=setup.twins,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """One Spec that was run, without its data and messages.
+
+    Attributes:
+        spec: the Spec.
+        record: what was run.
+        data: its data.
+        utility: how good the trained model is.
+        proofs: what is proven for the observer of the attacks, first without the lists; empty without one.
+        audits: what audits of its chain's claim found.
+        world: its clients.
+        trained: the trained model and the metrics of its rounds.
+        attacks: what attacks found; empty without an attack protocol.
+        membership: who was told to have taken part, from other federations of the same Spec.
+        unlearning: what models keep of clients that left; None without a protocol.
+    """
+
+    spec: Spec
+    record: RunRecord
+    data: DataRecord
+    utility: UtilityRecord
+    proofs: tuple[ProofRecord, ...] = ()
+    audits: tuple[AuditRecord, ...] = ()
+    world: World = World()
+    trained: TrainResult
+    attacks: AttackFindings = field(default_factory=AttackFindings)
+    membership: tuple[MembershipFinding, ...] = ()
+    unlearning: UnlearningResult | None = None
+
+
+def run_record(setup: Setup) -> RunRecord:
+    """What a setup runs."""
+    facts, spec, clients = facts_of(setup.learner), setup.spec, setup.clients
+    pairs, normaliser = facts.get("pairs"), facts.get("normaliser")
+    claim = setup.privacy.claim()
+    described = PopulationFacts.of(clients, setup.collection.train, spec.train.click_model)
+    return RunRecord(
+        run=spec.hash,
+        learner=setup.learner.label,
+        pdgd="none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser)),
+        trained_on=clients.population.click_model(spec.train.click_model) or SEVERAL,
+        claim=None if math.isinf(claim) else claim,
+        per_round=clients.interactions * spec.population.cohort_size,
+        groups=tuple(clients.population.groups),
+        population=None if described is None else described.plain(),
+        warnings=setup.privacy.warnings(),
+    )
+
+
+def data_record(collection: Collection) -> DataRecord:
+    """The facts of a data set."""
+    several = collection.n_intents > 1
+    return DataRecord(
+        source=path_name(collection.source),
+        intents=collection.n_intents if several else None,
+        intents_from=path_name(collection.intents_from) if several and collection.intents_from else None,
+        rows_read=None if collection.read is None else collection.read[0],
+        rows_joined=None if collection.read is None else collection.n_documents,
+        synthetic=collection.synthetic,
+        normalised=collection.normalised,
+        features=collection.n_features,
+        fold=collection.fold,
+        fingerprint=collection.fingerprint,
+        train=collection.train.n_queries,
+        vali=collection.vali.n_queries,
+        test=collection.test.n_queries,
+        test_without_relevant=int((~collection.test.has_relevant).sum()),
+    )
+
+
+def utility_record(trained: TrainResult, undefended: float | None = None) -> UtilityRecord:
+    """How good a trained model is; a number that is not defined is None."""
+
+    def known(value: float | None) -> float | None:
+        return None if value is None or math.isnan(value) else value
+
+    return UtilityRecord(
+        ndcg=known(trained.ndcg),
+        untrained=known(trained.untrained),
+        ceiling=known(trained.ceiling),
+        undefended=known(undefended),
+        evaluated_on=evaluated_on(trained.rounds),
+        online_sum=known(trained.online_sum),
+        online_mean=known(trained.online_mean),
+        maxrr_last=known(trained.maxrr_last),
+        clipped=known(trained.clipped),
+    )

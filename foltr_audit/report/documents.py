@@ -1,0 +1,289 @@
+"""Documents: what a command prints with `--json`. Their main rows are those of data frames and CSV.
+
+A document is a table of sections, and a section is a list of rows. Its columns are declared once, as text:
+
+>>> LEAKS = Section("method auc:est ndcg@10:num lists:int")
+>>> row = LEAKS.row({"method": "olsr", "auc": Estimate(0.7, (0.6, 0.8)), "ndcg@10": 0.5, "lists": 30})
+>>> row.plain()
+{'method': 'olsr', 'auc': 0.7, 'auc_ci95': [0.6, 0.8], 'ndcg@10': 0.5, 'lists': 30}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast, get_args
+
+from foltr_audit.core.results import UNKNOWN, Estimate
+from foltr_audit.report.notebook import CI95, NotebookReport
+from foltr_audit.utils.formatting import JsonValue, json_text
+
+if TYPE_CHECKING:
+    from foltr_audit.report.settings import Setting
+
+Schema = dict[str, JsonValue]
+
+_SIMPLE: dict[str, Schema] = {
+    "bool": {"type": "boolean"},
+    "int": {"type": "integer"},
+    "num": {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}, {"type": "null"}]},
+    "str": {"type": "string"},
+    "null": {"type": "null"},
+    "any": {},
+    "table": {"type": "object", "additionalProperties": {}},
+}
+_ENDS: Schema = {
+    "type": "array",
+    "prefixItems": [_SIMPLE["num"], _SIMPLE["num"]],
+    "minItems": 2,
+    "maxItems": 2,
+}
+_INTERVAL: Schema = {"anyOf": [_ENDS, _SIMPLE["null"]]}
+
+
+class Field(NamedTuple):
+    """A column of a section.
+
+    Attributes:
+        name: its name.
+        schema: the JSON Schema of its values.
+        optional: whether it is left out where its value is None or empty.
+        estimate: whether it is followed by the column of its interval.
+    """
+
+    name: str
+    schema: Schema
+    optional: bool = False
+    estimate: bool = False
+
+
+def _field(text: str) -> Field:
+    """A column such as `lists:int`, `finest:num|null`, `shown:[int]`, or `sees:str?` (optional)."""
+    name, _, kind = text.partition(":")
+    optional, kind = kind.endswith("?"), kind.removesuffix("?") or "str"
+    if kind == "est":
+        return Field(name, _SIMPLE["num"], estimate=True)
+    schema = _schema(kind)
+    if optional and not kind.startswith("["):
+        schema = {"anyOf": [schema, _SIMPLE["null"]]}
+    return Field(name, schema, optional)
+
+
+def _schema(kind: str) -> Schema:
+    if "|" in kind:
+        return {"anyOf": [_schema(each) for each in kind.split("|")]}
+    if kind.startswith("["):
+        return {"type": "array", "items": _schema(kind[1:-1])}
+    if kind.startswith("{"):
+        return {"type": "object", "additionalProperties": _schema(kind[1:-1])}
+    return dict(_SIMPLE[kind])
+
+
+def one_of(name: str, literal: object) -> Field:
+    """A column whose values are those of a Literal."""
+    return Field(name, {"enum": [*get_args(literal)]})
+
+
+def nested(name: str, section: Section, *, optional: bool = False, many: bool = True) -> Field:
+    """A column whose values are rows of a section, or one row."""
+    schema = section.schema()
+    return Field(name, {"type": "array", "items": schema} if many else schema, optional)
+
+
+class Section:
+    """The columns of rows of one kind.
+
+    Attributes:
+        fields: the columns, in order.
+        open: whether rows may have others.
+        intervals_last: whether the intervals of all estimates stand after the other columns.
+    """
+
+    def __init__(self, *parts: str | Field | Section, intervals_last: bool = False) -> None:
+        """Columns as text, see `_field`; `...` lets rows have others; the columns of another section."""
+        self.fields: list[Field] = []
+        self.open, self.intervals_last = False, intervals_last
+        for part in parts:
+            if isinstance(part, Section):
+                self.fields += part.fields
+                self.open |= part.open
+            elif isinstance(part, Field):
+                self.fields.append(part)
+            else:
+                self.fields += [_field(text) for text in part.split() if text != "..."]
+                self.open |= "..." in part.split()
+        self.optional = frozenset(each.name for each in self.fields if each.optional)
+        self._names = frozenset(each.name for each in self.fields)
+
+    def prefixed(self, prefix: str) -> Section:
+        """The same columns with longer names."""
+        return Section(*(each._replace(name=prefix + each.name) for each in self.fields))
+
+    def requiring(self, name: str) -> Section:
+        """The same columns, of which one is shown even where it is null."""
+        return Section(
+            *(each._replace(optional=each.optional and each.name != name) for each in self.fields),
+            intervals_last=self.intervals_last,
+        )
+
+    def row(self, values: Mapping[str, Any], setting: Setting | None = None) -> Row:
+        """A row, in the order of `values`.
+
+        Raises:
+            KeyError: a column is missing or unknown.
+        """
+        missing = [name for name in self._names - values.keys() if name not in self.optional]
+        unknown = [] if self.open else [name for name in values if name not in self._names]
+        if missing or unknown:
+            raise KeyError(f"columns missing: {sorted(missing)}, unknown: {unknown}")
+        return Row(values, self, setting)
+
+    def of(self, result: object, **more: Any) -> Row:
+        """The row of an object with these columns as attributes; `more` has the others, or other values."""
+        values = {
+            each.name: more[each.name] if each.name in more else getattr(result, each.name)
+            for each in self.fields
+        }
+        return self.row(values)
+
+    def schema(self) -> Schema:
+        properties: Schema = {}
+        required: list[JsonValue] = []
+        last: Schema = {}
+        for each in self.fields:
+            properties[each.name] = each.schema
+            if each.estimate:
+                (last if self.intervals_last else properties)[each.name + CI95] = _INTERVAL
+            names = [each.name, each.name + CI95] if each.estimate else [each.name]
+            required += [] if each.optional else names
+        return {"type": "object", "properties": properties | last, "required": required}
+
+
+class Row(dict[str, Any]):
+    """A row of a section: values by column; an `Estimate` is two columns, `NAME` and `NAME_ci95`.
+
+    Attributes:
+        section: its columns.
+        setting: what was run; None of rows that name no setting.
+    """
+
+    def __init__(self, values: Mapping[str, Any], section: Section, setting: Setting | None = None) -> None:
+        super().__init__(values)
+        self.section = section
+        self._setting = setting
+
+    @property
+    def setting(self) -> Setting:
+        if self._setting is None:
+            raise KeyError("the row names no setting")
+        return self._setting
+
+    def with_values(self, **values: Any) -> Row:
+        """The row with other values."""
+        return Row({**self, **values}, self.section, self._setting)
+
+    def number(self, name: str) -> float:
+        """The number of a column; NaN where it is not known."""
+        value = self.get(name)
+        value = value.value if isinstance(value, Estimate) else value
+        return math.nan if value is None else float(value)
+
+    def estimate(self, name: str) -> Estimate:
+        """The number of a column with its interval; not defined where it is not known."""
+        value = self.get(name)
+        if isinstance(value, Estimate):
+            return value
+        return UNKNOWN if value is None else Estimate(float(value))
+
+    def plain(self) -> dict[str, JsonValue]:
+        """The columns as values for JSON, in order; None for NaN."""
+        return dict(self._columns())
+
+    def _columns(self) -> Iterator[tuple[str, JsonValue]]:
+        later: list[tuple[str, JsonValue]] = []
+        for name, value in self.items():
+            if isinstance(value, Estimate):
+                yield name, plain_value(value.value)
+                ends: JsonValue = None if value.ci95 is None else list(value.ci95)
+                if self.section.intervals_last:
+                    later.append((name + CI95, ends))
+                else:
+                    yield name + CI95, ends
+            elif name not in self.section.optional or not (value is None or value == () or value == []):
+                yield name, plain_value(value)
+        yield from later
+
+
+def plain_value(value: object) -> JsonValue:
+    """A value for JSON; None for NaN."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, Row):
+        return value.plain()
+    if isinstance(value, Mapping):
+        return {str(name): plain_value(inner) for name, inner in value.items()}
+    if isinstance(value, Sequence):
+        return [plain_value(inner) for inner in value]
+    return cast(JsonValue, value)
+
+
+def prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values under longer names."""
+    return {prefix + name: value for name, value in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document(NotebookReport):
+    """The result of a command: sections of rows, as fields of a subclass; the last one holds its main rows.
+
+    Attributes:
+        SCHEMA: name and version of its JSON.
+        FIELDS: its fields in the order of the JSON: of sections of rows, of one row, and of plain values.
+    """
+
+    SCHEMA: ClassVar[str]
+    FIELDS: ClassVar[Section]
+
+    def plain(self) -> dict[str, JsonValue]:
+        """Everything as one plain table."""
+        return self.FIELDS.of(self).plain()
+
+    def json(self, more: Mapping[str, object] | None = None) -> str:
+        """Everything as one JSON object, with the fields of `more` after it."""
+        return json_text({"schema": self.SCHEMA, **self.plain(), **(more or {})})
+
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """The main rows with the columns that they have in JSON."""
+        return [row.plain() for row in getattr(self, self.FIELDS.fields[-1].name)]
+
+    @classmethod
+    def schema(cls) -> Schema:
+        """The whole document as a JSON Schema (draft 2020-12)."""
+        fields = cls.FIELDS.schema()
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": cls.SCHEMA,
+            "type": "object",
+            "properties": {
+                "schema": {"const": cls.SCHEMA},
+                **cast(Schema, _short(fields["properties"])),
+            },
+            "required": ["schema", *cast("list[JsonValue]", fields["required"])],
+            "$defs": dict(_DEFINITIONS),
+        }
+
+
+_DEFINITIONS: Schema = {"number": _SIMPLE["num"], "interval": _INTERVAL}
+
+
+def _short(schema: JsonValue) -> JsonValue:
+    """A schema with references to the definitions of numbers and intervals."""
+    for name, definition in _DEFINITIONS.items():
+        if schema == definition:
+            return {"$ref": f"#/$defs/{name}"}
+    if isinstance(schema, list):
+        return [_short(part) for part in schema]
+    return {name: _short(part) for name, part in schema.items()} if isinstance(schema, dict) else schema

@@ -1,0 +1,302 @@
+"""What the results of calls can do in a notebook: text, HTML, data frames, pictures and files."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import textwrap
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foltr_audit.core.warning_kinds import CodedWarning, warning_lines
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runs.folder import report_write_errors
+from foltr_audit.recorder import atomic_files
+from foltr_audit.report.picture_style import FORMATS, picture_style, save_picture
+from foltr_audit.report.table import Cell, Column, Table, make_table
+from foltr_audit.report.terminal import ResultConsole, print_table
+from foltr_audit.utils.formatting import JsonValue, json_ready, visible
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from foltr_audit.report.terminal import BriefAnswer
+
+
+def _require(package: str, method: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise UsageError(f"{method}: {package} is not installed; pip install {package}")
+
+
+class NotebookReport:
+    """The result of a call, which shows itself as the last line of a notebook cell.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> report = fa.calibrate(1.2, parameters=46, mechanisms=["laplace"])
+        >>> print(report.summary().splitlines()[0])
+        Of 1 mechanism, 1 has noise that proves epsilon 1.2.
+        >>> report.to_frame().columns[:3]
+        ['mechanism', 'sum_only', 'defense']
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Keep the short text: each data class would get one of all its fields."""
+        super().__init_subclass__()
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = NotebookReport.__repr__  # type: ignore[method-assign]
+
+    @abstractmethod
+    def json(self) -> str:
+        """Everything as one JSON object."""
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """The main rows with the columns that they have in JSON."""
+
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich, as `--full` does."""
+        rows = self.rows()
+        names = dict.fromkeys(name for row in rows for name in row)
+        print_table(make_table("", [Column(name, name, "words") for name in names], rows), console)
+
+    def short_answer(self) -> BriefAnswer | None:
+        """The conclusion with one table; None for a report that is short as a whole."""
+        return None
+
+    @property
+    def coded_warnings(self) -> list[CodedWarning]:
+        """What a reader should know before using the numbers."""
+        return [CodedWarning(row["code"], row["warning"]) for row in getattr(self, "warnings", ())]
+
+    def figure(self) -> Figure:
+        """The picture of the report, drawn by matplotlib in the style that is set."""
+        raise UsageError(f"{type(self).__name__} has no picture; .summary() has its numbers")
+
+    def summary(self, *, full: bool = False) -> str:
+        """The report in words and tables of at most 100 columns.
+
+        Args:
+            full: everything, as `--full` prints it; else the short answer.
+        """
+        answer = None if full else self.short_answer()
+        if answer is None:
+            return plain_text(self.show)
+        return plain_text(partial(answer.print, how=".summary(full=True)"))
+
+    def plot(self) -> Figure:
+        """A picture of the main numbers, as a figure of matplotlib.
+
+        Raises:
+            UsageError: the report has no picture, or matplotlib is not installed.
+        """
+        _require("matplotlib", "plot")
+        with picture_style():
+            return self.figure()
+
+    def to_frame(self) -> pl.DataFrame:
+        """The main rows as a polars data frame."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows(), infer_schema_length=None)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The main rows as a pandas data frame; pandas alone is enough, no pyarrow.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        _require("pandas", "to_pandas")
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file.
+
+        Args:
+            path: its ending says what is written: `.json` everything; `.csv` the main rows; `.txt` the
+                full text; `.html` the short answer; `.svg`, `.png` or `.pdf` the picture.
+
+        Raises:
+            UsageError: another ending, or no picture.
+            FoltrAuditError: it cannot be written.
+        """
+        save(self, Path(path))
+
+    def __repr__(self) -> str:
+        """At most ten lines: the conclusion, and what the report holds."""
+        return ten_lines(self)
+
+    def _repr_html_(self) -> str:
+        """The short answer for a notebook; every text is escaped."""
+        return fragment(self)
+
+
+WIDTH = 100
+"""Columns of a text."""
+
+_LINES = 10
+_STYLES = {
+    "good": "color:#00694c;font-weight:600",
+    "bad": "color:#a83a00;font-weight:600",
+    "warn": "font-weight:600",
+    "dim": "opacity:.65",
+    "": "",
+}
+
+
+def plain_text(draw: Callable[[Console], object]) -> str:
+    """What is printed on a console without colours."""
+    out = io.StringIO()
+    draw(ResultConsole(width=WIDTH, file=out))
+    return out.getvalue().strip("\n")
+
+
+def ten_lines(report: NotebookReport) -> str:
+    """The conclusion of a report, cut to ten lines, and how to see the rest."""
+    rows = len(report.rows())
+    head = f"{type(report).__name__}: {rows} row{'s' * (rows != 1)}"
+    last = "more: .summary(), .plot(), .to_frame(), .save(PATH)"
+    answer = report.short_answer()
+    lines = (
+        plain_text(report.show).splitlines()
+        if answer is None
+        else list(_said(answer, warning_lines(report.coded_warnings)))
+    )
+    lines = [line for line in lines if line.strip()]
+    most = _LINES - 2
+    if len(lines) > most:
+        lines = [*lines[: most - 1], "..."]
+    return "\n".join([head, *lines, last])
+
+
+def _said(answer: BriefAnswer, warnings: Sequence[str]) -> Iterator[str]:
+    for line in (*answer.conclusion, *answer.notes, *warnings):
+        yield from textwrap.wrap(visible(line), WIDTH)
+
+
+def fragment(report: NotebookReport) -> str:
+    """The short answer as a piece of HTML that needs no style sheet; every text is escaped."""
+    answer = report.short_answer()
+    if answer is None:
+        return f"<pre>{escape(plain_text(report.show))}</pre>"
+    parts = [f"<p><strong>{_text(line)}</strong></p>" for line in answer.conclusion]
+    if answer.table is not None:
+        parts.append(_table(answer.table.on("page")))
+    parts += [f"<p>{_text(line)}</p>" for line in (*answer.notes, *warning_lines(report.coded_warnings))]
+    parts.append(f"<p><small>{_text(answer.about)}</small></p>" if answer.about else "")
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _text(text: str) -> str:
+    return escape(visible(text))
+
+
+def _table(table: Table) -> str:
+    heads = "".join(f"<th>{_text(' '.join(heading.header.split()))}</th>" for heading in table.columns)
+    lines = "".join(
+        f"<tr{_style('dim') if line.dim else ''}>"
+        + "".join(_cell(column, cell) for column, cell in zip(table.columns, line.cells, strict=True))
+        + "</tr>"
+        for line in table.lines
+    )
+    title = f"<caption>{_text(table.title)}</caption>" if table.title else ""
+    below = f"<p><small>{_text(table.caption)}</small></p>" if table.caption else ""
+    return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>{below}"
+
+
+def _cell(column: Column, cell: Cell) -> str:
+    below = f"<br><small>{_text(cell.below)}</small>" if cell.below else ""
+    side = "right" if column.numeric else "left"
+    return f'<td style="text-align:{side};{_STYLES[cell.mark]}">{_text(cell.text)}{below}</td>'
+
+
+def _style(mark: str) -> str:
+    return f' style="{_STYLES[mark]}"'
+
+
+def save(report: NotebookReport, path: Path) -> None:
+    """Write a report to a file, in the form that the ending of its name says.
+
+    Raises:
+        UsageError: another ending, or a folder that does not exist.
+        FoltrAuditError: it cannot be written.
+    """
+    forms: dict[str, Callable[[], str]] = {
+        ".json": report.json,
+        ".csv": lambda: csv_text(report.rows()),
+        ".txt": lambda: report.summary(full=True),
+        ".html": lambda: f'<!doctype html>\n<meta charset="utf-8">\n{fragment(report)}',
+    }
+    suffix = path.suffix.lower()
+    if suffix not in (*forms, *FORMATS):
+        expected = ", ".join((*forms, *FORMATS))
+        raise UsageError(f"save: {path}: expected a name that ends in {expected}")
+    if not path.parent.is_dir():
+        raise UsageError(f"save: {path}: no such folder {path.parent}")
+    if suffix in FORMATS:
+        save_picture(path, report.plot)
+        return
+    text = forms[suffix]().rstrip("\n") + "\n"
+    with report_write_errors(path):
+        atomic_files.write_text(path, text)
+
+
+# --- comma-separated values ------------------------------------------------------------------------
+
+CI95 = "_ci95"
+"""Ending of the column that holds the 95 % interval of the column before it."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with these a spreadsheet starts a formula
+
+
+def csv_text(rows: Sequence[Mapping[str, JsonValue]]) -> str:
+    """All columns of some plain rows, one line for each row below the names.
+
+    An interval is two columns, `_low` and `_high`; values in a list are joined by `; `, and unknown ones are
+    empty. Texts that a spreadsheet would take for a formula begin with `'`.
+    """
+    flat = [dict(_flat(row)) for row in rows]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    out = io.StringIO()
+    # csv ends lines with CR LF by default; our other text files have LF.
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_safe(row.get(name, "")) for name in names] for row in flat)
+    return out.getvalue()
+
+
+def _flat(row: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    for name, value in row.items():
+        if name.endswith(CI95):
+            low, high = value if isinstance(value, list) else (None, None)
+            yield from ((f"{name}_low", _csv_value(low)), (f"{name}_high", _csv_value(high)))
+        else:
+            yield name, "; ".join(map(str, value)) if isinstance(value, list) else _csv_value(value)
+
+
+def _csv_value(value: JsonValue) -> str:
+    ready = json_ready(value)
+    return "" if ready is None else str(ready)
+
+
+def _safe(text: str) -> str:
+    """The text of a cell, which no spreadsheet takes for a formula."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # the csv module leaves a lone CR unquoted
+    return f"'{lines}" if text.startswith(_FORMULA) and not _is_negative(text) else lines
+
+
+def _is_negative(text: str) -> bool:
+    try:
+        return text[0] == "-" and float(text) < 0
+    except ValueError:
+        return False

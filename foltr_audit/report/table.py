@@ -1,0 +1,341 @@
+"""The one model of a table, and how values become its cells; rendered to a terminal, a page and Markdown.
+
+>>> columns = [Column("method", "method"), Column("AUC", "auc")]
+>>> table = make_table("attacks", columns, [{"method": "a", "auc": 0.5}])
+>>> [cell.text for cell in table.lines[0].cells]
+['a', '.500']
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.plugins.base import name_in
+from foltr_audit.core.results import Estimate
+from foltr_audit.utils.formatting import epsilon, short
+
+# --- cells -----------------------------------------------------------------------------------------
+
+Align = Literal["number", "name", "fold", "line", "words"]
+Mark = Literal["", "good", "bad", "warn", "dim"]
+Medium = Literal["terminal", "page"]
+"""A terminal; or a page, HTML or Markdown."""
+
+UNKNOWN_TEXT = "-"
+"""In the place of a value that is not known, or of a claim that is not made."""
+
+
+class Cell(NamedTuple):
+    """One cell of a table.
+
+    Attributes:
+        text: the value.
+        below: smaller and below it, e.g. its interval.
+        mark: how it is highlighted.
+    """
+
+    text: str
+    below: str = ""
+    mark: Mark = ""
+
+
+EMPTY = Cell(UNKNOWN_TEXT, mark="dim")
+
+
+def value_cell(value: object) -> Cell:
+    """A value as a cell: a share without its leading zero, an estimate with its interval below it."""
+    if value is None:
+        return Cell(UNKNOWN_TEXT)
+    if isinstance(value, Estimate):
+        return estimate_cell(value)
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no")
+    if isinstance(value, int):
+        return Cell(f"{value:,}")
+    return Cell(short(value) if isinstance(value, float) else str(value))
+
+
+def estimate_cell(estimate: Estimate) -> Cell:
+    """A number without its leading zero, and below it its interval in brackets."""
+    return Cell(short(estimate.value), interval_text(estimate))
+
+
+def known_cell(estimate: Estimate) -> Cell:
+    """A number with its interval below it; dim where it is not known."""
+    return estimate_cell(estimate) if estimate.known else EMPTY
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """A number and its interval in one line."""
+    cell = estimate_cell(estimate)
+    return f"{cell.text} {cell.below}".rstrip()
+
+
+def interval_text(estimate: Estimate, digits: int = 2) -> str:
+    """The interval of an estimate in brackets; empty without one.
+
+    >>> interval_text(Estimate(0.953, (0.94, 0.961)))
+    '[.94, .96]'
+    """
+    if estimate.ci95 is None:
+        return ""
+    return f"[{', '.join(short(end, digits) for end in estimate.ci95)}]"
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage; `-` where there is none."""
+    return UNKNOWN_TEXT if value is None or math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def whole_percent(share: float | None) -> str:
+    """A share in a sentence.
+
+    >>> whole_percent(0.314), whole_percent(None)
+    ('31 %', 'an unknown share')
+    """
+    return "an unknown share" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def bound_text(value: float | None) -> str:
+    """A proven or measured epsilon: three digits, `∞` where nothing bounds it, `-` where it is not known.
+
+    >>> bound_text(1.2), bound_text(float("inf")), bound_text(None)
+    ('1.2', '∞', '-')
+    """
+    return UNKNOWN_TEXT if value is None else "∞" if math.isinf(value) else f"{value:.3g}"
+
+
+def claim_text(value: float) -> str:
+    """A claimed epsilon; `-` where nothing is claimed."""
+    return UNKNOWN_TEXT if math.isinf(value) else epsilon(value)
+
+
+def delta_text(delta: float) -> str:
+    """The delta of a claim as text; empty where it is 0.
+
+    >>> delta_text(1e-5), delta_text(0.0)
+    ('delta 1e-05', '')
+    """
+    return f"delta {delta:g}" if delta else ""
+
+
+def verdict_cell(claimed: float, verdict: str) -> Cell:
+    """The verdict on a claimed epsilon; `no claim` where none is made: not to be refuted is no merit then."""
+    text = "no claim" if math.isinf(claimed) and verdict == "not refuted" else verdict
+    return Cell(text, mark=verdict_mark(verdict))
+
+
+def verdict_mark(verdict: str) -> Mark:
+    """How a verdict is highlighted: as bad where a claim is false, as good where it is proven."""
+    return "bad" if verdict in (*FALSE, CONTRADICTION) else "good" if verdict == "proven" else ""
+
+
+# --- names -----------------------------------------------------------------------------------------
+
+NAME_WIDTH = 19
+"""Letters of a narrow column of names: those of the longest usual part, `secure-aggregation,`."""
+
+
+def name_lines(name: str) -> str:
+    r"""The name of a defense in lines that end after its parts.
+
+    >>> name_lines("proven-skellam+secure-aggregation, eps 1.2")
+    'proven-skellam +\nsecure-aggregation,\neps 1.2'
+    """
+    lines = [""]
+    for part in re.findall(r".+?(?:[+,:] |$)", re.sub(r"\+(?=[A-Za-z])", " + ", name)):
+        pieces = [part] if len(part.rstrip()) <= NAME_WIDTH else re.findall(r"[^,]+,* ?", part)
+        for piece in pieces:
+            if len((lines[-1] + piece).rstrip()) > NAME_WIDTH:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines if line)
+
+
+def method_lines(name: str) -> str:
+    r"""The name of a method in lines that end after its parameters.
+
+    >>> method_lines("higher-distance:compare=positions,more_than=4")
+    'higher-distance:\ncompare=positions,\nmore_than=4'
+    """
+    return name if len(name) <= NAME_WIDTH else "\n".join(re.findall(r".+?(?:[:,]|$)", name))
+
+
+def short_method(text: str) -> str:
+    """A method without its parameters, e.g. `map` for `map:guess=pattern`; random guesses keep theirs."""
+    return text if text.startswith("random:") else name_in(text)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 run`, `2 runs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def join_names(names: Sequence[str], word: str = "and") -> str:
+    """Names with a word before the last one."""
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def shortened(these: Sequence[object], most: int = 4) -> str:
+    """Names in a sentence, not too many."""
+    names = list(map(str, these))
+    if len(names) <= most + 1:
+        return "; ".join(names)
+    return "; ".join(names[:most]) + f"; and {len(names) - most} more"
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+Accessor = str | Callable[[Any], Cell | str]
+"""The name of a column of a row, or what makes the cell of a row."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, which makes its cells from rows.
+
+    Attributes:
+        header: the text above it.
+        of: the name of a row's column, see `value_cell`; or the cell of a row. Every renderer escapes it.
+        align: `number` at the right on one line, `name` at the left on one line, `fold` broken anywhere,
+            `line` broken only where the text says so, `words` broken between words.
+        group: what stands above its header and those of its neighbours of the same group.
+        beside: whether the second text of a cell stands beside the first on a wide terminal.
+        narrow: what the text becomes on a narrow terminal.
+        only: the medium that shows it, if not every one does.
+    """
+
+    header: str
+    of: Accessor
+    align: Align = "number"
+    group: str = ""
+    beside: bool = False
+    narrow: Callable[[str], str] | None = None
+    only: Medium | None = None
+
+    def cell(self, row: Any) -> Cell:
+        """The cell of a row."""
+        if isinstance(self.of, str):
+            return value_cell(row.get(self.of))
+        value = self.of(row)
+        return Cell(value) if isinstance(value, str) else value
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers."""
+        return self.align == "number"
+
+    @property
+    def wraps(self) -> bool:
+        """Whether a narrow terminal breaks its lines anywhere between words."""
+        return self.align in ("words", "fold") and self.narrow is None
+
+
+class Line(NamedTuple):
+    """One line of a table.
+
+    Attributes:
+        cells: one for each column.
+        dim: whether it is less important than the others.
+        section: a rule separates lines whose sections differ.
+    """
+
+    cells: tuple[Cell, ...]
+    dim: bool = False
+    section: object = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table.
+
+    Attributes:
+        title: the text above it.
+        columns: its columns.
+        lines: its lines.
+        caption: the text below it: unit and yardstick of its numbers.
+        space: blanks between columns on a terminal.
+        narrow_space: blanks between them on a terminal that is too narrow for the table.
+        spare: headers of columns that a narrow terminal leaves out first, the least important first.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    lines: Sequence[Line]
+    caption: str = ""
+    space: int = 1
+    narrow_space: int = 0
+    spare: Sequence[str] = ()
+
+    def on(self, medium: Medium) -> Table:
+        """The table with the columns that a medium shows."""
+        return self._with([n for n, column in enumerate(self.columns) if column.only in (None, medium)])
+
+    def without(self, header: str) -> Table:
+        """The table without the columns of a header."""
+        return self._with([n for n, column in enumerate(self.columns) if column.header != header])
+
+    def _with(self, kept: Sequence[int]) -> Table:
+        lines = [line._replace(cells=tuple(line.cells[n] for n in kept)) for line in self.lines]
+        return replace(self, columns=[self.columns[n] for n in kept], lines=lines)
+
+
+def make_table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Iterable[Any],
+    *,
+    caption: str = "",
+    dim: Callable[[Any], bool] | None = None,
+    section: Callable[[Any], object] | None = None,
+    space: int = 1,
+    narrow_space: int = 0,
+    spare: Sequence[str] = (),
+) -> Table:
+    """A table with a line for each row; `dim` and `section` of a row as in `Line`, the rest as in `Table`."""
+    lines = [
+        Line(
+            tuple(column.cell(row) for column in columns),
+            dim is not None and dim(row),
+            None if section is None else section(row),
+        )
+        for row in rows
+    ]
+    return Table(
+        title=title,
+        columns=columns,
+        lines=lines,
+        caption=caption,
+        space=space,
+        narrow_space=narrow_space,
+        spare=spare,
+    )
+
+
+def method_column() -> Column:
+    return Column("method", "method", "fold", narrow=method_lines)
+
+
+def name_column(header: str, of: Accessor) -> Column:
+    """The name of a defense."""
+    return Column(header, of, "name", narrow=name_lines)
+
+
+def short_column(header: str, name: str, digits: int = 3) -> Column:
+    """A number without its leading zero, and without its interval."""
+    return Column(header, lambda row: short(row.number(name), digits))
+
+
+def percent_column(header: str, name: str) -> Column:
+    return Column(header, lambda row: percent(row.number(name)))
+
+
+def beside_column(header: str, name: str) -> Column:
+    """An estimate, on a wide terminal with its interval beside it."""
+    return Column(header, name, "name", beside=True)
