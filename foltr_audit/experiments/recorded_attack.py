@@ -28,16 +28,15 @@ from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
-from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.observer import Observer, check_collection, query_names
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
 from foltr_audit.judge.round_sums import RoundSums
-from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
-from foltr_audit.trace.known_facts import checked_facts, with_facts
+from foltr_audit.trace.facts import checked_facts, with_facts
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
 

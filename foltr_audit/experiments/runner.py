@@ -44,8 +44,8 @@ from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.privacy.accounting.bound import ProvenView
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.recorder import atomic_files
+from foltr_audit.simulation.client_population import PopulationFacts
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.simulation.setup import Setup, number_intents
 from foltr_audit.utils.arrays import Floats, reuse_freed_memory
 from foltr_audit.utils.progress import SILENT, Progress

@@ -20,9 +20,9 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.data.normalize import normalise
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.judge import observer
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.view_builder import (
+from foltr_audit.judge.observer import (
     InteractionPlacement,
+    Observer,
     check_collection,
     features_of,
     knowledge_of,
