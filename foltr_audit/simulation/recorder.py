@@ -16,7 +16,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.privacy.events import event_text
-from foltr_audit.simulation.rounds import RoundResult
+from foltr_audit.simulation.federation import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED

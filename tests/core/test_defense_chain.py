@@ -18,7 +18,7 @@ from foltr_audit.core.plugins import Ball, Defense, RoundContext, WireMessages, 
 from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.training.models import WeightedMean
+from foltr_audit.simulation.training import weighted_mean
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import (
@@ -164,7 +164,7 @@ def test_an_empty_chain_changes_nothing() -> None:
 def test_the_average_weighs_messages_by_their_interactions() -> None:
     messages = np.array([[1.0, -8.0], [2.5, 4.0], [7.0, 0.125], [-3.0, 1e3]])
     counts = [1, 3, 4, 2]
-    average = WeightedMean().aggregate(arrived(messages), np.array(counts)).value
+    average = weighted_mean(arrived(messages), np.array(counts))[0]
     pairs = [zip(counts, column, strict=True) for column in messages.T]
     by_hand = [float(sum(n * Fraction(x) for n, x in each) / 10) for each in pairs]
     np.testing.assert_allclose(average, by_hand, rtol=1e-15)
@@ -173,22 +173,22 @@ def test_the_average_weighs_messages_by_their_interactions() -> None:
 def test_what_did_not_arrive_does_not_count() -> None:
     messages = np.array([[1.0], [1e300], [4.0]])
     there = np.array([True, False, True])
-    average = WeightedMean().aggregate(arrived(messages, there), np.array([1, 7, 2])).value
+    average = weighted_mean(arrived(messages, there), np.array([1, 7, 2]))[0]
     assert average.tolist() == [3.0]
-    without = WeightedMean().aggregate(arrived(messages[there]), np.array([1, 2])).value
+    without = weighted_mean(arrived(messages[there]), np.array([1, 2]))[0]
     assert average.tobytes() == without.tobytes()
 
 
 def test_the_average_lies_between_equal_messages() -> None:
     messages = np.full((1000, 3), 0.1)
-    average = WeightedMean().aggregate(arrived(messages), np.ones(1000, dtype=np.int64)).value
+    average = weighted_mean(arrived(messages), np.ones(1000, dtype=np.int64))[0]
     np.testing.assert_allclose(average, 0.1, rtol=1e-13)
 
 
 @pytest.mark.parametrize("counts", [[4, 4], [0, 0]])
 def test_a_round_in_which_nothing_arrives_keeps_the_model(counts: list[int], setup_of: SetupOf) -> None:
     lost = np.zeros(2, dtype=np.bool_) if any(counts) else np.ones(2, dtype=np.bool_)
-    average = WeightedMean().aggregate(arrived(np.ones((2, 3)), lost), np.array(counts)).value
+    average = weighted_mean(arrived(np.ones((2, 3)), lost), np.array(counts))[0]
     assert np.isnan(average).all()
     for message in ("model", "update"):
         setup = setup_of(chain=(ToyWire(lost_below=100),), message=message, rounds=1)

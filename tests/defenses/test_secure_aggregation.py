@@ -15,7 +15,7 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.training.models import WeightedMean
+from foltr_audit.simulation.training import weighted_mean
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, ToyAggregate, ToyMessage, ToyWire, context
@@ -26,8 +26,8 @@ START = np.linspace(-0.4, 0.5, FEATURES)
 
 def averaged(chain: DefenseChain, wired: WireMessages, here: RoundContext) -> Floats:
     """The average of the messages after the aggregate stage."""
-    found = WeightedMean().aggregate(wired, here.counts)
-    return chain.on_aggregate(found.value, wired, found.weights, here)
+    average, weights = weighted_mean(wired, here.counts)
+    return chain.on_aggregate(average, wired, weights, here)
 
 
 def made(text: str) -> SecureAggregation:
