@@ -25,7 +25,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LAST_ROUNDS
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.evolution import SeededNumbers, SeededPlayer
 from foltr_audit.simulation.setup import Setup, learner_as
 

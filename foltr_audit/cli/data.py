@@ -81,7 +81,7 @@ def _print(described: dict[str, Any], seed: int) -> None:
 
 def _origin(described: dict[str, Any], seed: int) -> Iterator[str]:
     """Which files were read and joined, what was split off, and the fingerprint."""
-    from foltr_audit.data.layout import folds_of
+    from foltr_audit.data.sources import folds_of
 
     if files := described.get("files"):
         shown = files if len(files) <= _MOST_FILES else [*files[:2], "...", files[-1]]

@@ -26,7 +26,7 @@ from foltr_audit.core.records.dataset import QueryOrigin
 from foltr_audit.core.records.population import TraitValue
 from foltr_audit.core.settings.population import PopulationSpec, parse_scenarios
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.traffic import QueryTraffic
 from foltr_audit.utils.arrays import Ints

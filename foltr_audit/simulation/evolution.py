@@ -20,7 +20,7 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.records.round_context import WireMessages
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.simulation.training import (
     CohortMessages,

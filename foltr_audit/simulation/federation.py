@@ -19,7 +19,7 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.train import TraceSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
 from foltr_audit.simulation.evolution import EvolutionServer, MetricSenders
 from foltr_audit.simulation.intent_metrics import PLAYED

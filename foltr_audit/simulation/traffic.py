@@ -11,7 +11,7 @@ from foltr_audit.core.plugins import Environment, Population, RoundContext, Trai
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.utils.arrays import Floats, Ints
 

@@ -31,8 +31,7 @@ from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.defaults import SERVER_CLICKS
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.simulation.client import ClientRules, ClientSimulator, CohortInteractions
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData, ClientRules, ClientSimulator, CohortInteractions
 from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.utils.arrays import Bools, Floats, Ints

@@ -15,7 +15,7 @@ from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.evolution import MetricSenders
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
