@@ -18,6 +18,10 @@ from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
 
+# Multiplied by a common multiple of the ranks, reciprocal ranks are whole numbers (2520 / r for ranks up to
+# 10), and so is their sum. A mean is decoded without rounding, and its likelihood is a sum over finitely many
+# states.
+
 MOST_SUMS = 1 << 16
 """Most distinct sums; tables of more would take too much memory."""
 

@@ -118,7 +118,7 @@ def synth(
     """Write synthetic data with the statistics of a real set as LETOR text, and several intents as qrels."""
     from foltr_audit.data.intents import write_qrels
     from foltr_audit.data.letor import write_letor
-    from foltr_audit.data.synthetic.generate import synthesise
+    from foltr_audit.data.synthetic import synthesise
     from foltr_audit.experiments.runs.folder import report_write_errors
 
     if out.exists() and not out.is_dir():

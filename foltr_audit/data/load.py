@@ -1,4 +1,9 @@
-"""From the `data` table of a Spec to the collection: synthetic, or read from files, or cached."""
+"""From the `data` table of a Spec to the collection: synthetic, or read from files, or cached.
+
+Data that were parsed or generated once are memory-mapped the next time. In `data` of the user's cache folder,
+or of that of FOLTR_AUDIT_CACHE (empty: no cache), each source has a folder of `PART.ARRAY.npy` files with
+`facts.json`. It gets its name only when it is complete.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,7 @@ from foltr_audit.data.intents import count_read, intent_files, with_intents
 from foltr_audit.data.normalize import normalise
 from foltr_audit.data.search_log import LogFiles, load_search_log
 from foltr_audit.data.sources import folds_of, load_data, locate
-from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.code_version import code_version
 from foltr_audit.utils.reading import file_bytes, json_table, whole_number

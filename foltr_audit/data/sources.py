@@ -1,4 +1,4 @@
-"""Files, folders and folds of ranking data, read into the three parts of a Collection."""
+"""Files, folders and folds of ranking data, in the layouts that are known: the parts of a Collection."""
 
 from __future__ import annotations
 

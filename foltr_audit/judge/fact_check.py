@@ -1,7 +1,7 @@
 """Whether the facts that a trace declares explain its messages; no truth is needed for this.
 
 For the right clicks, which are unknown, the declared step reproduces the numbers of a message that noise has
-not changed. If not even the best of all click patterns does, a fact is wrong.
+not changed, up to rounding. If not even the best of all click patterns does, a fact is wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from foltr_audit.judge.pieces import with_messages, with_rows
 from foltr_audit.privacy.accounting.walk import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.trace import Trace
-from foltr_audit.trace.declared_noise import NoiseDeclaration
+from foltr_audit.trace.declared_header import NoiseDeclaration
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 LEAST_DOCUMENTS = 4

@@ -1,4 +1,7 @@
-"""Rounds in which clients send models: local steps, the chain of defenses, FedAvg, and servers that learn."""
+"""Rounds in which clients send models or clicks: local steps, the chain, FedAvg, central learners.
+
+`evolution.py` has those in which they send online metrics.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.defaults import SERVER_CLICKS
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.simulation.client import ClientData, ClientRules, ClientSimulator, CohortInteractions
-from foltr_audit.simulation.malicious_clients import MaliciousClients
+from foltr_audit.simulation.client_population import MaliciousClients
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

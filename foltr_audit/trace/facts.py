@@ -1,7 +1,4 @@
-"""The facts that a header may hold, and their values: a writer refuses others, `trace validate` reports them.
-
-Readers ignore facts that they do not know. A Run of foltr-audit may hold facts and laws of plug-ins.
-"""
+"""Facts of a trace: the values that they may have, and those that a user states by hand."""
 
 from __future__ import annotations
 

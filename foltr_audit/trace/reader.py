@@ -1,4 +1,4 @@
-"""Reading a trace, part by part, each file checked against its marker before use."""
+"""Reading a trace, part by part: each file checked against its marker, and its tables made rounds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.part_files import marker_name
 from foltr_audit.recorder.table_files import Columns, sources_of, unpack_columns, with_implied
 from foltr_audit.trace.differences import from_differences, sources_of_differences
-from foltr_audit.trace.header import MOST_WHOLE, TraceHeader, read_header
-from foltr_audit.trace.layout import joined
+from foltr_audit.trace.header import MOST_WHOLE, TraceHeader, joined, read_header
 from foltr_audit.trace.marker import TracePart, read_markers
 from foltr_audit.trace.part_table import PartTable
 from foltr_audit.trace.schema import columns, misfit

@@ -38,8 +38,7 @@ from foltr_audit.recorder.round_tables import (
 )
 from foltr_audit.trace.differences import PartDifferences
 from foltr_audit.trace.facts import fact_problems, round_problem
-from foltr_audit.trace.header import TraceHeader, read_header
-from foltr_audit.trace.layout import split
+from foltr_audit.trace.header import TraceHeader, read_header, split
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.schema import FeatureFormat, contradiction, misfit, truth_misfit
 

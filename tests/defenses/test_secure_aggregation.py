@@ -166,8 +166,7 @@ def test_fresh_clients_take_part_one_by_one(setup_of: SetupOf) -> None:
 
 def test_a_message_alone_is_one_mask_of_its_own_and_half_of_its_pairs_each_way() -> None:
     """Its masks are those of a client with so many neighbours: taking them off by hand leaves the message."""
-    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
-    from foltr_audit.privacy.secure_aggregation.masks import expand
+    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets, expand
 
     defense, here, messages = made("neighbours=4"), context([3, 8], counts=[2, 5], shares=50), values(2)
     wired = defense.alone(messages, here)

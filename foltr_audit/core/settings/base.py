@@ -141,6 +141,9 @@ def with_default(table: Mapping[str, object], name: str, field: str, value: obje
     return {**table, name: {**inner, field: value}}
 
 
+# Plug-ins need NumPy: they are imported when a Spec is made, so that `--help`, which shows fields, is quick.
+
+
 def canonical(kind: str) -> WrapValidator:
     """A validator that turns a plug-in of a kind, e.g. `attack`, or its text into its canonical text."""
 
