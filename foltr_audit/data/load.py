@@ -30,9 +30,8 @@ from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.intents import count_read, intent_files, with_intents
-from foltr_audit.data.normalize import normalise
 from foltr_audit.data.search_log import LogFiles, load_search_log
-from foltr_audit.data.sources import folds_of, load_data, locate
+from foltr_audit.data.sources import folds_of, load_data, locate, normalise
 from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.code_version import code_version

@@ -33,7 +33,7 @@ from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rou
 from foltr_audit.judge.round_sums import RoundSums
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.simulation.recorder import ObservedRounds
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
 from foltr_audit.trace.facts import checked_facts, with_facts
@@ -417,7 +417,7 @@ class TraceAttack:
         chosen, pieces = make_attacks(self.methods), []
         others = not_for_clicks(chosen)
         attacks = [attack for attack in chosen if attack.label not in others]
-        store: RoundStore = trace
+        store: ObservedRounds = trace
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
         if self.protocol.sums_of_rounds:
             store, observer = seen_as_rounds(trace, observer, self.protocol, self.streams)

@@ -18,8 +18,7 @@ from foltr_audit.recorder.part_files import marker_name
 from foltr_audit.recorder.table_files import Columns, sources_of, unpack_columns, with_implied
 from foltr_audit.trace.differences import from_differences, sources_of_differences
 from foltr_audit.trace.header import MOST_WHOLE, TraceHeader, joined, read_header
-from foltr_audit.trace.marker import TracePart, read_markers
-from foltr_audit.trace.part_table import PartTable
+from foltr_audit.trace.parts import PartTable, TracePart, read_markers
 from foltr_audit.trace.schema import columns, misfit
 from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.reading import file_bytes, json_table

@@ -13,7 +13,7 @@ from foltr_audit.recorder.part_files import HEADER, marker_name
 from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace.facts import fact_problems, round_problem
 from foltr_audit.trace.header import SCHEMA, read_header
-from foltr_audit.trace.marker import TracePart, read_markers
+from foltr_audit.trace.parts import TracePart, read_markers
 from foltr_audit.trace.reader import Tables, Trace
 from foltr_audit.trace.schema import FeatureFormat, contradiction, truth_misfit
 
