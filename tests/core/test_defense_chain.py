@@ -18,6 +18,7 @@ from foltr_audit.core.plugins import Ball, Defense, RoundContext, WireMessages, 
 from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.training import weighted_mean
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
@@ -273,6 +274,15 @@ def test_the_published_chain(eps: float, sensitivity: float, expected: tuple[str
     if not math.isinf(eps):
         noise = chain.noise(context([0], shares=9))
         assert noise == f"gamma-share:n=9,scale={plain(sensitivity / eps)}"
+
+
+def test_each_learner_has_a_published_chain_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert published_chain(1.2, learner="foltr-es") == parse_chain(["metric-rr:eps=1.2"])
+    with pytest.raises(UsageError, match=r"^eps: learner pdgd has no published .*"):
+        published_chain(1.2, learner="pdgd")
+    texts = ("clip:norm=1+laplace:eps=2,sensitivity=2",)  # a plug-in may name its defenses
+    monkeypatch.setattr(FPDGD, "published_chain", lambda *_: texts)
+    assert published_chain(2.0) == parse_chain(texts)
 
 
 @pytest.mark.parametrize("eps", [0.0, -1.0, math.nan, -math.inf])
