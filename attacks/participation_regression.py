@@ -4,21 +4,277 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.inference.mean_updates import (
-    MOST_UNKNOWNS,
-    ExplainedSum,
-    expected_updates,
-    intent_weights,
-    knows_expected_updates,
-    mean_updates,
-)
+from foltr_audit.inference.intent_likelihood import under_each
+from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Inference, ParticipantAttack, ParticipantEstimates, Participation, View
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
+
+MOST_UNKNOWNS = 4096
+"""Clients times intents whose equations are solved at once: 128 MB."""
+
+_LEAST = 1e-9  # least variance of a number in a sum, relative to the largest
+
+
+class ExplainedSum(NamedTuple):
+    """The sum of one round, and what the lists of its clients explain of it.
+
+    Attributes:
+        total: the sum of updates, float64 (P,).
+        owner: place of each list's client among the members of the round, int64 (B,).
+        mean: the update that each list is expected to add under each intent, float64 (B, I, P).
+        covariance: how much clicks make the sum vary, float64 (P, P).
+    """
+
+    total: Floats
+    owner: Ints
+    mean: Floats
+    covariance: Floats
+
+
+def intent_weights(sums: Sequence[ExplainedSum], taking_part: Participation) -> Floats:
+    """How much speaks for each intent of each of N clients, float64 (N, I).
+
+    A sum is what its lists are expected to add under the intents of their clients, plus noise by clicks,
+    whose covariance is known, and by defenses, whose variance is estimated. The answer is the best linear
+    estimate of an indicator of each client's intent, if intents are equally likely and do not change: 1 / I
+    for each where the sums say nothing.
+
+    Args:
+        sums: of each round.
+        taking_part: who took part; at most `MOST_UNKNOWNS` clients times intents.
+    """
+    intents, N = sums[0].mean.shape[1], taking_part.clients
+    left = np.eye(N * intents) * intents  # an indicator varies by 1 / I, less than what all of them share
+    right = np.zeros(N * intents)
+    added = [_by_client(one, members.weights) for one, members in zip(sums, taking_part.rounds, strict=True)]
+    misfits = [one.total - each.mean(axis=1).sum(axis=0) for one, each in zip(sums, added, strict=True)]
+    extra = _further_variance(sums, misfits)
+    for one, each, misfit, members in zip(sums, added, misfits, taking_part.rounds, strict=True):
+        design = (each - each.mean(axis=1, keepdims=True)).reshape(-1, misfit.size).T
+        spread = one.covariance + extra * np.eye(misfit.size)
+        values, vectors = np.linalg.eigh(spread)
+        whiten = vectors / np.sqrt(np.maximum(values, _LEAST * max(values[-1], np.finfo(float).tiny)))
+        design, misfit = whiten.T @ design, whiten.T @ misfit
+        at = (members.clients[:, np.newaxis] * intents + np.arange(intents)).reshape(-1)
+        left[np.ix_(at, at)] += design.T @ design
+        right[at] += design.T @ misfit
+    return np.asarray(1.0 / intents + np.linalg.solve(left, right).reshape(N, intents))
+
+
+def _by_client(one: ExplainedSum, weights: Floats) -> Floats:
+    """What each of n members is expected to add under each intent, (n, I, P)."""
+    out = np.zeros((weights.size, *one.mean.shape[1:]))
+    np.add.at(out, one.owner, one.mean)
+    return out * weights[:, np.newaxis, np.newaxis]
+
+
+def _further_variance(sums: Sequence[ExplainedSum], misfits: Sequence[Floats]) -> float:
+    """Variance of a number in a sum beyond that by clicks: of noise, and of what is only approximate."""
+    seen = float(np.mean([misfit @ misfit for misfit in misfits]))
+    by_clicks = float(np.mean([np.trace(one.covariance) for one in sums]))
+    return max(0.0, seen - by_clicks) / misfits[0].size
+
+
+_MOST_PARAMETERS = 256  # a covariance of more would take a megabyte for each sum
+
+
+class ExpectedUpdates(NamedTuple):
+    """Moments of what each list adds to the update of its client, given the list.
+
+    Attributes:
+        mean: under each intent, float64 (n, B, I, P); 0 where a message has fewer lists.
+        covariance: of the sum over all lists, if intents are equally likely and known, float64 (n, P, P).
+    """
+
+    mean: Floats
+    covariance: Floats
+
+
+def knows_expected_updates(view: View) -> bool:
+    """Whether an observer can compute the updates that are expected under each intent."""
+    known = view.knowledge
+    if not (known.intents and known.has("click_model") and all(known.has(name) for name in NEEDS)):
+        return False
+    fits = view.parameters.shape[1] <= _MOST_PARAMETERS and why_too_long(view) is None
+    return (
+        fits and view.intent_labels is not None and known.belief is not None and why_no_replay(view) is None
+    )
+
+
+def expected_updates(view: View) -> ExpectedUpdates:
+    """The moments for all lists of a view that `knows_expected_updates` accepts.
+
+    The probability of each of the 2^k click patterns under the grades of an intent times the update that
+    follows from it, summed over the patterns. Each list is taken at the global model, so that they are
+    approximate where a client has several in a round.
+    """
+    alone = _one_list_each(view)
+    decoder, worlds = PatternDecoder(alone), under_each(alone)
+    (n, B, _), P = view.shown.shape, view.parameters.shape[1]
+    mean, covariance = np.zeros((n * B, len(worlds), P)), np.zeros((n, P, P))
+    for rows in decoder.chunks():
+        terms, columns = _updates_by_pattern(decoder, rows)
+        chances = np.stack([np.exp(world.log_priors(rows, 0)) for world in worlds])
+        first = np.einsum("ihs,hsj->hij", chances, terms)
+        mean[rows] = np.einsum("hij,hpj->hip", first, columns)
+        weighted = chances.mean(axis=0)[:, :, np.newaxis] * terms
+        second = np.matmul(weighted.transpose(0, 2, 1), terms)
+        spread = second - np.einsum("hij,hil->hjl", first, first) / len(worlds)
+        np.add.at(covariance, rows // B, np.matmul(np.matmul(columns, spread), columns.transpose(0, 2, 1)))
+    return ExpectedUpdates(mean.reshape(n, B, len(worlds), P), covariance)
+
+
+def _one_list_each(view: View) -> View:
+    """The same lists as messages of their own, (n B, 1)."""
+    n, B, k = view.shown.shape
+    candidates = view.candidates
+    lists = {
+        name: None if values is None else values.reshape(n * B, 1, *values.shape[2:])
+        for name, values in (("labels", view.labels), ("intent_labels", view.intent_labels))
+    }
+    return replace(
+        view,
+        parameters=np.repeat(view.parameters, B, axis=0),
+        messages=np.repeat(view.messages, B, axis=0),
+        seeds=None,
+        shown=view.shown.reshape(n * B, 1, k),
+        features=view.features.reshape(n * B, 1, *view.features.shape[2:]),
+        candidates=None if candidates is None else replace(candidates, query=candidates.query.reshape(-1, 1)),
+        labels=lists["labels"],
+        intent_labels=lists["intent_labels"],
+        clients=np.ones(1, dtype=np.int64),
+        senders=None,
+    )
+
+
+def _updates_by_pattern(decoder: PatternDecoder, rows: Ints) -> tuple[Floats, Floats]:
+    """Coefficients of each pattern, (H, 2^k, k + 1), and the columns that they are of, (H, P, k + 1)."""
+    from foltr_audit.kernels.patterns import pattern_terms
+
+    replay, k = decoder.replay, decoder.view.shown.shape[2]
+    theta = np.ascontiguousarray(decoder.view.parameters[rows])
+    J = np.ascontiguousarray(replay.jacobian(theta, rows, 0))
+    terms = pattern_terms(
+        replay.weights(theta, rows, 0),
+        J,
+        theta,
+        replay.lengths[rows, 0],
+        replay.learning_rate,
+        replay.only_observed,
+        decoder.ball,
+    )
+    return terms[:, :, : k + 1], np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
+
+
+_PENALTIES = np.geomspace(1e-12, 1e4, 65)
+"""Penalties that are compared, relative to the largest squared singular value."""
+
+_NOTHING = 1e-10  # singular values below this, relative to the largest, are rounding
+_FARTHEST = 1e140  # sums are clipped to this size, so that their squares are finite
+
+
+class _Spectrum(NamedTuple):
+    """The sums in coordinates in which each has one unknown.
+
+    Attributes:
+        singular: r singular values of the design.
+        right: directions of clients, (N, r).
+        along: sums along the directions that the design reaches, (r, P).
+        rest: sum of squares of what it does not reach, (P,).
+        rows: number of independent rows.
+    """
+
+    singular: Floats
+    right: Floats
+    along: Floats
+    rest: Floats
+    rows: int
+
+
+def mean_updates(sums: Floats, taking_part: Participation, drift: int = 2) -> Floats:
+    """Estimates of the mean update of each of N clients, float64 (N, P).
+
+    A sum is taken as the members' mean updates plus what all have in common and changes slowly with the
+    rounds, as global models do: a polynomial of the number of the round. What is left of sums and cohorts is
+    regressed on each other, with a penalty on the deviations of clients from each other. The penalty is the
+    one with the largest likelihood if deviations and noise are normal, so that sums full of noise give small
+    deviations. Clients that the cohorts do not tell apart, such as those of fixed cohorts, get the same
+    estimate.
+
+    Args:
+        sums: sum of the updates in each of R rounds, weighted as in `taking_part`, float64 (R, P).
+        taking_part: who took part.
+        drift: degree of the polynomial; a lower one for few rounds.
+
+    Source: Lam, Wei, Brooks, Reddi & Mitzenmacher 2021, "Gradient disaggregation: breaking privacy in
+    federated learning by reconstructing the user participant matrix", for a matrix that is known; the penalty
+    as the ratio of two variances, by their likelihood: Patterson & Thompson 1971, "Recovery of inter-block
+    information when block sizes are unequal", section 2.
+    """
+    matrix = taking_part.matrix
+    sums = np.clip(np.asarray(sums, dtype=np.float64), -_FARTHEST, _FARTHEST)
+    if not matrix.size:
+        return np.zeros((taking_part.clients, sums.shape[1]))
+    basis = _common(matrix.sum(axis=1), drift)
+    found = _spectrum(sums - basis @ (basis.T @ sums), matrix - basis @ (basis.T @ matrix), basis.shape[1])
+    shrunk = found.singular**2 + _penalty(found)
+    deviations = found.right @ ((found.singular / shrunk)[:, np.newaxis] * found.along)
+    left = sums - matrix @ deviations
+    common = basis @ (basis.T @ left)
+    squares = matrix**2
+    own = squares.T @ ((left - common) / squares.sum(axis=1, keepdims=True)) / _nonzero(matrix.sum(axis=0))
+    size = matrix.sum(axis=1)
+    return np.asarray(deviations + own + (size @ common) / (size @ size))
+
+
+def _nonzero(weights: Floats) -> Floats:
+    """Total weights (N,) as divisors, (N, 1); 1 for a client who takes part in no round."""
+    return np.where(weights > 0, weights, 1.0)[:, np.newaxis]
+
+
+def _common(weights: Floats, drift: int) -> Floats:
+    """Orthonormal columns (R, J + 1) of what all clients have in common, by the sums' total weights (R,)."""
+    R = weights.size
+    degree = min(drift, (R - 1) // 4)
+    time = np.linspace(-1.0, 1.0, R) if R > 1 else np.zeros(1)
+    columns = np.polynomial.legendre.legvander(time, degree) * weights[:, np.newaxis]
+    return np.asarray(np.linalg.qr(columns)[0])
+
+
+def _spectrum(sums: Floats, matrix: Floats, removed: int) -> _Spectrum:
+    left, singular, right = np.linalg.svd(matrix, full_matrices=False)
+    kept = singular > _NOTHING * singular.max(initial=0.0)
+    along = left[:, kept].T @ sums
+    rest = np.maximum((sums**2).sum(axis=0) - (along**2).sum(axis=0), 0.0)
+    return _Spectrum(singular[kept], right[kept].T, along, rest, len(sums) - removed)
+
+
+def _penalty(found: _Spectrum) -> float:
+    """The penalty with the largest profile likelihood: the noise's variance over that of deviations."""
+    if not found.singular.size:
+        return 1.0
+    squares = (found.along**2).sum(axis=0) + found.rest
+    here = squares > 0.0
+    penalties = _PENALTIES * found.singular[0] ** 2
+    if not here.any():
+        return float(penalties[0])
+    along, rest = found.along[:, here] ** 2 / squares[here], found.rest[here] / squares[here]
+    best, chosen = -np.inf, float(penalties[0])
+    for penalty in penalties.tolist():
+        spread = 1.0 + found.singular**2 / penalty
+        noise = (along / spread[:, np.newaxis]).sum(axis=0) + rest
+        likely = -found.rows * np.log(noise).sum() - here.sum() * np.log(spread).sum()
+        if likely > best:
+            best, chosen = float(likely), penalty
+    return chosen
+
 
 _SIZES = 3  # numbers in front: parameters, lists and intents, the last two 0 where lists explain nothing
 

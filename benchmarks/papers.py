@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.processes import foltr_audit
-from foltr_audit.data.cache import FOLDER_VARIABLE
+from foltr_audit.data.load import FOLDER_VARIABLE
 
 RUNS = {
     "mq2007": ("synthetic:mq2007", 4, 1000),

@@ -25,9 +25,9 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LAST_ROUNDS
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
+from foltr_audit.simulation.evolution import SeededNumbers, SeededPlayer
 from foltr_audit.simulation.setup import Setup, learner_as
-from foltr_audit.simulation.training.metrics import SeededNumbers, SeededPlayer
 
 SEED, CLIENTS, LISTS, ROUNDS = 7, 2000, 4, 250
 LEARNER = f"foltr-es:interactions={LISTS},as_published=true"

@@ -11,7 +11,7 @@ from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.timing import TimingSpread, TimingTask, WorkRates, interleave
 from foltr_audit.data.letor import read_letor, write_letor
-from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.synthetic import synthesise
 
 _QUERIES = 1300  # about 100,000 rows in the training part
 _FEW = 16  # queries that scikit-learn reads: about 2,000 rows; its time grows faster than the rows

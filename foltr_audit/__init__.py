@@ -41,8 +41,7 @@ if TYPE_CHECKING:
         simulate,
         unlearn,
     )
-    from foltr_audit.core.client_steps.function_step import numpy_step
-    from foltr_audit.core.client_steps.torch_step import torch_module_step, torch_step
+    from foltr_audit.core.client_steps import numpy_step, torch_module_step, torch_step
     from foltr_audit.core.defense_chain import published_chain
     from foltr_audit.core.plugins import ClientStep, FirstLayer
     from foltr_audit.core.plugins.registry import use_plugin
@@ -87,11 +86,11 @@ _WHERE = {
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
     "NoiseCalibrationReport": "report.noise_calibration",
-    "torch_module_step": "core.client_steps.torch_step",
-    "torch_step": "core.client_steps.torch_step",
+    "torch_module_step": "core.client_steps",
+    "torch_step": "core.client_steps",
     "FirstLayer": "core.plugins",
     "ClientStep": "core.plugins",
-    "numpy_step": "core.client_steps.function_step",
+    "numpy_step": "core.client_steps",
     "attack": "api",
     "attack_trace": "report.recorded_calls",
     "audit": "api",

@@ -14,7 +14,7 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.data import cache as store
+from foltr_audit.data import load as store
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.data_cache import TEXT
 from tests.fixtures.plugin_packages import Installer

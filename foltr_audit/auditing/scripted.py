@@ -19,8 +19,7 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation.client import ClientSimulator
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData, ClientSimulator
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

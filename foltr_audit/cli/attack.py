@@ -140,7 +140,7 @@ def _attack_trace(
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
-    from foltr_audit.trace.known_facts import parse_facts
+    from foltr_audit.trace.facts import parse_facts
 
     given = common.fields
     recorded = TraceAttack.open(

@@ -43,7 +43,7 @@ from foltr_audit.cli.output import (
     write_file,
 )
 from foltr_audit.cli.pages import new_app, page
-from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE, SENSITIVITY
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 from foltr_audit.utils.progress import on_terminal
 
@@ -294,7 +294,6 @@ def _check_fresh(
 def _request(
     common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: Table
 ) -> CheckRunRequest:
-    from foltr_audit.core.defense_chain import DEFAULT_SENSITIVITY
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.evidence.check.subjects import click_attacks
 
@@ -318,7 +317,7 @@ def _request(
         plan=plan,
         defenses=defenses,
         eps=eps,
-        sensitivity=common.sensitivity or (DEFAULT_SENSITIVITY if eps else None),
+        sensitivity=common.sensitivity or (SENSITIVITY if eps else None),
         audit={**tables[0].get("audit", {}), **audit},
     )
 

@@ -19,7 +19,6 @@ from foltr_audit.cli.options import (
     FieldOption,
     Table,
     flags,
-    published_chain,
     read_text,
     refuse_alternatives,
     shared,
@@ -222,8 +221,14 @@ class CommonOptions:
             return [{"defense": [text]} for text in self.defense]
         if not self.eps:
             return [{}]
+        from foltr_audit.core.defense_chain import published_chain
+
         learner = _learner_of(table)
-        return [{"defense": published_chain(learner, eps, self.sensitivity)} for eps in self.eps]
+        try:
+            return [{"defense": published_chain(eps, self.sensitivity, learner)} for eps in self.eps]
+        except UsageError as error:
+            named = str(error).startswith(("eps:", "sensitivity:"))
+            raise UsageError(f"--{error}" if named else str(error)) from error
 
     def repetition_axis(self, table: Table) -> list[Table]:
         """One point for each repetition, with its fold.

@@ -81,7 +81,7 @@ def _print(described: dict[str, Any], seed: int) -> None:
 
 def _origin(described: dict[str, Any], seed: int) -> Iterator[str]:
     """Which files were read and joined, what was split off, and the fingerprint."""
-    from foltr_audit.data.layout import folds_of
+    from foltr_audit.data.sources import folds_of
 
     if files := described.get("files"):
         shown = files if len(files) <= _MOST_FILES else [*files[:2], "...", files[-1]]
@@ -118,7 +118,7 @@ def synth(
     """Write synthetic data with the statistics of a real set as LETOR text, and several intents as qrels."""
     from foltr_audit.data.intents import write_qrels
     from foltr_audit.data.letor import write_letor
-    from foltr_audit.data.synthetic.generate import synthesise
+    from foltr_audit.data.synthetic import synthesise
     from foltr_audit.experiments.runs.folder import report_write_errors
 
     if out.exists() and not out.is_dir():

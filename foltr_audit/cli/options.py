@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-    from foltr_audit.core.plugins import Learner
-
 # --- names and files that options give, and options that exclude each other ------------------------
 
 
@@ -42,21 +40,6 @@ def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> Non
         source = ctx.get_parameter_source(name)
         if name not in (*allowed, "verbose") and source is not None and source.name == "COMMANDLINE":
             raise UsageError(f"{parameter.opts[0]}: {why}")
-
-
-def published_chain(learner: Learner, eps: float, sensitivity: float | None) -> list[str]:
-    """The chain that --eps and --sensitivity mean for a learner.
-
-    Raises:
-        UsageError: it has no published defense, or a value is out of range.
-    """
-    from foltr_audit.core.plugins.answers import published_of
-
-    try:
-        return list(published_of(learner, eps, sensitivity))
-    except UsageError as error:
-        named = str(error).partition(":")[0] in ("eps", "sensitivity")
-        raise UsageError(f"--{error}" if named else str(error)) from error
 
 
 def words(text: str) -> tuple[str, ...]:

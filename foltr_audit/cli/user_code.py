@@ -60,7 +60,7 @@ def named_client_step(text: str | None) -> ClientStep | None:
         UsageError: there is no such module, file or function.
         PluginError: a parameter of a registered step is wrong.
     """
-    from foltr_audit.core.client_steps.function_step import as_client_step
+    from foltr_audit.core.client_steps import as_client_step
     from foltr_audit.core.plugins import ClientStep
     from foltr_audit.core.plugins.registry import make, names
 

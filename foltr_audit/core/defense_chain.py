@@ -1,4 +1,4 @@
-"""The ordered chain of defenses, grouped by the stage in which they act; and the published chain of FPDGD."""
+"""The ordered chain of defenses, grouped by the stage in which they act; the published one of a learner."""
 
 from __future__ import annotations
 
@@ -19,46 +19,41 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
     WireMessages,
-    plain,
 )
-from foltr_audit.core.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
+from foltr_audit.core.plugins.answers import Kind, all_of, array_of, claims_of, events_of, law_of, one_of
 from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, stages_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.settings.defaults import NO_DEFENSE
-from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.core.settings.defaults import LEARNER, NO_DEFENSE
+from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- the published chain of FPDGD: option `--eps` --------------------------------------------------
-
-DEFAULT_SENSITIVITY = 3.0
-"""Default sensitivity Delta for `--eps`."""
+# --- the published chain of a learner: option `--eps` ----------------------------------------------
 
 
-def published_chain(eps: float, sensitivity: float = DEFAULT_SENSITIVITY) -> tuple[str, ...]:
-    """The chain of FPDGD for a claimed epsilon: clip at Delta / 2, Gamma shares of scale Delta / eps.
+def published_chain(
+    eps: float, sensitivity: float | None = None, learner: str | Learner = LEARNER
+) -> tuple[Defense, ...]:
+    """The defenses that the authors of a learner publish for a claimed epsilon; none for an infinite one.
 
-    An infinite epsilon means no defense.
+    Of FPDGD a clip at Delta / 2, and Gamma shares of scale Delta / eps. The claim need not hold.
 
-    >>> published_chain(1.2)
-    ('clip:norm=1.5', 'gamma-laplace:eps=1.2,sensitivity=3')
+    >>> [defense.text for defense in published_chain(1.2)]
+    ['clip:norm=1.5', 'gamma-laplace:eps=1.2,sensitivity=3']
 
-    Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
-    section 3.3.
+    Args:
+        eps: the claim.
+        sensitivity: Delta; None for that of the learner's authors.
+        learner: what learns, see `Learner.published_chain`.
 
     Raises:
-        UsageError: eps or sensitivity is not above 0.
+        UsageError: there are no published defenses, or a value is out of range.
     """
-    if not eps > 0:
-        raise UsageError(f"eps: {eps:g}; expected a number above 0, or inf for no defense")
-    if not 0 < sensitivity < math.inf:
-        raise UsageError(f"sensitivity: {sensitivity:g}; expected a finite number above 0")
-    if math.isinf(eps):
-        return (NO_DEFENSE,)
-    noise = f"gamma-laplace:eps={plain(eps)},sensitivity={plain(sensitivity)}"
-    return (f"clip:norm={plain(sensitivity / 2)}", noise)
+    learner = make(Learner, learner) if isinstance(learner, str) else learner
+    who = f"learner {learner.name}: published_chain"
+    return parse_chain(all_of(who, learner.published_chain(eps, sensitivity), (Defense, str), "defenses"))
 
 
 # --- the chain -------------------------------------------------------------------------------------
@@ -66,9 +61,13 @@ def published_chain(eps: float, sensitivity: float = DEFAULT_SENSITIVITY) -> tup
 T = TypeVar("T", bound=np.generic)
 
 
-def parse_chain(texts: Iterable[str]) -> tuple[Defense, ...]:
-    """Defenses of one or more chain texts such as `clip:norm=3+gamma-laplace:eps=1.2,sensitivity=3`."""
-    return tuple(make(Defense, part) for text in texts for part in parts(text))
+def parse_chain(chain: Iterable[str | Defense]) -> tuple[Defense, ...]:
+    """Defenses of objects and chain texts, such as `clip:norm=3+gamma-laplace:eps=1.2,sensitivity=3`."""
+    return tuple(
+        link
+        for each in chain
+        for link in ([each] if isinstance(each, Defense) else (make(Defense, part) for part in parts(each)))
+    )
 
 
 @dataclass(frozen=True)

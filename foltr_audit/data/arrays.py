@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.settings.data import ARRAYS, DataSpec
-from foltr_audit.data.normalize import normalise as scaled
 from foltr_audit.data.sources import complete_parts
+from foltr_audit.data.sources import normalise as scaled
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.argument_names import names_arguments
 

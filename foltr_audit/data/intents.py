@@ -20,7 +20,7 @@ import numpy as np
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import are_synthetic, synthetic_count
 from foltr_audit.data.letor import line_batches, shown
-from foltr_audit.data.synthetic.intents import synthetic_intents
+from foltr_audit.data.synthetic import synthetic_intents
 from foltr_audit.errors import DataError
 from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.rng import Streams, name_codes

@@ -1,28 +1,196 @@
-"""From the `data` table of a Spec to the collection: synthetic, or read from files, or cached."""
+"""From the `data` table of a Spec to the collection: synthetic, or read from files, or cached.
+
+Data that were parsed or generated once are memory-mapped the next time. In `data` of the user's cache folder,
+or of that of FOLTR_AUDIT_CACHE (empty: no cache), each source has a folder of `PART.ARRAY.npy` files with
+`facts.json`. It gets its name only when it is complete.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import shutil
+import stat
+import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foltr_audit.core.records import Collection
-from foltr_audit.core.records.dataset import joint_fingerprint
+import numpy as np
+
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
-from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents
-from foltr_audit.data.layout import folds_of, locate
-from foltr_audit.data.normalize import normalise
 from foltr_audit.data.search_log import LogFiles, load_search_log
-from foltr_audit.data.sources import load_data
-from foltr_audit.data.synthetic.generate import synthesise
-from foltr_audit.errors import UsageError
-from foltr_audit.utils.reading import whole_number
+from foltr_audit.data.sources import folds_of, load_data, locate, normalise
+from foltr_audit.data.synthetic import synthesise
+from foltr_audit.errors import DataError, UsageError
+from foltr_audit.utils.code_version import code_version
+from foltr_audit.utils.reading import file_bytes, json_table, whole_number
+from foltr_audit.utils.reading.arrays import map_array
 
 if TYPE_CHECKING:
-    from foltr_audit.data.layout import SourceFiles
+    from foltr_audit.data.sources import SourceFiles
+
+FOLDER_VARIABLE = "FOLTR_AUDIT_CACHE"
+_DECIDES = ("core", "data", "errors", "kernels", "recorder", "rng", "utils")
+"""Rooms and modules whose code decides what a source becomes: an entry of other code is not used."""
+SMALLEST_BYTES = 4 << 20
+"""Collections with features below this size are not stored: they are parsed in less than about .1 s."""
+FACTS = "facts.json"
+_ABANDONED_S = 86_400  # a temporary folder may be a writer's that is still at work; none takes a day
+_ARRAYS = ("features", "labels", "offsets", "query_ids", "document_ids", "intents", "users")
+
+
+class SourceKey(NamedTuple):
+    """What a collection is made from: the `data` table of a Spec, its fold, every file that is read.
+
+    The seed of the split into parts is None where nothing is split.
+    """
+
+    data: DataSpec
+    fold: int = 0
+    split_seed: int | None = None
+    files: tuple[Path, ...] = ()
+
+    @property
+    def entry_name(self) -> str:
+        """Name of its folder; a relative path is another source in another working folder."""
+        data, source = self.data, self.data.source
+        source = source if data.is_synthetic else os.path.abspath(source)
+        return _digest(source, data.normalise, data.dtype, data.intents, *self[1:])
+
+    def identity(self) -> str | None:
+        """A hash of the source, sizes and times of its files, and code; None for pipes and devices."""
+        try:
+            files = [path.stat() for path in self.files]
+        except OSError:
+            return None
+        if not all(stat.S_ISREG(file.st_mode) for file in files):
+            return None
+        stamps = [(file.st_size, file.st_mtime_ns) for file in files]
+        return _digest(self.entry_name, stamps, code_version(_DECIDES), np.__version__, version("polars"))
+
+
+def _digest(*facts: object) -> str:
+    return hashlib.sha256(repr(facts).encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def cached(origin: SourceKey, load: Callable[[], Collection]) -> Collection:
+    """The collection of an origin: from the cache, or loaded and then stored there.
+
+    A cache that cannot be written costs one line on stderr, nothing else.
+    """
+    folder, identity = cache_folder(), origin.identity()
+    if folder is None or identity is None:
+        return load()
+    entry = folder / origin.entry_name
+    mapped = map_entry(entry, origin, identity)
+    if mapped is not None:
+        return mapped
+    collection = load()
+    size = sum(collection.part(name).features.nbytes for name in Collection.PARTS)
+    if size < SMALLEST_BYTES or origin.identity() != identity:  # a file was changed meanwhile
+        return collection
+    try:
+        store(entry, collection, identity)
+    except (OSError, ValueError) as error:  # ValueError: a name contains a NUL
+        _note(
+            f"note: data cache: {folder}: {getattr(error, 'strerror', None) or error}; continuing without it"
+        )
+    return map_entry(entry, origin, identity) or collection
+
+
+def cache_folder() -> Path | None:
+    """Where the cache is; None where it is switched off, or where the user has no folder."""
+    from platformdirs import user_cache_path
+
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen == "":
+        return None
+    root = user_cache_path("foltr-audit") if chosen is None else Path(chosen).absolute()
+    return root / "data" if root.is_absolute() else None
+
+
+@cache
+def _note(line: str) -> None:
+    """Write a line to stderr, once per process."""
+    sys.stderr.write(line + "\n")
+
+
+def store(entry: Path, collection: Collection, identity: str) -> None:
+    """Write a collection next to its place, flush it to the disk, then rename it."""
+    folder = entry.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the data may be less public than the folder
+    for path in folder.glob(".*"):
+        with suppress(OSError):
+            if time.time() - path.lstat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(path)
+    with TemporaryDirectory(prefix=".", dir=folder, ignore_cleanup_errors=True) as temporary:
+        written, arrays = Path(temporary) / entry.name, {}
+        written.mkdir()
+        for part in Collection.PARTS:
+            for kind in _ARRAYS:
+                values: Any = getattr(collection.part(part), kind)
+                if values is None:
+                    continue
+                array = LazyNames.of(values).text if kind.endswith("_ids") else np.ascontiguousarray(values)
+                with (written / f"{part}.{kind}.npy").open("xb") as file:
+                    np.save(file, array, allow_pickle=False)
+                    # No checksum would tell a file that a power cut emptied.
+                    file.flush()
+                    os.fsync(file.fileno())
+                arrays[f"{part}.{kind}"] = [array.dtype.str, list(array.shape)]
+        facts = {name: getattr(collection, name) for name in ("fingerprint", "synthetic", "left_out", "read")}
+        text = json.dumps({"arrays": arrays, **facts})
+        sealed = {"seal": _digest(identity, text), **json.loads(text)}
+        (written / FACTS).write_text(json.dumps(sealed), encoding="utf-8")
+        with suppress(OSError):  # the usual case: there is no older one
+            entry.rename(Path(temporary) / "older")
+        with suppress(OSError):  # another process has just put its own
+            written.rename(entry)
+
+
+def map_entry(folder: Path, origin: SourceKey, identity: str) -> Collection | None:
+    """The collection in a folder, mapped read-only; None if it is incomplete or of another source."""
+    try:
+        facts: dict[str, Any] = json_table(file_bytes(folder / FACTS, DataError, 1 << 20), FACTS, DataError)
+        if facts.pop("seal") != _digest(identity, json.dumps(facts)):
+            return None
+        arrays: dict[str, Any] = {name: map_array(folder / f"{name}.npy") for name in facts["arrays"]}
+        forms = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+        if forms != facts.pop("arrays"):
+            return None
+        parts: dict[str, Any] = {}
+        for part in Collection.PARTS:
+            own = {kind: arrays[f"{part}.{kind}"] for kind in _ARRAYS if f"{part}.{kind}" in arrays}
+            queries = LazyNames(own.pop("query_ids"), own["offsets"].size - 1)
+            documents = LazyNames(own.pop("document_ids"), own["labels"].size)
+            if not (queries.is_sound and documents.is_sound):
+                return None
+            parts[part] = Dataset(query_ids=tuple(queries), document_ids=documents, **own)
+        read = facts.pop("read")
+        return Collection(
+            **parts,
+            **facts,
+            read=None if read is None else tuple(read),
+            source=origin.data.source,
+            fold=origin.fold,
+            normalised=origin.data.normalise,
+            intents_from=origin.data.intents,
+        )
+    # Its arrays need not fit together. None of this is worth an error: the source is parsed again.
+    except (OSError, ValueError, TypeError, LookupError, DataError):
+        return None
 
 
 def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collection:

@@ -19,7 +19,7 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.letor import line_batches, name_in_messages, read_letor
-from foltr_audit.data.normalize import normalise
+from foltr_audit.data.sources import LOG_FILES, normalise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.arrays import Bools, Ints
 
@@ -247,7 +247,6 @@ def _listed(text: str, clicked: str, where: str) -> int:
 # search of one user. A label of 1 marks the document that the user clicked. Parts follow each other in time,
 # as in the experiments of Gregoriadis et al. 2025.
 
-LAYOUT = "metadata.csv with letor.txt"
 _ENDS = ("", ".gz")
 
 
@@ -266,7 +265,7 @@ class LogFiles:
             DataError: one of them exists twice.
         """
         folder, found = Path(source), []
-        for name in LAYOUT.split(" with "):
+        for name in LOG_FILES:
             there = [name + end for end in _ENDS if _is_file(folder / (name + end))]
             if not there:
                 return None

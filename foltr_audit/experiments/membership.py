@@ -18,10 +18,10 @@ from foltr_audit.judge.membership import FederationEvidence, membership_metrics
 from foltr_audit.judge.scoring import FALSE_POSITIVES
 from foltr_audit.privacy.accounting import UpperBound, trade_off, upper_bound
 from foltr_audit.rng import BranchStreams
+from foltr_audit.simulation.client_population import refuse_missing_users
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.traffic import refuse_missing_users
+from foltr_audit.simulation.training import CohortMessages
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress, Tick
 

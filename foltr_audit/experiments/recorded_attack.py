@@ -28,16 +28,15 @@ from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
-from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.observer import Observer, check_collection, query_names
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
 from foltr_audit.judge.round_sums import RoundSums
-from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.simulation.recorder import ObservedRounds
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
-from foltr_audit.trace.known_facts import checked_facts, with_facts
+from foltr_audit.trace.facts import checked_facts, with_facts
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
 
@@ -418,7 +417,7 @@ class TraceAttack:
         chosen, pieces = make_attacks(self.methods), []
         others = not_for_clicks(chosen)
         attacks = [attack for attack in chosen if attack.label not in others]
-        store: RoundStore = trace
+        store: ObservedRounds = trace
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
         if self.protocol.sums_of_rounds:
             store, observer = seen_as_rounds(trace, observer, self.protocol, self.streams)

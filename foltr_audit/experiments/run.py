@@ -16,8 +16,8 @@ from foltr_audit.core.results import AuditRecord, DataRecord, ProofRecord, RunRe
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.stages import AttackFindings, TrainResult
+from foltr_audit.simulation.client_population import PopulationFacts
 from foltr_audit.simulation.intent_metrics import evaluated_on
-from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.simulation.setup import Setup
 
 if TYPE_CHECKING:

@@ -31,11 +31,10 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, judge
 from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.federation import Federation, RoundResult
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.recorder import RoundStore, record_rounds, trace_header
-from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.array_memo import at_least_remembering
 from foltr_audit.utils.arrays import Floats

@@ -20,11 +20,10 @@ from foltr_audit.inference.linear_systems import least_squares, roundings, singu
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses, ClickPriors, click_priors
-from foltr_audit.judge.observer import Observer, RoundView
+from foltr_audit.judge.observer import InteractionPlacement, Observer, RoundView, query_names
 from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.round_sums import SummedRound
 from foltr_audit.judge.task import AttackSession, AttackTask, NothingToReadError
-from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader

@@ -16,16 +16,16 @@ from foltr_audit.core.results import Estimate
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.count_decoder import cascade_rates, median_rates, weighted_median
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.observer import RoundView
-from foltr_audit.judge.round_sums import SummedRound
-from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore
-from foltr_audit.judge.view_builder import (
+from foltr_audit.judge.observer import (
+    RoundView,
     knowledge_of,
     query_names,
     whole_round,
     why_not_one_list,
     with_lists,
 )
+from foltr_audit.judge.round_sums import SummedRound
+from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

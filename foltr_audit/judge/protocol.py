@@ -26,23 +26,33 @@ from foltr_audit.judge.queries import QueryTask
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import DerivedRounds, RoundStore
+from foltr_audit.simulation.recorder import ObservedRounds, RoundStore
+from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 
 @dataclass(frozen=True, eq=False)
-class HonestRounds(DerivedRounds):
+class HonestRounds:
     """The rounds of a store, in whose sums only the messages of honest clients count.
 
     The sum of a round minus what colluding clients sent is the sum over the others, with their noise alone.
     With all but one of a round's clients colluding it is one message.
 
     Attributes:
+        source: the recorded rounds.
         colluders: the colluding clients, int64 (K,).
     """
 
+    source: RoundStore
     colluders: Ints
+
+    @property
+    def header(self) -> TraceHeader:
+        return self.source.header
+
+    def truths(self) -> Iterator[RoundTruth]:
+        return self.source.truths()
 
     def rounds(self) -> Iterator[RoundRecord]:
         """The rounds, in order; messages of colluding clients do not count as survivors."""
@@ -51,7 +61,7 @@ class HonestRounds(DerivedRounds):
             yield replace(record, survivors=record.survivors & honest)
 
 
-def without_colluders(store: RoundStore, colluders: int | None, streams: Streams) -> RoundStore:
+def without_colluders(store: RoundStore, colluders: int | None, streams: Streams) -> ObservedRounds:
     """The rounds of a store in whose sums some clients do not count; itself without any.
 
     They are drawn from all that send; more colluders keep those that fewer have.
@@ -185,7 +195,7 @@ def judge(
         PluginError: an answer that is none.
     """
     protocol = protocol or AttackSpec()
-    store = recording
+    store: ObservedRounds = recording
     if protocol.sums_of_rounds:
         store, observer = seen_as_rounds(recording, observer, protocol, streams)
     setting = JudgeSetting(observer, protocol, streams, groups)

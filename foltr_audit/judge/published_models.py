@@ -22,11 +22,10 @@ from foltr_audit.inference.joint_search import JointSearch
 from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
 from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.observer import Observer, readable
 from foltr_audit.judge.pieces import with_messages
 from foltr_audit.judge.round_sums import RoundSums, SummedRound, SumObserver, added_up, is_read
-from foltr_audit.judge.view_builder import readable
-from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.simulation.recorder import ObservedRounds
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.rows import ResultRow
 
@@ -238,7 +237,7 @@ class PublishedModels(RoundSums):
         return replace(added_up(record, self.header, change, "view client"), clients=1)
 
 
-def seen_as_published(store: RoundStore, observer: Observer) -> tuple[PublishedModels, SumObserver]:
+def seen_as_published(store: ObservedRounds, observer: Observer) -> tuple[PublishedModels, SumObserver]:
     """The changes of the global model, and who sees those and knows what an observer of the messages does."""
     header = RoundSums(store).header
     seen = SumObserver(header, observer.collection, observer.hidden, observer.client_step)

@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.observer import RoundView
+from foltr_audit.judge.observer import RoundView, query_names, whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.task import (
     Evidence,
     MessageTask,
@@ -21,7 +21,6 @@ from foltr_audit.judge.task import (
     answer_of,
     refuse_values,
 )
-from foltr_audit.judge.view_builder import query_names, whole_round, why_not_one_list, with_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

@@ -15,7 +15,7 @@ from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_rows
 from foltr_audit.privacy.noise import parse_law
-from foltr_audit.simulation.recorder import DerivedRounds, RoundStore
+from foltr_audit.simulation.recorder import ObservedRounds
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 from foltr_audit.utils.reading import is_whole
@@ -80,8 +80,10 @@ class SummedTruth(RoundTruth):
 
 
 @dataclass(frozen=True, eq=False)
-class RoundSums(DerivedRounds):
-    """The rounds of a store, each as one sum; rounds in which nothing arrived are left out."""
+class RoundSums:
+    """Recorded rounds, each as one sum; rounds in which nothing arrived are left out."""
+
+    source: ObservedRounds
 
     @property
     def header(self) -> TraceHeader:
@@ -323,7 +325,7 @@ class SumObserver(Observer):
         )
 
 
-def seen_as_sums(store: RoundStore, observer: Observer) -> tuple[RoundSums, SumObserver]:
+def seen_as_sums(store: ObservedRounds, observer: Observer) -> tuple[RoundSums, SumObserver]:
     """The sums of recorded rounds, and who sees those and knows what an observer of the messages does."""
     sums = RoundSums(store)
     return sums, SumObserver(sums.header, observer.collection, observer.hidden, observer.client_step)

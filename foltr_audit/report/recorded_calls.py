@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
+from foltr_audit.core.client_steps import StepFunction, as_client_step
 from foltr_audit.core.plugins import Attack, ClientStep
 from foltr_audit.core.plugins.registry import Attacks, texts_of
 from foltr_audit.experiments.recorded_attack import TraceAttack

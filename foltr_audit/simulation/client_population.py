@@ -1,28 +1,348 @@
-"""The clients of an experiment, as its scenarios describe them: who they are, and what they want when."""
+"""The clients of an experiment, as its scenarios describe them: who, asking what, and how honest."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
+from typing import TypeVar
+
+import numpy as np
 
 from foltr_audit.core.plugins import (
     ClickModel,
     Environment,
     Learner,
     MetricLearner,
+    Poisoning,
     Population,
+    RoundContext,
     Scenario,
     ScenarioContext,
+    Trait,
 )
-from foltr_audit.core.plugins.answers import one_of
+from foltr_audit.core.plugins.answers import array_of, one_of
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.dataset import QueryOrigin
+from foltr_audit.core.records.population import QueryAssignment, TraitValue
 from foltr_audit.core.settings.population import PopulationSpec, parse_scenarios
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.client_data import ClientData
-from foltr_audit.simulation.malicious_clients import MaliciousClients
-from foltr_audit.simulation.traffic import QueryTraffic
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.client import ClientData
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.rows import ResultRow
+
+PROMOTED_RANK = "promoted_rank"
+"""The metric of a round that says how high the global model ranks the document that clients promote."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MaliciousClients:
+    """The malicious clients of an experiment, drawn once.
+
+    Attributes:
+        poisoning: what they do.
+        clients: number of all clients.
+        streams: named random streams.
+    """
+
+    poisoning: Poisoning
+    clients: int
+    streams: Streams
+
+    @cached_property
+    def ids(self) -> Ints:
+        """Ids of the malicious clients, rising: those with the smallest tickets.
+
+        A client's ticket comes from its own stream, as in `CohortSampler`.
+        """
+        tickets = self.streams.clients("malicious", 0, np.arange(self.clients)).uniform(1)[:, 0]
+        order = np.argsort(tickets, kind="stable")
+        return np.sort(order[: self.poisoning.count(self.clients)])
+
+    def promoted_row(self, data: Dataset) -> int | None:
+        """The row of the promoted document in the training split; None if there is none.
+
+        Raises:
+            UsageError: the part has no such query, or the query no such document.
+        """
+        if (promoted := self.poisoning.promoted) is None:
+            return None
+        query, document = promoted
+        if query >= data.n_queries:
+            raise UsageError(
+                f"poisoning {self.poisoning.name}: query={query}; expected less than the {data.n_queries} "
+                "queries of the training split"
+            )
+        if document >= data.lengths[query]:
+            raise UsageError(
+                f"poisoning {self.poisoning.name}: document={document}; expected less than the "
+                f"{data.lengths[query]} documents of the query"
+            )
+        return int(data.offsets[query]) + document
+
+    def promoted_rank(self, data: Dataset, ranker: Ranker, model: Floats) -> dict[str, float]:
+        """The rank from 1 of the promoted document under a model (P,), by its name in reports.
+
+        A document of the same score counts half. Empty if no document is promoted.
+        """
+        row = self.promoted_row(data)
+        if row is None or self.poisoning.promoted is None:
+            return {}
+        query = np.array([self.poisoning.promoted[0]])
+        scores, _ = ranker.scores(model[np.newaxis], data, query)
+        own = scores[row - int(data.offsets[query[0]])]
+        return {PROMOTED_RANK: float((scores > own).sum() + ((scores == own).sum() + 1) / 2)}
+
+    def among(self, clients: Ints) -> Bools:
+        return np.isin(clients, self.ids)
+
+    def poisoned(self, sent: Floats, honest: Floats, context: RoundContext) -> Floats:
+        """The models (C, P) that clients send, after malicious clients have changed theirs.
+
+        Args:
+            sent: the models after the message stage, (C, P).
+            honest: the models before it, (C, P), from which malicious clients make theirs.
+            context: the round.
+
+        Raises:
+            PluginError: the plug-in gave something else than an array of this shape.
+        """
+        malicious = self.among(context.clients)
+        present = np.flatnonzero(context.counts > 0)  # a client without interactions sends nothing
+        here = malicious[present]
+        if not here.any():
+            return sent
+        models = np.where(malicious[:, np.newaxis], honest, sent)
+        updates = models[present] - context.parameters
+        found = self.poisoning.on_updates(updates, here, context.at(present))
+        found = array_of(f"poisoning {self.poisoning.name}: on_updates", found, updates.shape)
+        changed = sent.copy()
+        changed[present[here]] = context.parameters + found[here]
+        return changed
+
+
+@dataclass(frozen=True, eq=False)
+class SearchHistory:
+    """The queries of each user of a data set; client c is user c.
+
+    Attributes:
+        order: the queries of user 0 in order of time, then those of user 1, ..., int64 (queries,).
+        offsets: int64 (users + 1,); user u has those from offsets[u] to offsets[u+1] - 1.
+    """
+
+    order: Ints
+    offsets: Ints
+
+    @classmethod
+    def of(cls, data: Dataset) -> SearchHistory | None:
+        """Those of a data set; None where queries are nobody's."""
+        if data.users is None:
+            return None
+        counts = np.bincount(data.users)
+        return cls(np.argsort(data.users, kind="stable"), np.concatenate([[0], np.cumsum(counts)]))
+
+    def asked(self, clients: Ints, first: Ints, count: int) -> Ints:
+        """Queries number first .. first + count - 1 of each client, (C,) to (C, count).
+
+        After its last query a client starts again with the first. Every client must have one.
+        """
+        own = self.offsets[clients + 1] - self.offsets[clients]
+        number = first[:, np.newaxis] + np.arange(count)
+        return np.asarray(self.order[self.offsets[clients][:, np.newaxis] + number % own[:, np.newaxis]])
+
+
+def refuse_missing_users(data: Dataset, clients: int, who: str) -> None:
+    """Refuse more clients than data of users have users.
+
+    Raises:
+        UsageError: there are fewer users; `who` names the clients in the message.
+    """
+    if data.users is not None and clients > data.n_users:
+        raise UsageError(
+            f"clients: {who}, but the training split has {data.n_users} users; "
+            f"expected at most {data.n_users}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueryTraffic:
+    """The queries, intents and click models of an experiment's clients.
+
+    Attributes:
+        world: what they search.
+        population: their traits.
+        environment: how likely each intent is over time; None where no scenario defines that.
+        interactions: interactions of a client in a round unless its traits set them.
+        most: the most interactions of a client in a round, B.
+        total: interactions of the whole training.
+        paired: the second half of a client's interactions uses the mirrored models of the first half.
+        poisoned: malicious clients that click by the last click model of the world; None if nobody does.
+    """
+
+    world: ClientData
+    population: Population
+    environment: Environment | None
+    interactions: int
+    most: int
+    total: int
+    paired: bool = False
+    poisoned: MaliciousClients | None = None
+
+    def ask(self, context: RoundContext) -> QueryAssignment:
+        """Queries of the clients of a training round, (C, B), padded with -1.
+
+        Interaction b of the c-th of C clients is played at time `(round B + b) C + c`.
+        """
+        C, B = context.clients.size, self.most
+        kinds = self._kinds(context, B)
+        queries = self._searched(context, kinds, B)
+        if self.poisoned is not None and (promoted := self.poisoned.poisoning.promoted) is not None:
+            queries = np.where(self.poisoned.among(context.clients)[:, np.newaxis], promoted[0], queries)
+        if self.environment is None:
+            time = np.broadcast_to(0, (C, B))  # intents do not depend on it
+        else:
+            time = (context.round * B + np.arange(B)) * C + np.arange(C)[:, np.newaxis]
+        intents = self._intents(context, kinds, time)
+        # All B interactions are drawn, and some left out afterwards: those that stay get the same numbers.
+        sizes = self._sizes(context.clients)
+        if (sizes < B).any():
+            queries = np.where(np.arange(B) >= sizes[:, np.newaxis], -1, queries)
+        if self.environment is not None and self.environment.kept is not None:
+            queries = np.where(intents != self.environment.kept, -1, queries)
+        return _move_to_front(QueryAssignment(queries, intents, self._ways(context, kinds, intents)))
+
+    def assign(self, queries: Ints, context: RoundContext) -> QueryAssignment:
+        """The given queries (C, B) with the intents and click models of clients (C,) after the training.
+
+        Clients have the traits of their group, except for the click model and the number of interactions. A
+        client that holds no document of a query ranks all of them.
+        """
+        C, B = queries.shape
+        kinds = self._kinds(context, B)
+        places = self.world.places[self._holding(kinds), queries]
+        time = np.full((C, B), max(0, self.total - 1))
+        intents = self._intents(context, kinds, time)
+        return QueryAssignment(
+            np.where(places >= 0, places, queries), intents, self._ways(context, kinds, intents)
+        )
+
+    def weights(self, time: int) -> Floats:
+        """How likely each intent is among all interactions at a time, float64 (I,)."""
+        for trait in self.population.traits:
+            wanted = [value.intent for value in trait.values if value.intent is not None]
+            if wanted:
+                return np.asarray(np.bincount(wanted, minlength=self.world.intents) / len(wanted))
+        if self.environment is None:
+            return np.ones(1)
+        if self.environment.kept is not None:
+            return np.asarray(np.eye(self.world.intents)[self.environment.kept])
+        return np.asarray(self.environment.probabilities([time])[0])
+
+    def _searched(self, context: RoundContext, kinds: list[Ints], B: int) -> Ints:
+        """The query of each interaction, int64 (C, B): drawn, or the next ones of users.
+
+        Round t is always the t-th batch of a user's queries, whether or not the user took part in rounds
+        before: users search all the time, and the server asks some of them to send.
+        """
+        if self._users is not None:
+            clients = context.clients
+            return self._users.asked(clients, context.round * self._sizes(clients), B)
+        return self._queries(self._holding(kinds), context.streams("queries").uniform(B))
+
+    def _queries(self, holding: Ints, draws: Floats) -> Ints:
+        """Uniformly drawn queries that have documents of each interaction's holding, int64 (C, B)."""
+        if len(self._pools) == 1:
+            return np.floor(draws * self._pools[0].size).astype(np.int64)
+        queries = np.empty(draws.shape, dtype=np.int64)
+        for number, pool in enumerate(self._pools):
+            here = np.broadcast_to(holding, draws.shape) == number
+            queries[here] = pool[np.floor(draws[here] * pool.size).astype(np.int64)]
+        return queries
+
+    def _kinds(self, context: RoundContext, B: int) -> list[Ints]:
+        """For each trait, the number of the value that each interaction has, int64 (C, B)."""
+        found = []
+        for trait, own in zip(self.population.traits, self.population.own(context.clients), strict=True):
+            kinds = np.repeat(own[:, np.newaxis], B, axis=1)
+            if trait.strength < 1:
+                draws = context.streams(f"scenario/trait/{trait.name}").uniform(2 * B)
+                any_kind = np.floor(draws[:, B:] * len(trait.values)).astype(np.int64)
+                kinds = np.where(draws[:, :B] < trait.strength, kinds, any_kind)
+            found.append(kinds)
+        return found
+
+    def _of(self, kinds: list[Ints], field: str, numbers: dict[object, int]) -> Ints:
+        """The number of each interaction's value of a field, set by the last trait that has one; else -1."""
+        found = np.full(kinds[0].shape if kinds else (1, 1), -1)
+        for trait, kind in zip(self.population.traits, kinds, strict=True):
+            said = np.array([numbers.get(getattr(value, field), -1) for value in trait.values])[kind]
+            found = np.where(said >= 0, said, found)
+        return found
+
+    def _holding(self, kinds: list[Ints]) -> Ints:
+        numbers: dict[object, int] = {
+            grades: number for number, grades in enumerate(self.world.holdings) if grades is not None
+        }
+        return np.maximum(self._of(kinds, "grades", numbers), 0)
+
+    def _intents(self, context: RoundContext, kinds: list[Ints], time: Ints) -> Ints:
+        """The intent of each interaction (C, B); where others are left out, pairs share one.
+
+        A mirrored interaction is compared with its partner: without it the estimate would be biased.
+        """
+        own = self._of(kinds, "intent", {intent: intent for intent in range(self.world.intents)})
+        if self.environment is None:
+            return np.broadcast_to(np.maximum(own, 0), time.shape)
+        C, B = time.shape
+        draws = context.streams("scenario/intents").uniform(B)
+        chances = self.environment.probabilities(time.reshape(-1)).reshape(C, B, -1)
+        if self.paired and self.environment.kept is not None and B % 2 == 0:
+            draws[:, B // 2 :], chances[:, B // 2 :] = draws[:, : B // 2], chances[:, : B // 2]
+        passed = draws[..., np.newaxis] >= np.cumsum(chances, axis=2)[..., :-1]
+        return np.where(own >= 0, own, passed.sum(axis=2))
+
+    def _ways(self, context: RoundContext, kinds: list[Ints], intents: Ints) -> Ints:
+        model = np.zeros((1, 1), dtype=np.int64)
+        if len(self.world.models) > 1:
+            numbers: dict[object, int] = {each.text: m for m, each in enumerate(self.world.models)}
+            model = np.maximum(self._of(kinds, "click_model", numbers), 0)
+        if self.poisoned is not None:
+            malicious = self.poisoned.among(context.clients)[:, np.newaxis]
+            model = np.where(malicious, len(self.world.models) - 1, model)
+        return np.asarray(model * self.world.intents + intents)
+
+    def _sizes(self, clients: Ints) -> Ints:
+        """Interactions of each client in a round, int64 (C,)."""
+        sizes = np.full(clients.size, self.interactions)
+        for trait, own in zip(self.population.traits, self.population.own(clients), strict=True):
+            sizes = np.where(_interactions_of(trait)[own] > 0, _interactions_of(trait)[own], sizes)
+        return sizes
+
+    @cached_property
+    def _users(self) -> SearchHistory | None:
+        return SearchHistory.of(self.world.data)
+
+    @cached_property
+    def _pools(self) -> list[Ints]:
+        return [places[places >= 0] for places in self.world.places]
+
+
+def _interactions_of(trait: Trait) -> Ints:
+    return np.array([value.interactions or 0 for value in trait.values])
+
+
+def _move_to_front(asked: QueryAssignment) -> QueryAssignment:
+    """The same interactions, with those left out moved to the end."""
+    if (asked.queries >= 0).all():
+        return asked
+    # Clients that send metrics average the first interactions, so these must stand in front; a stable sort
+    # keeps their order.
+    order = np.argsort(asked.queries < 0, axis=1, kind="stable")
+    return QueryAssignment(*(np.take_along_axis(each, order, axis=1) for each in asked))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,3 +506,123 @@ class ClientPopulation:
             paired=isinstance(self.learner, MetricLearner) and self.learner.antithetic,
             poisoned=None if poison is None else malicious,
         )
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFacts(ResultRow):
+    """The clients of one group; with a strength below 1, where interactions follow the client's own value.
+
+    Attributes:
+        group: its name.
+        clients: number of its clients.
+        share: its share of the clients.
+        intent: intent of its clients, from 1; None if they have none of their own.
+        grades: labels of the documents that they hold; None for all.
+        click_model: how they click.
+        interactions: interactions of a client in a round.
+        queries: training queries that they have documents for.
+        relevant_per_query: mean number of relevant documents for one of these, over all intents unless they
+            have one of their own.
+    """
+
+    group: str
+    clients: int
+    share: float
+    intent: int | None
+    grades: tuple[int, ...] | None
+    click_model: str
+    interactions: int
+    queries: int
+    relevant_per_query: float
+
+    @classmethod
+    def of(cls, own: TraitValue, clients: int, share: float, data: Dataset, intents: int) -> GroupFacts:
+        """The facts of clients with some values, who distinguish so many intents of the data."""
+        queries, relevant = _held(data, own.grades, _judged(data, own.intent, intents))
+        return cls(
+            group=own.name,
+            clients=clients,
+            share=share,
+            intent=None if own.intent is None else own.intent + 1,
+            grades=own.grades,
+            click_model=own.click_model or "",
+            interactions=own.interactions or 0,
+            queries=queries,
+            relevant_per_query=relevant,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PopulationFacts(ResultRow):
+    """The clients of an experiment in numbers.
+
+    Attributes:
+        scenario: text of the scenarios.
+        clients: number of clients.
+        strengths: strength of each trait, by its name.
+        groups: the groups, each with its own values.
+    """
+
+    scenario: str
+    clients: int
+    strengths: Mapping[str, float]
+    groups: tuple[GroupFacts, ...]
+
+    @classmethod
+    def of(cls, clients: ClientPopulation, data: Dataset, click_model: str) -> PopulationFacts | None:
+        """The clients on some data; None if all are alike, or every strength is 0: groups are names then.
+
+        The click model is that of clients who have none of their own.
+        """
+        population, count = clients.population, clients.spec.clients
+        if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
+            return None
+        usual = TraitValue(name="", click_model=click_model, interactions=clients.learner.interactions)
+        values = list(product(*(trait.values for trait in population.traits)))
+        each, more = divmod(count, len(values))
+        groups = []
+        for number, (name, own) in enumerate(zip(population.groups, values, strict=True)):
+            size, joined = each + (number < more), _joined(name, (usual, *own))
+            groups.append(GroupFacts.of(joined, size, size / count, data, clients.intents))
+        return cls(
+            scenario=clients.spec.scenario,
+            clients=count,
+            strengths={trait.name: trait.strength for trait in population.traits},
+            groups=tuple(groups),
+        )
+
+
+def _joined(name: str, values: Sequence[TraitValue]) -> TraitValue:
+    """All values as one; of those that set a field the last one counts."""
+    found = TraitValue(name=name)
+    for value in values:
+        found = TraitValue(
+            name=name,
+            intent=_last_set(found.intent, value.intent),
+            grades=_last_set(found.grades, value.grades),
+            click_model=_last_set(found.click_model, value.click_model),
+            interactions=_last_set(found.interactions, value.interactions),
+        )
+    return found
+
+
+def _last_set(before: T | None, now: T | None) -> T | None:
+    return before if now is None else now
+
+
+def _judged(data: Dataset, intent: int | None, intents: int) -> Ints:
+    """Grades under the intents that a client may have, int64 (intents, documents)."""
+    if intent is not None:
+        return data.grades[intent : intent + 1]
+    return data.grades if intents > 1 else data.labels[np.newaxis]
+
+
+def _held(data: Dataset, grades: Sequence[int] | None, judged: Ints) -> tuple[int, float]:
+    """Queries with a document of some grades, and the mean number of relevant ones for one of them."""
+    held = np.ones(data.n_documents, dtype=np.bool_) if grades is None else np.isin(data.labels, grades)
+    queries = int((np.add.reduceat(held, data.offsets[:-1]) > 0).sum())
+    relevant = ((judged > 0) & held).sum(axis=1).mean()
+    return queries, float(relevant / queries) if queries else 0.0

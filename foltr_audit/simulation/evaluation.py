@@ -36,8 +36,7 @@ from foltr_audit.core.ranking_metrics import (
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.train import TrainSpec
-from foltr_audit.simulation.client import CohortInteractions
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData, CohortInteractions
 from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.intent_metrics import of_intent
 from foltr_audit.utils.arrays import Bools, Floats, Ints

@@ -5,25 +5,118 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Learner, RoundContext
 from foltr_audit.core.plugins.answers import array_of
 from foltr_audit.core.records.dataset import QueryOrigin
-from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.train import TraceSpec
-from foltr_audit.errors import PluginError
+from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
+from foltr_audit.simulation.evolution import EvolutionServer, MetricSenders
 from foltr_audit.simulation.intent_metrics import PLAYED
-from foltr_audit.simulation.rounds import CohortMessages, RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training import make_server
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.simulation.training import (
+    CentralServer,
+    ClickSenders,
+    CohortMessages,
+    FedAvgServer,
+    ModelSenders,
+    Senders,
+    TrainingServer,
+)
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+T = TypeVar("T", bound=np.generic)
+
+
+class PlayedRows:
+    """The interactions that were played, one after the other."""
+
+    def __init__(self, played: Bools) -> None:
+        """Of clients (C,) that each may have played fewer than B, (C, B)."""
+        self._size = played.size
+        # Where all were played, nothing is copied.
+        self._at: slice | Ints = slice(None) if played.all() else np.flatnonzero(played)
+        self.places: Ints = np.indices(played.shape).reshape(2, -1)[:, self._at]
+
+    def of(self, values: NDArray[T]) -> NDArray[T]:
+        """The values of the interactions, (I, ...), from those of all, (at least C, B, ...)."""
+        clients = self._size // max(1, values.shape[1])
+        return values[:clients].reshape(self._size, *values.shape[2:])[self._at]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundResult:
+    """The result of one round; records are made from it only where they are stored.
+
+    Attributes:
+        context: the context that clients and defenses got.
+        sent: what the cohort sent.
+        after: the global model afterwards.
+        metrics: utility of the round by name.
+        asked: the queries of the clients.
+        world: the data that they searched.
+        embeds: whether the feature rows on which clients train are stored with the shown lists.
+    """
+
+    context: RoundContext
+    sent: CohortMessages
+    after: GlobalModel
+    metrics: dict[str, float]
+    asked: QueryAssignment
+    world: ClientData
+    embeds: bool
+
+    @property
+    def aggregate(self) -> Floats:
+        return self.after.parameters
+
+    def recorded(self, *, messages: bool = True) -> tuple[RoundRecord, RoundTruth]:
+        """The observed record and the truth; without `messages` the global models and the utility only."""
+        kept = slice(None if messages else 0)
+        context, sent, done = self.context, self.sent, self.sent.interactions
+        rows = PlayedRows(done.queries[kept] >= 0)
+        slot, step = rows.places
+        asked, shown = rows.of(done.queries), rows.of(done.shown)
+        data, origin = self.world.data, self.world.origin
+        record = RoundRecord(
+            round=context.round,
+            parameters=context.parameters,
+            aggregate=self.aggregate,
+            shares=context.shares,
+            survivors=sent.wired.survivors[kept],
+            counts=context.counts[kept],
+            messages=sent.messages[kept],
+            slot=slot,
+            step=step,
+            part=origin.part[asked],
+            query=origin.query[asked],
+            shown=origin.shown(data, asked, shown),
+            features=self.world.trained_features(asked, shown, step) if self.embeds else None,
+            total=sent.wired.total,
+            aborted=sent.wired.aborted,
+            seeds=None if sent.seeds is None else sent.seeds[kept],
+            state=self.after.state,
+            facts={} if sent.broadcast is None else sent.broadcast.facts(sent.wired),
+        )
+        truth = RoundTruth(
+            clients=context.clients[kept],
+            updates=sent.updates[kept],
+            clicks=rows.of(done.clicks),
+            clipped=rows.of(done.clipped),
+            metrics=self.metrics,
+            intents=rows.of(self.asked.intents) if self.world.intents > 1 else None,
+        )
+        return record, truth
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,6 +232,40 @@ def bytes_per_client(
 
 TRAIN = 0
 """Index of the training split among the parts of a collection."""
+
+
+def make_server(setup: Setup, world: ClientData) -> TrainingServer:
+    """The server of a setup's learner on some data.
+
+    Raises:
+        UsageError: it cannot learn on this data.
+    """
+    match setup.learner.sends:
+        case "metrics":
+            return EvolutionServer(setup, world)
+        case "clicks":
+            return CentralServer(setup, world)
+        case _:
+            return FedAvgServer(setup, world)
+
+
+def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> Senders:
+    """Fresh clients of a setup's learner, with deterministic or sampled lists.
+
+    Raises:
+        UsageError: its lists are never sampled.
+    """
+    if sampled and setup.learner.sends != "models":
+        raise UsageError(
+            f"--lists sampled: learner {setup.learner.name} samples no lists of its fresh clients"
+        )
+    match setup.learner.sends:
+        case "metrics":
+            return MetricSenders(setup, world)
+        case "clicks":
+            return ClickSenders(setup, world)
+        case _:
+            return ModelSenders(setup, world, sampled=sampled)
 
 
 class RoundExchange(NamedTuple):

@@ -16,9 +16,8 @@ from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import DataError
 from foltr_audit.simulation.evaluation import OnlineMetrics
-from foltr_audit.simulation.rounds import RoundResult
+from foltr_audit.simulation.federation import RoundResult, make_senders
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training import make_senders
 from foltr_audit.utils.arrays import Floats, Ints
 
 # An id follows from part and query alone, so that a client's draws do not depend on which parts are attacked.

@@ -16,7 +16,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.privacy.events import event_text
-from foltr_audit.simulation.rounds import RoundResult
+from foltr_audit.simulation.federation import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED
@@ -28,17 +28,11 @@ _PART_INTERACTIONS = 1_000_000
 _FEW_PARAMETERS = 200  # larger rankers take proportionally longer
 
 
-class RoundStore(Protocol):
+class ObservedRounds(Protocol):
     @property
     def header(self) -> TraceHeader:
         """What an observer may know before the first message."""
         ...
-
-    @property
-    def has_truth(self) -> bool: ...
-
-    @property
-    def n_rounds(self) -> int: ...
 
     def rounds(self) -> Iterator[RoundRecord]: ...
 
@@ -46,46 +40,19 @@ class RoundStore(Protocol):
         """The truth of each round, in the same order."""
         ...
 
+
+class RoundStore(ObservedRounds, Protocol):
+    @property
+    def has_truth(self) -> bool: ...
+
+    @property
+    def n_rounds(self) -> int: ...
+
     def metrics(self) -> list[dict[str, float]]:
         """The utility of each round, with its number under `round`."""
         ...
 
     def last_model(self) -> GlobalModel: ...
-
-
-@dataclass(frozen=True, eq=False)
-class DerivedRounds:
-    """Rounds that are made of those of a store: what a subclass does not say is as there.
-
-    Attributes:
-        source: the recorded rounds.
-    """
-
-    source: RoundStore
-
-    @property
-    def header(self) -> TraceHeader:
-        return self.source.header
-
-    @property
-    def has_truth(self) -> bool:
-        return self.source.has_truth
-
-    @property
-    def n_rounds(self) -> int:
-        return self.source.n_rounds
-
-    def rounds(self) -> Iterator[RoundRecord]:
-        return self.source.rounds()
-
-    def truths(self) -> Iterator[RoundTruth]:
-        return self.source.truths()
-
-    def metrics(self) -> list[dict[str, float]]:
-        return self.source.metrics()
-
-    def last_model(self) -> GlobalModel:
-        return self.source.last_model()
 
 
 @dataclass
@@ -115,11 +82,9 @@ class MemoryRoundStore:
         return iter(self.records if self.keep else [])
 
     def truths(self) -> Iterator[RoundTruth]:
-        """The truth of each round, in the same order."""
         return iter(self.truth)
 
     def metrics(self) -> list[dict[str, float]]:
-        """The utility of each round, with its number under `round`."""
         return self.rows
 
     def last_model(self) -> GlobalModel:

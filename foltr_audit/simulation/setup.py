@@ -20,10 +20,13 @@ from foltr_audit.data.intents import balance_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.client import ClientRules
-from foltr_audit.simulation.client_population import ClientPopulation
-from foltr_audit.simulation.malicious_clients import MaliciousClients
+from foltr_audit.simulation.client_population import (
+    ClientPopulation,
+    MaliciousClients,
+    QueryTraffic,
+    refuse_missing_users,
+)
 from foltr_audit.simulation.privacy_description import PrivacyDescription
-from foltr_audit.simulation.traffic import QueryTraffic, refuse_missing_users
 from foltr_audit.utils.arrays import Floats, Ints
 
 L = TypeVar("L", bound=Learner)

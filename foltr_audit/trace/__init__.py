@@ -8,7 +8,7 @@ Begin with: `schema.py` and `header.py`, then `writer.py` and `reader.py`; `lint
 """
 
 from foltr_audit.trace.header import SCHEMA, Fact, TraceDataset, TraceHeader
-from foltr_audit.trace.marker import PartFile, TracePart
+from foltr_audit.trace.parts import PartFile, TracePart
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.validate import info, validate
 from foltr_audit.trace.writer import TraceWriter

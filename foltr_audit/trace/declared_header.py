@@ -1,12 +1,19 @@
-"""The system that the header of a trace declares."""
+"""The system that the header of a trace declares, and what it declares about noise.
+
+The facts `local_dp_clip`, `local_dp_eps`, `local_dp_delta` and `claimed_sensitivity` are the parameters of
+Flower's `LocalDpMod`, which clips the update of a client in L2 and adds normal noise to every coordinate. Its
+sensitivity is a parameter of its own, which nothing compares with the clip.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from foltr_audit.core.declared.declared_system import (
     AccountingBasis,
@@ -19,10 +26,18 @@ from foltr_audit.core.declared.declared_system import (
     chain_steps,
 )
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.core.plugins.answers import law_of
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.privacy.accounting.walk import (
+    CHANGES_MESSAGES,
+    ChainAction,
+    action_of,
+    since_density,
+    trailing_noise,
+)
 from foltr_audit.privacy.events import (
     CorrelatedNoise,
     MessageAggregation,
@@ -35,10 +50,304 @@ from foltr_audit.privacy.events import (
     parse_event,
 )
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
+from foltr_audit.privacy.noise.base import plain
+from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.trace.header import Fact, TraceHeader
-from foltr_audit.trace.local_noise import LocalNoise, positive_number
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import is_whole
+
+_TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)
+"""Shares of the noise outside of the smallest window that windows leave outside."""
+
+_NEXT_TO_NOTHING = 1e-12  # a window that leaves less than this outside can never hold too many
+
+
+@dataclass(frozen=True)
+class NoiseWindow:
+    """Noise lies less than `half` from 0, or from any other point, with at most this probability."""
+
+    half: float
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseDeclaration:
+    """What a header says about the noise of one message.
+
+    Attributes:
+        text: the law as the header has it; None where it has none.
+        chain: the names of the defenses, for messages to people; None where the header has none.
+        acts: what happens to a message, in order; None where the header is silent about that.
+    """
+
+    text: str | None
+    chain: str | None = None
+    acts: tuple[ChainAction, ...] | None = None
+
+    @classmethod
+    def of(cls, header: TraceHeader) -> NoiseDeclaration:
+        """What a header declares: by its events, or else by the names of its defenses."""
+        noise, events = header.knowledge.get("noise"), header.knowledge.get("events")
+        law = noise if isinstance(noise, str) and noise != "none" else None
+        names = _texts(header.knowledge.get("defense"))
+        if noise == "none" and names is None and events is None:
+            names = [NO_DEFENSE]
+        acts = None
+        if isinstance(events, list):
+            acts = tuple(action_of(parse_event(text), text) for text in events)
+            law = law or "+".join(act.law for act in acts if act.law is not None) or None
+        elif names is not None:
+            acts = _acts_of_names(names, law, header.parameters)
+        return cls(text=law, chain=None if names is None else "+".join(names), acts=acts)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the header says that nothing adds noise."""
+        return self.text is None and self.acts is not None
+
+    @property
+    def in_clear(self) -> bool:
+        """Whether the header says that a server reads each message as the client made it."""
+        acts = (act for act in self.acts or () if act.kind != "sum noise")
+        return self.is_none and all(act.kind == "reduction" for act in acts)
+
+    @cached_property
+    def last_noise(self) -> tuple[str, ...]:
+        """Texts of the laws of the noise that is added last; of all noise where the header gives no order."""
+        if self.acts is None:
+            return tuple(parts(self.text)) if self.text else ()
+        return tuple(act.law or "" for act in trailing_noise(self.acts))
+
+    @cached_property
+    def laws(self) -> tuple[AdditiveNoise, ...]:
+        """The laws of the noise that is added last; empty where one of them is not known here."""
+        laws = [parse_law(text) for text in self.last_noise]
+        known = [law for law in laws if law is not None and law.probability_within(law.scale) is not None]
+        return tuple(known) if len(known) == len(laws) else ()
+
+    @property
+    def why_not(self) -> str | None:
+        """Why messages cannot be compared with the declared law; None where they can."""
+        if self.text is None:
+            return "the header declares no noise law"
+        if not self.last_noise:
+            after = [act.text for act in self.acts or () if act.kind in CHANGES_MESSAGES]
+            return f"{after[-1] if after else 'what comes'} after {self.text} may change a message"
+        declared = {_canonical(text) for text in parts(self.text)}
+        if not {_canonical(text) for text in self.last_noise} <= declared:
+            last = "+".join(law or "a law that is not stated" for law in self.last_noise)
+            return f"the header's noise is {self.text}, and what is added last is {last}"
+        if not self.laws:
+            return f"the law {'+'.join(self.last_noise)} is not known here"
+        return None if self.windows else f"nearly all noise of {'+'.join(self.last_noise)} is 0"
+
+    @cached_property
+    def cause_of_equality(self) -> ChainAction | None:
+        """The first act that may make coordinates equal on its own, so that equal ones prove nothing."""
+        kinds = (*CHANGES_MESSAGES, "grid noise", "unknown noise")
+        return next((act for act in since_density(self.acts or ()) if act.kind in kinds), None)
+
+    def chance_of_equal(self, coordinates: int) -> float | None:
+        """How likely two messages are equal by chance, at most; None where that is not known.
+
+        Given one of them, each coordinate of the other agrees with at most the probability of the smallest
+        window of a law on a grid.
+        """
+        if self.cause_of_equality is None or self.is_none:
+            return 0.0
+        if self.why_not is not None:
+            return None
+        return float(self.windows[0].probability ** coordinates)
+
+    def within(self, half: ArrayLike) -> Floats | None:
+        """At most how probable it is that noise lies less than each half-width from 0, or from any point.
+
+        For a sum of independent terms that is at most what it is for each of them: whatever the others are,
+        the sum lies in a window exactly if this term lies in a moved one.
+        """
+        terms = [p for law in self.laws if (p := law.concentration(half)) is not None]
+        return np.min(terms, axis=0) if terms and len(terms) == len(self.laws) else None
+
+    @cached_property
+    def windows(self) -> tuple[NoiseWindow, ...]:
+        """Windows from the smallest one that says something to one that holds nearly all noise."""
+        if not self.laws:
+            return ()
+        halves = np.unique(np.concatenate([law.half_widths() for law in self.laws]))
+        probabilities = self.within(halves)
+        if probabilities is None:
+            return ()
+        first = float(probabilities[0])
+        indices = np.searchsorted(probabilities, first + (1.0 - first) * (1.0 - np.array(_TAILS)))
+        windows = [
+            NoiseWindow(half=float(halves[index]), probability=float(probabilities[index]))
+            for index in indices.tolist()
+            if index < halves.size and 1.0 - probabilities[index] > _NEXT_TO_NOTHING
+        ]
+        return tuple(dict.fromkeys(windows))
+
+    def ratios_of_weaker(self, share: float) -> Floats:
+        """How many times more numbers noise of a share of the variance has in each window, at least."""
+        weaker = [law.with_variance(share) for law in self.laws]
+        halves = self._halves * (1 - 1e-12) / len(weaker)
+        inside = [p for law in weaker if (p := law.probability_within(halves)) is not None]
+        return np.prod(inside, axis=0) / self._at_most if len(inside) == len(weaker) else np.ones(halves.size)
+
+    def ratios_of_shared(self) -> Floats:
+        """How many times more differences of two numbers with the same noise lie in each window, at least."""
+        shared = [p for law in self.laws if (p := law.summed(2).concentration(self._halves)) is not None]
+        apart = np.min([self._at_most, *shared], axis=0)
+        return np.asarray(1.0 / apart)
+
+    @property
+    def _halves(self) -> Floats:
+        return np.array([window.half for window in self.windows])
+
+    @property
+    def _at_most(self) -> Floats:
+        return np.array([window.probability for window in self.windows])
+
+
+def _canonical(text: str) -> str:
+    law = parse_law(text)
+    return text if law is None else law.text
+
+
+def _acts_of_names(chain: Sequence[str], noise: str | None, parameters: int) -> tuple[ChainAction, ...]:
+    """What the defenses of a header without events do; the laws of its `noise` belong to them in order.
+
+    Args:
+        chain: texts of the defenses.
+        noise: laws of the noise, joined by `+`.
+        parameters: number of coordinates of a message.
+    """
+    actions = [act for text in chain for part in parts(text) for act in _of_defense(part.strip(), parameters)]
+    laws = parts(noise) if noise else []
+    noisy = sum(act.is_noise for act in actions)
+    own: Iterator[str] = iter(laws if len(laws) == noisy else [])
+    acts = []
+    for act in actions:
+        text = next(own, None) if act.is_noise else None
+        law = None if text is None else parse_law(text)
+        on_grid = law is not None and law.grid > 0
+        acts.append(replace(act, law=text if on_grid == (act.kind == "grid noise") else None))
+    return tuple(acts)
+
+
+def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
+    """What a registered defense declares; one unknown action if the text describes none."""
+    context = RoundContext(
+        round=0,
+        shares=1,
+        clients=np.empty(0, dtype=np.int64),
+        counts=np.empty(0, dtype=np.int64),
+        parameters=np.zeros(parameters),
+        source=Streams(0),
+    )
+    try:
+        events = DefenseChain((make(Defense, text),)).events(context)
+    except UsageError:
+        yield ChainAction("unknown", text)
+        return
+    yield from (action_of(event, text) for event in events)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalNoise:
+    """Normal noise that a client computes from a sensitivity, an epsilon and a delta.
+
+    Attributes:
+        clip: L2 norm in which updates are clipped before; None where that is not declared.
+        sensitivity: the distance that the noise is computed for.
+        epsilon, delta: what it is computed to give, by the classical formula; None where they are not
+            declared.
+    """
+
+    clip: float | None
+    sensitivity: float
+    epsilon: float | None
+    delta: float | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Fact]) -> LocalNoise | None:
+        """What the facts of a header declare; None without a sensitivity."""
+        names = ("local_dp_clip", "claimed_sensitivity", "local_dp_eps", "local_dp_delta")
+        clip, sensitivity, epsilon, delta = (positive_number(facts.get(name)) for name in names)
+        if sensitivity is None:
+            return None
+        if epsilon is None or delta is None or delta >= 1:
+            epsilon = delta = None
+        return cls(clip=clip, sensitivity=sensitivity, epsilon=epsilon, delta=delta)
+
+    @property
+    def sigma(self) -> float | None:
+        """Standard deviation of the noise; None without epsilon and delta."""
+        return self.basis.sigma
+
+    @property
+    def basis(self) -> AccountingBasis:
+        """What the noise was computed for."""
+        return AccountingBasis(sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta)
+
+    @property
+    def claims(self) -> tuple[DeclaredClaim, ...]:
+        """Local differential privacy: whatever a client learns from may be replaced, and messages are seen.
+
+        Source: Kasiviswanathan et al. 2011, "What can we learn privately?", definition 2.2.
+        """
+        if self.epsilon is None or self.delta is None:
+            return ()
+        claim = DeclaredClaim(
+            name="knowledge.local_dp_eps",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit="client",
+            relation="replace-one",
+            view="individual",
+        )
+        return (claim,)
+
+    def joined(self, steps: Sequence[DeclaredStep]) -> tuple[DeclaredStep, ...]:
+        """Other declared steps with these numbers; clip and noise are added where the steps lack them."""
+        found = [*steps, *(self._noise if not any(map(_is_noise, steps)) else ())]
+        found = [
+            replace(step, sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta)
+            if _is_noise(step)
+            else step
+            for step in found
+        ]
+        bounded = any(isinstance(step.event, NormBound) for step in steps)
+        return tuple(found) if bounded else (*self._bound, *found)
+
+    @property
+    def _bound(self) -> tuple[DeclaredStep, ...]:
+        if self.clip is None:
+            return ()
+        bound = NormBound(norm=self.clip, ord=2, of="update")
+        return (DeclaredStep(name="knowledge.local_dp_clip", event=bound),)
+
+    @property
+    def _noise(self) -> tuple[DeclaredStep, ...]:
+        law = None if self.sigma is None else parse_law(f"gaussian:sigma={plain(self.sigma)}")
+        if law is None:
+            return ()
+        return (DeclaredStep(name="knowledge.claimed_sensitivity", event=NoiseAddition(law=law)),)
+
+
+def _is_noise(step: DeclaredStep) -> bool:
+    return isinstance(step.event, NoiseAddition)
+
+
+def positive_number(value: object) -> float | None:
+    """A positive number of a fact; None where it is something else.
+
+    >>> positive_number(2), positive_number(-1.0), positive_number(True)
+    (2.0, None, None)
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type,operator]
+
 
 _SAME = 1e-9  # relative: two declarations of one number
 _MOST_SHARES = 10**9

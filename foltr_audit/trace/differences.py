@@ -29,9 +29,8 @@ from foltr_audit.core.records.interactions import Payload
 from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.round_tables import Table, Tables
 from foltr_audit.recorder.table_files import LEAST_BYTES, Columns, PackedColumn, pack_block, row_count
-from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.layout import joined
-from foltr_audit.trace.part_table import EVERY
+from foltr_audit.trace.header import TraceHeader, joined
+from foltr_audit.trace.parts import EVERY
 from foltr_audit.utils.arrays import Floats
 
 _ROUNDS, _MESSAGES, _TRUTH = "observed/rounds", "observed/messages", "truth/messages"

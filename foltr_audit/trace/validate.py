@@ -11,13 +11,11 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.part_files import HEADER, marker_name
 from foltr_audit.recorder.table_files import Columns
-from foltr_audit.trace import decode
-from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.facts import fact_problems, round_problem
 from foltr_audit.trace.header import SCHEMA, read_header
-from foltr_audit.trace.marker import TracePart, read_markers
-from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import FeatureFormat, truth_misfit
+from foltr_audit.trace.parts import TracePart, read_markers
+from foltr_audit.trace.reader import Tables, Trace
+from foltr_audit.trace.schema import FeatureFormat, contradiction, truth_misfit
 
 
 def validate(folder: Path) -> list[str]:
@@ -105,9 +103,9 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
             problems.append(str(error))
     records: list[RoundRecord] = []
     try:
-        tables = dict(decode.completed(trace.header, part, tables, trace.folder))
+        tables = dict(trace.completed(part, tables))
         if all(table in tables for table in part.observed):
-            for record in decode.rounds(trace.header, part, tables, trace.folder):
+            for record in trace.rounds_in(part, tables):
                 found = [*_record_problems(record), *_fact_problems(trace, record)]
                 problems += [_at(trace, part, record, problem) for problem in found]
                 contradicted = None if found else contradiction(trace.header, record)
@@ -147,11 +145,9 @@ def _record_problems(record: RoundRecord) -> list[str]:
     return problems
 
 
-def _truth_problems(
-    trace: Trace, part: TracePart, tables: decode.Tables, records: list[RoundRecord]
-) -> list[str]:
-    problems = decode.row_problems(part, tables, trace.folder)
-    found = list(decode.truths(trace.header, part, tables, trace.folder))
+def _truth_problems(trace: Trace, part: TracePart, tables: Tables, records: list[RoundRecord]) -> list[str]:
+    problems = trace.row_problems(part, tables)
+    found = list(trace.truths_in(part, tables))
     if problems or len(records) != len(found):
         return problems
     for record, truth in zip(records, found, strict=True):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from foltr_audit.core.records.interactions import Cohort, RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
 from foltr_audit.recorder.atomic_files import Piece
@@ -25,7 +26,6 @@ from foltr_audit.recorder.part_files import (
     part_files,
 )
 from foltr_audit.recorder.round_tables import (
-    CohortColumns,
     ListColumns,
     MessageColumns,
     RoundColumns,
@@ -36,13 +36,13 @@ from foltr_audit.recorder.round_tables import (
     join_tables,
     round_tables,
 )
-from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.differences import PartDifferences
 from foltr_audit.trace.facts import fact_problems, round_problem
-from foltr_audit.trace.header import TraceHeader, read_header
-from foltr_audit.trace.layout import split
+from foltr_audit.trace.header import TraceHeader, read_header, split
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import FeatureFormat, misfit, truth_misfit
+from foltr_audit.trace.schema import FeatureFormat, contradiction, misfit, truth_misfit
+
+Columns = TypeVar("Columns", RoundColumns, MessageColumns, ListColumns, TruthColumns)
 
 
 class TraceWriter:
@@ -270,40 +270,20 @@ def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) 
     Raises:
         UsageError: numbers that the layout does not hold.
     """
-    arrays = split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}")
-    seen = RoundColumns(
+    seen = _named(
+        RoundColumns,
+        record,
         number=record.round,
         model=record.parameters,
-        aggregate=record.aggregate,
-        messages=MessageColumns(
-            arrays=arrays,
-            counts=record.counts,
+        masked=header.kind == "masked",
+        messages=_named(
+            MessageColumns,
+            record,
+            arrays=split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}"),
             survived=record.survivors,
-            senders=record.senders,
-            seeds=record.seeds,
-            sizes=record.sizes,
-            sent_at=record.sent_at,
             metrics=record.clear,
         ),
-        lists=ListColumns(
-            slot=record.slot,
-            step=record.step,
-            part=record.part,
-            query=record.query,
-            shown=record.shown,
-            features=record.features,
-            candidates=record.candidates,
-            n_candidates=record.n_candidates,
-        ),
-        shares=record.shares,
-        state=record.state,
-        masked=header.kind == "masked",
-        total=record.total,
-        aborted=record.aborted,
-        facts=record.facts,
-        started=record.started,
-        ended=record.ended,
-        cohort=_cohort(record.cohort),
+        lists=_named(ListColumns, record),
     )
     try:
         return round_tables(seen, None if truth is None else _truth(header, truth))
@@ -311,21 +291,15 @@ def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) 
         raise UsageError(f"trace: round {record.round}: {error}") from None
 
 
-def _cohort(cohort: Cohort | None) -> CohortColumns | None:
-    if cohort is None:
-        return None
-    return CohortColumns(node=cohort.node, outcome=cohort.outcome, reason=cohort.reason, stage=cohort.stage)
-
-
 def _truth(header: TraceHeader, truth: RoundTruth) -> TruthColumns:
     with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the message itself
         rounded = truth.updates.astype(header.update_format)
-    return TruthColumns(
-        clients=truth.clients,
-        clicks=truth.clicks,
-        updates=None if np.isnan(rounded[:1]).all() and np.isnan(rounded).all() and len(rounded) else rounded,
-        clipped=truth.clipped if truth.knows_clips else None,
-        known=truth.known,
-        intents=truth.intents,
-        metrics=truth.metrics,
-    )
+    unknown = len(rounded) > 0 and bool(np.isnan(rounded[:1]).all() and np.isnan(rounded).all())
+    clipped = truth.clipped if truth.knows_clips else None
+    return _named(TruthColumns, truth, updates=None if unknown else rounded, clipped=clipped)
+
+
+def _named(columns: type[Columns], record: object, **others: Any) -> Columns:
+    """The columns that have the names of a record's fields, and others."""
+    same = {one.name: getattr(record, one.name) for one in fields(columns) if hasattr(record, one.name)}
+    return columns(**same | others)

@@ -10,10 +10,10 @@ from pydantic import AfterValidator, Field
 
 from foltr_audit.core.settings.base import Flag, SpecTable, refuse_unknown, validated
 from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, LIKE
+from foltr_audit.data.synthetic import CATEGORY_FEATURE, ISTELLA
 from foltr_audit.errors import UsageError
 
-_EMBEDDED = f"synthetic:{LIKE}"
+_EMBEDDED = f"synthetic:{ISTELLA}"
 
 Split = Literal[1, 2, 3]
 

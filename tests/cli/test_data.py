@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.synthetic import synthesise
 from tests.fixtures.command import SHARED, answer, refusal, run
 
 

@@ -18,8 +18,8 @@ from foltr_audit.core.declared.declared_system import (
     DeclaredSystem,
     Relation,
     Restatement,
+    proven,
 )
-from foltr_audit.core.declared.figures import proven
 from foltr_audit.privacy.events import NormBound
 from foltr_audit.privacy.gaussian_dp import gaussian_mu
 from tests.fixtures.declared_systems import Sum, TheirNoise, system_of

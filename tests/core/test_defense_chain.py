@@ -18,7 +18,8 @@ from foltr_audit.core.plugins import Ball, Defense, RoundContext, WireMessages, 
 from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.training.models import WeightedMean
+from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.simulation.training import weighted_mean
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import (
@@ -164,7 +165,7 @@ def test_an_empty_chain_changes_nothing() -> None:
 def test_the_average_weighs_messages_by_their_interactions() -> None:
     messages = np.array([[1.0, -8.0], [2.5, 4.0], [7.0, 0.125], [-3.0, 1e3]])
     counts = [1, 3, 4, 2]
-    average = WeightedMean().aggregate(arrived(messages), np.array(counts)).value
+    average = weighted_mean(arrived(messages), np.array(counts))[0]
     pairs = [zip(counts, column, strict=True) for column in messages.T]
     by_hand = [float(sum(n * Fraction(x) for n, x in each) / 10) for each in pairs]
     np.testing.assert_allclose(average, by_hand, rtol=1e-15)
@@ -173,22 +174,22 @@ def test_the_average_weighs_messages_by_their_interactions() -> None:
 def test_what_did_not_arrive_does_not_count() -> None:
     messages = np.array([[1.0], [1e300], [4.0]])
     there = np.array([True, False, True])
-    average = WeightedMean().aggregate(arrived(messages, there), np.array([1, 7, 2])).value
+    average = weighted_mean(arrived(messages, there), np.array([1, 7, 2]))[0]
     assert average.tolist() == [3.0]
-    without = WeightedMean().aggregate(arrived(messages[there]), np.array([1, 2])).value
+    without = weighted_mean(arrived(messages[there]), np.array([1, 2]))[0]
     assert average.tobytes() == without.tobytes()
 
 
 def test_the_average_lies_between_equal_messages() -> None:
     messages = np.full((1000, 3), 0.1)
-    average = WeightedMean().aggregate(arrived(messages), np.ones(1000, dtype=np.int64)).value
+    average = weighted_mean(arrived(messages), np.ones(1000, dtype=np.int64))[0]
     np.testing.assert_allclose(average, 0.1, rtol=1e-13)
 
 
 @pytest.mark.parametrize("counts", [[4, 4], [0, 0]])
 def test_a_round_in_which_nothing_arrives_keeps_the_model(counts: list[int], setup_of: SetupOf) -> None:
     lost = np.zeros(2, dtype=np.bool_) if any(counts) else np.ones(2, dtype=np.bool_)
-    average = WeightedMean().aggregate(arrived(np.ones((2, 3)), lost), np.array(counts)).value
+    average = weighted_mean(arrived(np.ones((2, 3)), lost), np.array(counts))[0]
     assert np.isnan(average).all()
     for message in ("model", "update"):
         setup = setup_of(chain=(ToyWire(lost_below=100),), message=message, rounds=1)
@@ -246,7 +247,7 @@ def test_noise_is_described_in_order() -> None:
     here = context([0], shares=7)
     assert DefenseChain((Clip(norm=1.0), ToyMessage())).noise(here) is None
     first, last = ToyMessage(tag="a", claim=1.0), ToyMessage(tag="b", claim=3)
-    chain = DefenseChain((first, *parse_chain(published_chain(1.5)), last))
+    chain = DefenseChain((first, *published_chain(1.5), last))
     assert chain.noise(here) == "gaussian:sigma=1+gamma-share:n=7,scale=2+gaussian:sigma=3"
 
 
@@ -267,12 +268,21 @@ def test_the_ball_is_known_only_where_clipping_is_all_there_is() -> None:
     ],
 )
 def test_the_published_chain(eps: float, sensitivity: float, expected: tuple[str, ...]) -> None:
-    texts = published_chain(eps, sensitivity)
-    assert texts == expected
-    assert DefenseChain(parse_chain(texts)).texts == expected
+    chain = DefenseChain(published_chain(eps, sensitivity))
+    assert chain.texts == expected
+    assert parse_chain(chain.texts if chain.defenses else ()) == chain.defenses
     if not math.isinf(eps):
-        noise = DefenseChain(parse_chain(texts)).noise(context([0], shares=9))
+        noise = chain.noise(context([0], shares=9))
         assert noise == f"gamma-share:n=9,scale={plain(sensitivity / eps)}"
+
+
+def test_each_learner_has_a_published_chain_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert published_chain(1.2, learner="foltr-es") == parse_chain(["metric-rr:eps=1.2"])
+    with pytest.raises(UsageError, match=r"^eps: learner pdgd has no published .*"):
+        published_chain(1.2, learner="pdgd")
+    texts = ("clip:norm=1+laplace:eps=2,sensitivity=2",)  # a plug-in may name its defenses
+    monkeypatch.setattr(FPDGD, "published_chain", lambda *_: texts)
+    assert published_chain(2.0) == parse_chain(texts)
 
 
 @pytest.mark.parametrize("eps", [0.0, -1.0, math.nan, -math.inf])
@@ -290,7 +300,7 @@ def test_the_published_chain_refuses_a_sensitivity(sensitivity: float) -> None:
 @given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
 def test_a_published_chain_reads_back_whatever_its_numbers(eps: float, sensitivity: float) -> None:
     assume(0 < sensitivity / eps < math.inf)
-    clip, noise = parse_chain(published_chain(eps, sensitivity))
+    clip, noise = parse_chain(DefenseChain(published_chain(eps, sensitivity)).texts)
     assert clip.model_dump(exclude_none=True) == {"norm": sensitivity / 2}
     assert noise.model_dump() == {"eps": eps, "sensitivity": sensitivity}
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.records.dataset import LazyNames
-from foltr_audit.data import cache as store
-from foltr_audit.data.cache import FACTS
+from foltr_audit.data import load as store
+from foltr_audit.data.load import FACTS
 from tests.fixtures.data_cache import PARTS, TEXT, assert_same, contents, is_mapped, load, names
 
 

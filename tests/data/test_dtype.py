@@ -12,7 +12,7 @@ from foltr_audit import load_data
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
-from foltr_audit.data.normalize import normalise
+from foltr_audit.data.sources import normalise
 from tests.fixtures.command import answer
 
 

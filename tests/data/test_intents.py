@@ -19,9 +19,8 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.settings.data import DataSpec, are_synthetic, canonical_intents
 from foltr_audit.data.intents import balance, balance_collection, intent_files, new_order, read_qrels
 from foltr_audit.data.load import load_collection
-from foltr_audit.data.normalize import normalise
-from foltr_audit.data.synthetic.generate import synthesise
-from foltr_audit.data.synthetic.intents import _ranks, synthetic_intents
+from foltr_audit.data.sources import normalise
+from foltr_audit.data.synthetic import _ranks, synthesise, synthetic_intents
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 from tests.data.test_synthetic import ndcg10

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.data import cache as store
+from foltr_audit.data import load as store
 
 MEASURE = """
 import re

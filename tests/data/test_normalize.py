@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.data import normalize as module
-from foltr_audit.data.normalize import NORMALISATIONS, check_normalisation, normalise
+from foltr_audit.data import sources as module
+from foltr_audit.data.sources import NORMALISATIONS, check_normalisation, normalise
 from foltr_audit.errors import UsageError
 from tests.fixtures.reference import dataset
 from tests.fixtures.tiny import collection_of

@@ -9,9 +9,8 @@ import pytest
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joined
-from foltr_audit.data.layout import folds_of, locate
 from foltr_audit.data.letor import read_letor
-from foltr_audit.data.sources import load_data
+from foltr_audit.data.sources import folds_of, load_data, locate
 from foltr_audit.errors import UsageError
 from tests.data.test_sources import lay, queries, rows
 from tests.fixtures.command import SHARED, answer, run

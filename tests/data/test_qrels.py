@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foltr_audit.core.records import Dataset
 from foltr_audit.data.intents import Qrels, join_qrels, qrels_files, read_qrels, write_qrels
 from foltr_audit.data.sources import load_data
-from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError
 from tests.fixtures.command import SHARED, answer, run
 from tests.fixtures.reference import dataset

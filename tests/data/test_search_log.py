@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import foltr_audit as fa
 from foltr_audit.core.records import Collection
-from foltr_audit.data import cache
+from foltr_audit.data import load as store
 from foltr_audit.data.search_log import number_of_clients
 from foltr_audit.errors import DataError, FoltrAuditError, UsageError
 from tests.fixtures.data_cache import assert_same, contents, is_mapped
@@ -168,8 +168,8 @@ def test_lists_that_are_not_in_the_log_are_left_out(tmp_path: Path) -> None:
 
 
 def test_the_cache_returns_the_same_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(cache.FOLDER_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "SMALLEST_BYTES", 0)
+    monkeypatch.setenv(store.FOLDER_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(store, "SMALLEST_BYTES", 0)
     write_log(tmp_path / "log", ROWS)
     (tmp_path / "log" / "metadata.csv").write_text(metadata(ROWS[2:]))
     parsed, mapped = load(tmp_path / "log"), load(tmp_path / "log")

@@ -12,9 +12,8 @@ import pytest
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.data.layout import folds_of
 from foltr_audit.data.letor import read_letor
-from foltr_audit.data.sources import describe, load_data
+from foltr_audit.data.sources import describe, folds_of, load_data
 from foltr_audit.errors import DataError, UsageError
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.data.synthetic.generate import LIKES, synthesise
+from foltr_audit.data.synthetic import LIKES, synthesise
 from foltr_audit.errors import UsageError
 from tests.fixtures.reference import numba_threads
 
@@ -77,7 +77,7 @@ def test_content_is_frozen(like: str, queries: int | None) -> None:
 
 def test_plain_interpreter_gives_the_same_bytes() -> None:
     code = (
-        "from foltr_audit.data.synthetic.generate import LIKES, synthesise; "
+        "from foltr_audit.data.synthetic import LIKES, synthesise; "
         "print({like: synthesise(like, queries=5).fingerprint for like in LIKES})"
     )
     done = subprocess.run(
@@ -93,8 +93,7 @@ def test_plain_interpreter_gives_the_same_bytes() -> None:
 
 def test_every_step_is_exact() -> None:
     # Stored values times their lattice stay below 2^53, so that no product was rounded.
-    from foltr_audit.data.synthetic.columns import column_codes
-    from foltr_audit.data.synthetic.generate import _KNOWN
+    from foltr_audit.data.synthetic import _KNOWN, column_codes
 
     features = pooled(data("mslr-web10k", 200), "features").astype(np.float64)
     _, loadings, scales = column_codes(_KNOWN["mslr-web10k"].by_field, _KNOWN["mslr-web10k"].by_document)
@@ -164,8 +163,7 @@ def test_mslr_numbers() -> None:
 
 
 def test_default_mslr_has_the_real_number_of_queries() -> None:
-    from foltr_audit.data.synthetic.columns import column_codes
-    from foltr_audit.data.synthetic.generate import _KNOWN
+    from foltr_audit.data.synthetic import _KNOWN, column_codes
 
     known = _KNOWN["mslr-web10k"]
     assert known.queries == 10_000

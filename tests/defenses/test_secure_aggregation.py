@@ -15,7 +15,7 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.training.models import WeightedMean
+from foltr_audit.simulation.training import weighted_mean
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, ToyAggregate, ToyMessage, ToyWire, context
@@ -26,8 +26,8 @@ START = np.linspace(-0.4, 0.5, FEATURES)
 
 def averaged(chain: DefenseChain, wired: WireMessages, here: RoundContext) -> Floats:
     """The average of the messages after the aggregate stage."""
-    found = WeightedMean().aggregate(wired, here.counts)
-    return chain.on_aggregate(found.value, wired, found.weights, here)
+    average, weights = weighted_mean(wired, here.counts)
+    return chain.on_aggregate(average, wired, weights, here)
 
 
 def made(text: str) -> SecureAggregation:
@@ -166,8 +166,7 @@ def test_fresh_clients_take_part_one_by_one(setup_of: SetupOf) -> None:
 
 def test_a_message_alone_is_one_mask_of_its_own_and_half_of_its_pairs_each_way() -> None:
     """Its masks are those of a client with so many neighbours: taking them off by hand leaves the message."""
-    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
-    from foltr_audit.privacy.secure_aggregation.masks import expand
+    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets, expand
 
     defense, here, messages = made("neighbours=4"), context([3, 8], counts=[2, 5], shares=50), values(2)
     wired = defense.alone(messages, here)

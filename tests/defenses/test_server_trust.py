@@ -17,7 +17,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.training.models import ServerLearning
+from foltr_audit.simulation.training import ServerLearning
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, context

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.data.cache import SourceKey, map_entry, store
+from foltr_audit.data.load import SourceKey, map_entry, store
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.experiments.runs.reader import RunReader, read_runs

@@ -13,8 +13,7 @@ import pytest
 import foltr_audit as fa
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.explained_messages import PdgdSteps, coefficients
-from foltr_audit.judge.fact_check import FactCheck, check_facts
+from foltr_audit.judge.fact_check import FactCheck, PdgdSteps, check_facts, coefficients
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.rng import Streams

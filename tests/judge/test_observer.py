@@ -16,8 +16,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import KNOWLEDGE
 from foltr_audit.judge import observer as observer_room
 from foltr_audit.judge.clicks import infer_round
-from foltr_audit.judge.observer import Observer, RoundView
-from foltr_audit.judge.view_builder import whole_round, with_lists
+from foltr_audit.judge.observer import Observer, RoundView, whole_round, with_lists
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients

@@ -8,7 +8,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.participation_regression import ParticipationRegression
+from foltr_audit.attacks.participation_regression import (
+    ExplainedSum,
+    ParticipationRegression,
+    expected_updates,
+    intent_weights,
+    knows_expected_updates,
+)
 from scipy.stats import binom
 
 from foltr_audit.core.plugins import (
@@ -22,12 +28,6 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError
-from foltr_audit.inference.mean_updates import (
-    ExplainedSum,
-    expected_updates,
-    intent_weights,
-    knows_expected_updates,
-)
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.participants import ParticipantEvidence, guessed

@@ -17,12 +17,12 @@ from foltr_audit.core.plugins import Attack, Ball, Knowledge, View
 from foltr_audit.core.plugins.registry import make, names
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.data.normalize import normalise
+from foltr_audit.data.sources import normalise
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.judge import observer
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.view_builder import (
+from foltr_audit.judge.observer import (
     InteractionPlacement,
+    Observer,
     check_collection,
     features_of,
     knowledge_of,

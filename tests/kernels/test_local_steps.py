@@ -19,8 +19,7 @@ from foltr_audit.kernels import local_steps
 from foltr_audit.kernels.messages import projected
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation.client import ClientSimulator
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData, ClientSimulator
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup

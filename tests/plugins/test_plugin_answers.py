@@ -151,7 +151,7 @@ def test_a_defense_with_something_else_for_a_law(ends: Any) -> None:
     [
         ("local_step", "None", "local_step gave None; expected models (C, P) and truth values (C,)"),
         ("local_step", "(None, None)", "local_step gave None; expected an array of truth values"),
-        ("published_chain", "None", "published_chain gave None; expected a tuple of texts of defenses"),
+        ("published_chain", "None", "published_chain gave None; expected a tuple of defenses"),
     ],
 )
 def test_a_learner_of_models_that_answers_nothing(ends: Any, hook: str, body: str, said: str) -> None:

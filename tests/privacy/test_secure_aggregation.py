@@ -17,11 +17,14 @@ from foltr_audit.privacy.secure_aggregation import (
     SecureSum,
     SecureSumResult,
     keys,
-    masks,
     protocol,
 )
-from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
-from foltr_audit.privacy.secure_aggregation.masks import MaskGraph, default_neighbours, neighbours_of
+from foltr_audit.privacy.secure_aggregation.keys import (
+    ClientSecrets,
+    MaskGraph,
+    default_neighbours,
+    neighbours_of,
+)
 from foltr_audit.privacy.secure_aggregation.protocol import circle, client_seconds
 from foltr_audit.rng import ClientStreams, Streams
 
@@ -140,7 +143,7 @@ def test_masks_that_cancel_are_not_made_for_a_sum_alone(
     full = secure.run(*given)
     assert full.payload.any()
     made: list[int] = []
-    monkeypatch.setattr(masks, "expand", lambda seeds, size: made.append(len(seeds)))
+    monkeypatch.setattr(keys, "expand", lambda seeds, size: made.append(len(seeds)))
     assert_same_but_for_messages(secure.run(*given, sum_only=True), full)
     assert not made
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum, SecureSumResult
-from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets, CurveKey, HashKey, bound_seed
-from foltr_audit.privacy.secure_aggregation.masks import expand
+from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets, CurveKey, HashKey, bound_seed, expand
 from foltr_audit.rng import ClientStreams, Streams
 
 ENCODING = FixedPoint(bits=48, range=4, fraction=24)

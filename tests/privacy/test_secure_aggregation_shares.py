@@ -15,12 +15,13 @@ from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum, Secure
 from foltr_audit.privacy.secure_aggregation.keys import (
     Agreement,
     ClientSecrets,
+    MaskGraph,
     PrivateKey,
     polynomial,
     reconstruct,
     shares,
+    sum_of_masks,
 )
-from foltr_audit.privacy.secure_aggregation.masks import MaskGraph, sum_of_masks
 from foltr_audit.privacy.secure_aggregation.protocol import circle
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints

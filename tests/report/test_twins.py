@@ -17,8 +17,8 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.twins import SPECIFIC
+from foltr_audit.simulation.client_population import GroupFacts, PopulationFacts
 from foltr_audit.simulation.intent_metrics import PLAYED
-from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
 from tests.conftest import SetupOf
 from tests.fixtures.result_rows import plain
 from tests.fixtures.tiny import collection_of, tiny_collection

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from foltr_audit.simulation.federation import RoundResult
 from foltr_audit.simulation.recorder import BackgroundWriter
-from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.trace import TraceWriter
 
 

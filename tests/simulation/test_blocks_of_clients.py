@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.plugins import WireMessages
+from foltr_audit.simulation import training
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.training import models
-from foltr_audit.simulation.training.models import WeightedMean
+from foltr_audit.simulation.training import weighted_mean
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES
 
@@ -30,7 +30,7 @@ def test_the_size_of_a_block_changes_no_byte(
 ) -> None:
     found = []
     for numbers in (1_000_000, 3 * FEATURES, 1):
-        monkeypatch.setattr(models, "BLOCK_NUMBERS", numbers)
+        monkeypatch.setattr(training, "BLOCK_NUMBERS", numbers)
         sent = {"message": message, "dtype": "float32"}
         setup = setup_of(defense=defense, clients=7, learner="fpdgd:interactions=2", **sent)
         played = Federation(setup).play(START, 0)
@@ -43,9 +43,9 @@ def test_the_size_of_a_block_changes_no_byte(
 def test_messages_in_their_format_are_averaged_as_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = np.random.default_rng(3).normal(size=(9, 5)).astype(np.float32)
     survivors, counts = np.arange(9) != 4, np.arange(1, 10)
-    monkeypatch.setattr("foltr_audit.simulation.training.models._CONVERTED", 18)  # two columns at once
+    monkeypatch.setattr("foltr_audit.simulation.training._CONVERTED", 18)  # two columns at once
     short, long = (
-        WeightedMean().aggregate(WireMessages(messages=given, survivors=survivors), counts).value
+        weighted_mean(WireMessages(messages=given, survivors=survivors), counts)[0]
         for given in (messages, messages.astype(np.float64))
     )
     assert short.tobytes() == long.tobytes()

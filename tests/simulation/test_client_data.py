@@ -24,10 +24,9 @@ from foltr_audit.core.records.dataset import QueryOrigin
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.simulation.client import ClientSimulator
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData, ClientSimulator
+from foltr_audit.simulation.evolution import MetricSenders
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.training.metrics import MetricSenders
 from foltr_audit.utils.arrays import Bools, Ints
 from tests.conftest import SetupOf
 from tests.fixtures import tiny

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.evolution import seed_normals, weighted_normals
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
@@ -226,12 +227,12 @@ def test_what_it_tells_and_what_is_published() -> None:
     assert learner.facts == {
         "sigma": 0.01, "metric": "maxrr", "antithetic": True, "learning_rate": 0.001, "optimiser": "adam",
     }  # fmt: skip
-    assert learner.published_chain(1.2, None) == ("metric-rr:eps=1.2",)
-    assert learner.published_chain(10, None) == ("metric-rr:eps=10",)
-    assert learner.published_chain(math.inf, None) == ("none",)
+    assert learner.published_chain(1.2, None) == parse_chain(["metric-rr:eps=1.2"])
+    assert learner.published_chain(10, None) == parse_chain(["metric-rr:eps=10"])
+    assert learner.published_chain(math.inf, None) == ()
     assert learner.why_not("neural:hidden=10") is None
     for eps in (0.0, -1.0, math.nan):
-        with pytest.raises(UsageError, match=r"^--eps: \S+; expected a number above 0$"):
+        with pytest.raises(UsageError, match=r"^eps: \S+; expected a number above 0$"):
             learner.published_chain(eps, None)
-    with pytest.raises(UsageError, match=r"^--sensitivity: 3: learner foltr-es "):
+    with pytest.raises(UsageError, match=r"^sensitivity: 3: learner foltr-es "):
         learner.published_chain(1.2, 3.0)

@@ -13,8 +13,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.rounds import RoundResult
+from foltr_audit.simulation.federation import Federation, RoundResult
 from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES

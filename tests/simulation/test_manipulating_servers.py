@@ -8,7 +8,7 @@ import pytest
 import foltr_audit as fa
 from foltr_audit.core.records import Dataset
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.rounds import RoundResult
+from foltr_audit.simulation.federation import RoundResult
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures import foreign_trace
 from tests.fixtures.servers import exact, rounds, setup_of

@@ -20,7 +20,7 @@ from benchmarks.plain_users import PlainUsers, click_setting
 from foltr_audit.core.plugins import CentralResult, Users
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.synthetic import synthesise
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.coltr import COLTR
 from foltr_audit.simulation.learners.dbgd import DBGD

@@ -15,11 +15,10 @@ from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.client_population import SearchHistory
+from foltr_audit.simulation.federation import Federation, RoundResult
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.traffic import SearchHistory
 from tests.fixtures.search_logs import searches, write_log
 from tests.fixtures.tiny import dataset
 

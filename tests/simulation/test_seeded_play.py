@@ -15,9 +15,9 @@ from foltr_audit.core.click_models import InformationalClickModel
 from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
+from foltr_audit.simulation.evolution import SeededNumbers, SeededPlayer
 from foltr_audit.simulation.setup import Setup, learner_as
-from foltr_audit.simulation.training.metrics import SeededNumbers, SeededPlayer
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures.command import SHARED, answer, run
 from tests.fixtures.seeded_searchers import SIGMA, SOURCE, Searcher

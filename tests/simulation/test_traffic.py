@@ -10,10 +10,10 @@ from foltr_audit.core.ranking_metrics import ideal_dcg, mean_ndcg
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.simulation.client_population import QueryTraffic
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.traffic import QueryTraffic
 from tests.conftest import SetupOf
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.tiny import FEATURES

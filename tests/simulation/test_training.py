@@ -15,13 +15,13 @@ from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client import ClientData
+from foltr_audit.simulation.evolution import MetricSenders
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training.metrics import MetricSenders
 from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import NO_TICK

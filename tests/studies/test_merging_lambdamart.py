@@ -23,7 +23,7 @@ from foltr_audit.studies.model_merging.lambdamart import (
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection
-from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 from tests.data.test_synthetic import ndcg10

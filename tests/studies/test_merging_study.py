@@ -20,7 +20,7 @@ from foltr_audit.studies.model_merging.local_baselines import compared_rows, ver
 from foltr_audit.studies.model_merging.splits import QueryTopics, TopicSplit, chosen_places
 from scipy import stats
 
-from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import Tick

@@ -13,8 +13,8 @@ from foltr_audit.studies.model_merging.splits import (
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.data.normalize import normalise
-from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.sources import normalise
+from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from tests.fixtures.reference import dataset

@@ -16,8 +16,7 @@ import foltr_audit as fa
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import Fact, Trace, validate
-from foltr_audit.trace.facts import FACTS
-from foltr_audit.trace.known_facts import checked_facts, parse_facts, with_facts
+from foltr_audit.trace.facts import FACTS, checked_facts, parse_facts, with_facts
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
 from tests.fixtures.rounds import with_lists
@@ -132,7 +131,7 @@ def test_every_fact_that_is_read_is_known() -> None:
     for path in root.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         asked |= set(re.findall(r'(?:knowledge\.get|known\.get|facts\.get|self\._whole)\("(\w+)"', text))
-        if path.name == "view_builder.py":
+        if path.name == "observer.py":
             asked |= set(re.findall(r'(?:text|number)\("(\w+)"\)', text))
     assert {"learning_rate", "eps_claimed", "of", "noise"} <= asked
     assert asked <= set(FACTS)

@@ -15,8 +15,7 @@ from foltr_audit.errors import TraceError
 from foltr_audit.privacy.events import NoiseAddition, NormBound
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.trace import Fact, TraceDataset, TraceHeader
-from foltr_audit.trace.declared_header import declared_by
-from foltr_audit.trace.local_noise import LocalNoise
+from foltr_audit.trace.declared_header import LocalNoise, declared_by
 from tests.conftest import SetupOf
 from tests.fixtures.there import there
 

@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.rng import Streams
-from foltr_audit.trace.declared_noise import NoiseDeclaration, NoiseWindow
+from foltr_audit.trace.declared_header import NoiseDeclaration, NoiseWindow
 from foltr_audit.trace.lint.noise_checks import SURE, WindowCounter, enough_trials, inside, too_many
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces

@@ -15,13 +15,11 @@ from foltr_audit.recorder.table_files import table_pieces
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.view_builder import readable
+from foltr_audit.judge.observer import Observer, readable
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace, TraceHeader, TraceWriter, validate
-from foltr_audit.trace.decode import load
 from tests.conftest import SetupOf
 from tests.fixtures.foreign_trace import write
 from tests.fixtures.tiny import FEATURES
@@ -142,10 +140,13 @@ def test_rounds_that_do_not_fit_are_refused(setup_of: SetupOf, tmp_path: Path) -
         replace(record, total=np.zeros(2, dtype=np.uint64))
 
 
-def test_a_sum_of_another_length_is_damage(setup_of: SetupOf, tmp_path: Path) -> None:
+def test_a_sum_of_another_length_is_damage(
+    setup_of: SetupOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     header, made = rounds_of(setup_of(defense=(SECURE,)))
     trace = Trace.open(write(tmp_path, header, made))
     rounds = trace.columns(trace.parts[0], "observed/rounds")
     data = b"".join(table_pieces({**rounds, "total": rounds["total"][:, :2]}))
+    monkeypatch.setattr(Trace, "content", lambda *_: data)
     with pytest.raises(TraceError, match=r"column total is uint64 of shape \(4, 2\), expected uint64"):
-        load(data, header, "observed/rounds", tmp_path / "x", 4)
+        trace.columns(trace.parts[0], "observed/rounds")

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredStep, DeclaredSystem
-from foltr_audit.core.declared.figures import (
+from foltr_audit.core.declared.declared_system import (
     ROUNDING,
     TOLERANCE,
+    DeclaredClaim,
+    DeclaredStep,
+    DeclaredSystem,
     apart,
     before,
     epsilon_over,

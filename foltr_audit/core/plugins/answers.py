@@ -95,12 +95,6 @@ def step_of(learner: ModelLearner, answer: tuple[Floats, Bools], models: Floats)
     return array_of(who, answer[0], models.shape), moved
 
 
-def published_of(learner: Learner, eps: float, sensitivity: float | None) -> tuple[str, ...]:
-    """The result of `Learner.published_chain`; errors as for that method and `array_of`."""
-    chain = learner.published_chain(eps, sensitivity)
-    return all_of(f"learner {learner.name}: published_chain", chain, (str,), "texts of defenses")
-
-
 def facts_of(learner: Learner) -> dict[str, Fact]:
     """The public facts about a learner, see `Learner.facts`; errors as for `array_of`."""
     return one_of(f"learner {learner.name}: facts", learner.facts, dict)

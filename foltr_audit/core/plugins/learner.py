@@ -14,12 +14,12 @@ from foltr_audit.core.pdgd import PDGDSetting
 from foltr_audit.core.plugins.base import Plugin, refuse_unpaired
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records.round_context import RoundContext
-from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
+    from foltr_audit.core.plugins.defense import Defense
     from foltr_audit.core.records.dataset import Dataset
 
 # --- what a central learner is given and returns ---------------------------------------------------
@@ -109,15 +109,15 @@ class Learner(Plugin):
         """Why it cannot train the ranker with this text, or None if it can."""
         return None
 
-    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
-        """The published defenses for a claimed epsilon; an infinite epsilon means no defense.
+    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[Defense | str, ...]:
+        """The published defenses for a claimed epsilon, or their texts; none for an infinite epsilon.
 
         Raises:
             UsageError: there are no published defenses, or a value is out of range.
         """
         if math.isinf(eps) and eps > 0:
-            return (NO_DEFENSE,)
-        raise UsageError(f"--eps: learner {self.name} has no published defense; expected --defense")
+            return ()
+        raise UsageError(f"eps: learner {self.name} has no published defense; expected --defense")
 
 
 class PDGDStep(NamedTuple):

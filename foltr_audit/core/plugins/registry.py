@@ -323,6 +323,11 @@ def make(base: type[P], text: str) -> P:
     return _validated(cls, who, given)
 
 
+def made_of(base: type[P], name: str, **parameters: object) -> P:
+    """The registered plug-in of a name with these parameters; errors as for `make`."""
+    return _validated(plugin_class(base, name), f"{SINGULAR[base]} {name}", parameters)
+
+
 def called(base: type[Plugin], text: str) -> str:
     """What a text calls the plug-in of a kind that it describes: a registered name, or `MODULE:CLASS`."""
     name = name_in(text)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from foltr_audit.core.settings.base import PARTS, Flag, SpecTable, known_parts, not_deterministic, once
+from foltr_audit.core.settings.base import (
+    PARTS,
+    Flag,
+    SpecTable,
+    canonical,
+    known_parts,
+    not_deterministic,
+    once,
+)
 from foltr_audit.core.settings.defaults import (
     CLICK_MODELS,
     MODEL_ATTACKS,
@@ -17,7 +25,6 @@ from foltr_audit.core.settings.defaults import (
     SEVERAL_LISTS_ATTACK,
     SUM_ATTACK,
 )
-from foltr_audit.core.settings.plugin_texts import canonical
 from foltr_audit.errors import UsageError, first_problem, suggest_name
 
 if TYPE_CHECKING:

@@ -38,6 +38,9 @@ PROTOCOLS: Final = ("attack", "audit", "membership", "unlearning")
 NO_DEFENSE: Final = "none"
 """The defense that does nothing: what every comparison starts from."""
 
+SENSITIVITY: Final = 3.0
+"""Sensitivity Delta of FPDGD's published chain."""
+
 CLIP: Final = "clip"
 """The defense that bounds messages before calibrated noise."""
 

@@ -13,11 +13,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
-from foltr_audit.core.settings.base import SpecTable, with_default
+from foltr_audit.core.settings.base import SpecTable, canonical_chain, chain_texts, with_default
 from foltr_audit.core.settings.data import DataSpec, without_paths
 from foltr_audit.core.settings.defaults import NO_DEFENSE, PROTOCOLS
 from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
-from foltr_audit.core.settings.plugin_texts import canonical_chain, chain_texts
 from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.core.settings.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.core.settings.unlearning import FEW_CLIENTS, UnlearningSpec

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from foltr_audit.core.pdgd import PDGD_SETTINGS
-from foltr_audit.core.settings.base import Flag, SpecTable
+from foltr_audit.core.settings.base import Flag, SpecTable, canonical
 from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, SERVER
-from foltr_audit.core.settings.plugin_texts import canonical
 
 ZEROS = "zeros"
 """The value of `init` for a model whose parameters are all 0."""

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foltr_audit.auditing.noise_for_target import calibrate, calibrations, list_mechanisms
-from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Defense, RoundContext, plain
-from foltr_audit.core.plugins.answers import published_of
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
+from foltr_audit.core.plugins import Defense, Learner, RoundContext, plain
 from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import called, names, own_class
 from foltr_audit.core.settings.defaults import (
@@ -144,13 +143,21 @@ class DefenseAlternative:
         found: list[str] = []
         for part in self._parts:
             if part == PUBLISHED:
-                found += _published_chain(setup, eps, sensitivity)
+                found += self._published(setup.learner, eps, sensitivity)
             elif part.startswith(PROVEN):
                 found += self._proven_chain(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
             else:
                 found.append(fill_places(part, eps, sensitivity))
         self._refuse_unproven(tuple(found), setup, eps, delta)
         return tuple(found)
+
+    @staticmethod
+    def _published(learner: Learner, eps: float, sensitivity: float) -> tuple[str, ...]:
+        try:
+            chain = published_chain(eps, sensitivity if learner.sends == "models" else None, learner)
+        except UsageError as error:
+            raise UsageError(f"{PUBLISHED}: {error}") from error
+        return DefenseChain(chain).texts
 
     def _refuse_unproven(self, chain: tuple[str, ...], setup: Setup, eps: float, delta: float) -> None:
         """Refuse a chain whose other parts undo what a mechanism promises, e.g. rounding after noise."""
@@ -223,11 +230,3 @@ def fill_places(part: str, eps: float, sensitivity: float) -> str:
     for place, value in zip(_PLACES, (eps, sensitivity, sensitivity / 2), strict=True):
         part = part.replace(place, plain(float(value)))
     return part
-
-
-def _published_chain(setup: Setup, eps: float, sensitivity: float) -> tuple[str, ...]:
-    learner = setup.learner
-    try:
-        return published_of(learner, eps, sensitivity if learner.sends == "models" else None)
-    except UsageError as error:
-        raise UsageError(f"{PUBLISHED}: {error}") from error

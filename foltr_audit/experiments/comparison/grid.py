@@ -14,11 +14,10 @@ from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
-from foltr_audit.core.settings.base import Flag, SpecTable, once, with_default
+from foltr_audit.core.settings.base import Flag, SpecTable, canonical, chain_texts, once, with_default
 from foltr_audit.core.settings.data import DataSpec, without_paths
 from foltr_audit.core.settings.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCENARIO
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.settings.plugin_texts import canonical, chain_texts
 from foltr_audit.core.settings.population import canonical_scenarios
 from foltr_audit.core.settings.spec_fit import with_server_defaults
 from foltr_audit.core.settings.train import default_learner

@@ -17,7 +17,7 @@ from foltr_audit.experiments.stages import first_model
 from foltr_audit.rng import BranchStreams, Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training.models import FedAvgServer
+from foltr_audit.simulation.training import FedAvgServer
 from foltr_audit.utils.arrays import Floats, Ints
 
 # --- what the server stored ------------------------------------------------------------------------

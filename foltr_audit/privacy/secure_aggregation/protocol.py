@@ -25,19 +25,17 @@ from foltr_audit.privacy.secure_aggregation.keys import (
     SHARE_BYTES,
     Agreement,
     ClientSecrets,
-    PrivateKey,
-    bound_seed,
-    polynomial,
-    reconstruct,
-    shares,
-)
-from foltr_audit.privacy.secure_aggregation.masks import (
     MaskGraph,
     PairwiseMasks,
+    PrivateKey,
     add_self_masks,
+    bound_seed,
     default_neighbours,
     expand,
     neighbours_of,
+    polynomial,
+    reconstruct,
+    shares,
     sum_of_masks,
 )
 from foltr_audit.rng import ClientStreams, Streams

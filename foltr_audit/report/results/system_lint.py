@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.declared.checks import DeclarationFinding, digits, findings, why_not
-from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem
-from foltr_audit.core.declared.figures import proven
+from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem, proven
 from foltr_audit.experiments.lint_subjects import LintSubject, SubjectKind
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.plain_report import PlainReport

@@ -53,8 +53,8 @@ from foltr_audit.report.tables.columns import (
     trained_on_column,
 )
 from foltr_audit.report.tables.table import Column, Table, make_table
+from foltr_audit.simulation.client_population import PopulationFacts
 from foltr_audit.simulation.intent_metrics import evaluated_on
-from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.utils.formatting import JsonValue, json_text, short
 from foltr_audit.utils.rows import ResultRow, column
 

@@ -24,6 +24,7 @@ from foltr_audit.report.tables.columns import (
     short_column,
 )
 from foltr_audit.report.tables.table import Column, Table, make_table
+from foltr_audit.simulation.client_population import GroupFacts, PopulationFacts
 from foltr_audit.simulation.intent_metrics import (
     PERIOD,
     PLAYED,
@@ -36,7 +37,6 @@ from foltr_audit.simulation.intent_metrics import (
     specific_offline,
     specific_online,
 )
-from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import ResultRow, column

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.learners.kernel_input import kernel_input
+from foltr_audit.simulation.learners.dbgd import kernel_input
 from foltr_audit.utils.arrays import Floats, Ints
 
 

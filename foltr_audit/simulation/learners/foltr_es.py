@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from foltr_audit.core.plugins import MetricLearner, plain
+from foltr_audit.core.plugins import Defense, MetricLearner
 from foltr_audit.core.plugins.learner import Fact
+from foltr_audit.core.plugins.registry import made_of
 from foltr_audit.core.ranking_metrics import list_metric
-from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals
@@ -151,7 +151,7 @@ class FOLtRES(MetricLearner):
         """Whether clients follow the published program."""
         return self.as_published is True
 
-    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
+    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[Defense, ...]:
         """Randomised response on every metric with this epsilon each; none for an infinite one.
 
         Raises:
@@ -159,11 +159,11 @@ class FOLtRES(MetricLearner):
         """
         if sensitivity is not None:
             raise UsageError(
-                f"--sensitivity: {sensitivity:g}: learner {self.name} randomises metrics; expected none"
+                f"sensitivity: {sensitivity:g}: learner {self.name} randomises metrics; expected none"
             )
         if not eps > 0:
-            raise UsageError(f"--eps: {eps:g}; expected a number above 0")
-        return (NO_DEFENSE,) if eps == np.inf else (f"metric-rr:eps={plain(float(eps))}",)
+            raise UsageError(f"eps: {eps:g}; expected a number above 0")
+        return () if eps == np.inf else (made_of(Defense, "metric-rr", eps=eps),)
 
     @property
     def values(self) -> Floats:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from pydantic import Field
 
-from foltr_audit.core.defense_chain import published_chain
 from foltr_audit.core.pdgd import Normaliser, Pairs, PDGDSetting
-from foltr_audit.core.plugins import CentralLearner, ModelLearner
+from foltr_audit.core.plugins import CentralLearner, Defense, ModelLearner
 from foltr_audit.core.plugins.learner import BatchedSteps, PDGDStep
+from foltr_audit.core.plugins.registry import made_of
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
+from foltr_audit.core.settings.defaults import SENSITIVITY
+from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
@@ -37,13 +40,21 @@ class FPDGD(ModelLearner):
         """Step size, PDGD setting, and when the step stage acts."""
         return self.model_dump(exclude={"interactions"}, exclude_none=True)
 
-    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
-        """A clip at Delta / 2 and Gamma shares of scale Delta / eps; Delta = 3 if not given.
+    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[Defense, ...]:
+        """A clip at Delta / 2 and Gamma shares of scale Delta / eps; Delta = 3 if None.
 
         Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
         section 3.3.
         """
-        return published_chain(eps) if sensitivity is None else published_chain(eps, sensitivity)
+        delta = SENSITIVITY if sensitivity is None else sensitivity
+        if not eps > 0:
+            raise UsageError(f"eps: {eps:g}; expected a number above 0, or inf for no defense")
+        if not 0 < delta < math.inf:
+            raise UsageError(f"sensitivity: {delta:g}; expected a finite number above 0")
+        if math.isinf(eps):
+            return ()
+        noise = made_of(Defense, "gamma-laplace", eps=eps, sensitivity=delta)
+        return made_of(Defense, "clip", norm=delta / 2), noise
 
     @property
     def compiled_step(self) -> PDGDStep:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace import Trace
-from foltr_audit.trace.declared_noise import NoiseDeclaration
+from foltr_audit.trace.declared_header import NoiseDeclaration
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.lint.checks import (
     ClearFieldCheck,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.core.records.interactions import Payload
-from foltr_audit.trace.declared_noise import NoiseWindow
+from foltr_audit.trace.declared_header import NoiseWindow
 from foltr_audit.trace.header import NO_MODELS, TraceHeader
 from foltr_audit.trace.lint.checks import (
     CoverageGap,

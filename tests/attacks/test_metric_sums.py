@@ -7,11 +7,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from foltr_audit.attacks import es_first_click
+from foltr_audit.attacks.es_first_click import mean_likelihoods, reachable_sums, reciprocal_ranks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.inference import metric_sums
-from foltr_audit.inference.metric_sums import mean_likelihoods, reachable_sums, reciprocal_ranks
 from foltr_audit.utils.arrays import Floats
 
 
@@ -89,7 +89,7 @@ def test_a_mean_between_two_sums_counts_as_the_nearer_one() -> None:
 
 
 def test_too_many_sums_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metric_sums, "MOST_SUMS", 100)
+    monkeypatch.setattr(es_first_click, "MOST_SUMS", 100)
     reachable_sums.cache_clear()
     assert reachable_sums(2, 10) is not None
     assert reachable_sums(3, 10) is None

@@ -20,10 +20,10 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.records.round_context import WireMessages
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation.client_data import ClientData
-from foltr_audit.simulation.rounds import CohortMessages
+from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.setup import Setup, learner_as
-from foltr_audit.simulation.training.base import (
+from foltr_audit.simulation.training import (
+    CohortMessages,
     check_finite,
     play_in_score_order,
     reported_clicks,

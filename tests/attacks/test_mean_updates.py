@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from foltr_audit.attacks import participation_regression as module
+from foltr_audit.attacks.participation_regression import mean_updates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
 from foltr_audit.core.records.view import Participation, RoundMembers
-from foltr_audit.inference import mean_updates as module
-from foltr_audit.inference.mean_updates import mean_updates
 from foltr_audit.utils.arrays import Floats
 
 

@@ -1,0 +1,643 @@
+"""Synthetic ranking data shaped like real sets: the default where no data is named.
+
+A document has a few hidden factors (topic, authority, quality, length, one match per field); its
+label comes from thresholds on a utility in which they interact, and its features are noisy views
+of them. So a linear ranker learns something but not everything. The data are frozen: a test pins
+its fingerprints, and `kernels.synthetic` says how it stays the same on every machine.
+
+Sources of the shapes: Qin & Liu 2013, "Introducing LETOR 4.0 datasets" (MQ2007);
+Microsoft Research 2010, "Microsoft learning to rank datasets", feature list (MSLR-WEB10k);
+Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes of intent?", section 4.1
+(ClueWeb09 with four intents a query; here with about 150 documents a query instead of 512).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
+from foltr_audit.core.settings.data import FEWEST_INTENTS, MOST_INTENTS
+from foltr_audit.errors import DataError, UsageError, suggest_name
+from foltr_audit.rng import Streams, name_codes
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Singles
+
+# --- how a data set is described: kinds of columns, and weights of a document's utility ------------
+# All numbers are multiples of 2^-12, see `kernels.synthetic`.
+
+_FIELD_SIZES = (40, 3, 1, 1, 44)  # body, anchor, title, url, whole document
+
+
+class ColumnKind(NamedTuple):
+    """How a column, or one per field, depends on the factors; the names are those of `kernels.synthetic`."""
+
+    shape: str
+    first: str
+    second: str
+    weights: tuple[float, float, float]  # of the two factors and of the column's own noise
+    scale: float = 1.0
+    decimals: int = 6
+    sparse: bool = False  # 0 where the field lacks the query's words
+    sized: bool = False  # larger in longer fields
+    times: str = "NONE"  # a number of the query alone
+
+
+class UtilityWeights(NamedTuple):
+    """Weights of a document's utility, in the order that `kernels.synthetic.documents` reads."""
+
+    topic: float
+    authority: float
+    lean: float  # how far queries differ in what they want: topic or authority
+    both: float  # topic times authority
+    weakest: float  # the worse of title match and quality
+    length: float  # penalty of the squared distance from the usual length
+    judgement: float  # noise of the assessor
+    ease: float  # how far queries differ in how many relevant documents they have
+    copies: float  # share of documents that repeat an earlier one of their query
+
+
+def grid(values: object) -> Floats:
+    """The multiples of 2^-12 nearest to values: the numbers of `kernels.synthetic`, whose sums are exact."""
+    return np.asarray(np.floor(np.asarray(values, dtype=np.float64) * 4096.0 + 0.5) / 4096.0)
+
+
+class QueryBatch(NamedTuple):
+    """What the generators of synthetic data have in common.
+
+    Attributes:
+        key: of the counter-based random numbers.
+        purposes: a code for each kind of draws.
+        abouts: the hidden factors of each query, as `kernels.synthetic.query_bells` makes them.
+        offsets: int64 (queries + 1,), from the numbers of documents.
+    """
+
+    key: np.uint64
+    purposes: list[int]
+    abouts: Floats
+    offsets: Ints
+
+
+def draw_queries(
+    like: str, purposes: Sequence[str], queries: int, seed: int, sizes: tuple[int, int, float, float]
+) -> QueryBatch:
+    """Draw the hidden factors and the sizes of queries; the first purpose is that of the queries."""
+    from foltr_audit.kernels import synthetic
+
+    streams = Streams(seed)
+    names = [f"synthetic/{like}/{purpose}" for purpose in purposes]
+    codes = [streams.clients(name, 0, np.arange(queries)).purpose_code for name in names]
+    key = np.uint64(streams.key)
+    abouts = synthetic.query_bells(queries, codes[0], key)
+    offsets = np.zeros(queries + 1, dtype=np.int64)
+    np.cumsum(query_sizes(sizes, abouts[:, synthetic.SIZE]), out=offsets[1:])
+    return QueryBatch(key, codes, abouts, offsets)
+
+
+def query_sizes(sizes: tuple[int, int, float, float], bells: Floats) -> Ints:
+    """Numbers of documents, with a tail to the right."""
+    least, most, factor, spread = sizes
+    # Back onto the lattice after each product, so that the next one is exact too.
+    root = np.maximum(0.0, grid(1.0 + grid(spread) * bells))
+    return np.minimum(least + np.floor(factor * grid(grid(root * root) * root)).astype(np.int64), most)
+
+
+def grades(utility: Floats, shares: tuple[int, ...]) -> Ints:
+    """Grades from thresholds on the utility that give each grade its share."""
+    ordered = np.sort(utility)
+    labels = np.zeros(utility.size, dtype=np.int64)
+    below = 0
+    for share in shares[:-1]:
+        below += share
+        labels += utility >= ordered[utility.size * below // sum(shares)]
+    return labels
+
+
+def column_codes(
+    by_field: Sequence[Sequence[ColumnKind]], by_document: Sequence[ColumnKind]
+) -> tuple[Ints, Floats, Ints]:
+    """Codes (F, 6), loadings (F, 3) and scales (F, 2) as `kernels.synthetic.documents` reads them."""
+    from foltr_audit.kernels import synthetic
+
+    def code(name: str, field: int) -> int:
+        return int(getattr(synthetic, name)) + (field if name in ("MATCH", "FIELD_LENGTH") else 0)
+
+    kinds = [(kind, field) for group in by_field for field in range(len(_FIELD_SIZES)) for kind in group]
+    kinds += [(kind, 0) for kind in by_document]
+    codes, scales = [], []
+    for kind, field in kinds:
+        factors = code(kind.first, field), code(kind.second, field)
+        codes.append((code(kind.shape, field), *factors, field, code(kind.times, field), int(kind.sparse)))
+        step = 10**kind.decimals
+        scales.append((round(kind.scale * step) * (_FIELD_SIZES[field] if kind.sized else 1), step))
+    loadings = grid([kind.weights for kind, _ in kinds])
+    return np.array(codes, dtype=np.int64), loadings, np.array(scales, dtype=np.int64)
+
+
+# --- Istella-S, with the category of each document among its features -----------------------------
+# A query has a main and a second category, and a mixture that says how many of its candidates are of them
+# and how much utility the others lose; what makes a document relevant differs between categories. So most
+# queries have relevant documents of several categories, some of one only, and a ranker that has seen a few
+# categories is weaker on the others. The data are frozen, the same on every machine: see `kernels.synthetic`.
+#
+# Source of the shape: Lucchese et al. 2016, "Post-learning optimization of tree ensembles for efficient
+# ranking" (Istella-S: 220 features, labels 0 to 4); numbers of documents and relevant ones, and how pure
+# queries are, follow the paper on non-IID learning to rank (2024), section 5.2 and table 2. More queries than
+# there are of one category only (17 % of those for training; 10 %), and fewer have a relevant document of the
+# most frequent one (68 %; 93 %), so that every client has enough to learn from in a small data set.
+
+ISTELLA = "istella-s"
+"""The name after `synthetic:`."""
+
+ISTELLA_QUERIES = 1_500
+"""Queries by default. The real set has 33,018: with fewer, the study of model merging takes minutes."""
+
+CATEGORY_FEATURE = 220
+"""The column that holds the category of a document, from 1 as in LETOR files: a whole number, 1 to 8."""
+
+_ISTELLA_SHARES = (887, 22, 41, 33, 17)
+_ISTELLA_SIZES = (10, 400, 80.0, 0.28)
+_ISTELLA_ABSENCE = (-2.2, 0.4, 0.2, 1.2, -2.2)
+
+_POPULARITY = (26, 20, 15, 12, 10, 8, 5, 4)  # of the categories, in percent
+
+# Share of the mixture, of main, second and any category in it, and what second and other ones lose.
+_MIXTURES = (
+    (0.07, (0.64, 0.16, 0.20), (4.0, 4.0)),
+    (0.12, (0.44, 0.46, 0.10), (0.0, 3.0)),
+    (0.36, (0.48, 0.17, 0.35), (0.3, 0.6)),
+    (0.45, (0.24, 0.20, 0.56), (0.0, 0.3)),
+)
+
+_merit = partial(UtilityWeights, judgement=0.6, ease=0.2, copies=0.01)
+_MERITS = (
+    _merit(topic=0.2, authority=1.2, lean=0.2, both=0.3, weakest=0.2, length=0.3),
+    _merit(topic=1.3, authority=-0.4, lean=0.2, both=0.2, weakest=0.3, length=0.2),
+    _merit(topic=0.3, authority=0.1, lean=0.2, both=1.3, weakest=0.2, length=0.6),
+    _merit(topic=0.2, authority=-0.7, lean=0.2, both=0.2, weakest=1.6, length=0.1),
+    _merit(topic=0.9, authority=0.8, lean=0.4, both=0.2, weakest=0.1, length=0.8),
+    _merit(topic=0.6, authority=-0.9, lean=0.3, both=0.9, weakest=0.4, length=0.2),
+    _merit(topic=0.1, authority=0.5, lean=0.2, both=0.4, weakest=1.2, length=0.9),
+    _merit(topic=1.0, authority=0.2, lean=0.6, both=0.6, weakest=0.6, length=0.3),
+)
+
+_topic_words = partial(ColumnKind, first="MATCH", second="FIELD_LENGTH", sparse=True)
+_topic_alone = partial(ColumnKind, second="NONE")
+
+
+def _per_field() -> list[ColumnKind]:
+    """41 kinds, one column for each of five fields: counts, statistics, models of retrieval, proximity."""
+    found = [
+        _topic_words("COUNT", weights=(0.6, 0.1, 0.7), decimals=0),  # covered query terms
+        _topic_words("SHARE", weights=(0.6, 0.1, 0.7)),
+        ColumnKind("HEAVY", "NONE", "FIELD_LENGTH", (0, 0.9, 0.4), scale=3, decimals=0, sized=True),
+        ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="IDF"),
+        _topic_words("STEP", weights=(0.7, 0.1, 0.7), decimals=0),
+    ]
+    # Sum, minimum, maximum, mean and variance over the query's words: of frequencies and their products.
+    for times, scale, length in (("NONE", 1.0, 0.35), ("NONE", 0.01, -0.5), ("IDF", 0.5, 0.35)):
+        for shape, match, noise in (
+            ("COUNT", 0.6, 0.7),
+            ("COUNT", 0.45, 0.8),
+            ("COUNT", 0.5, 0.75),
+            ("COUNT", 0.65, 0.65),
+            ("HEAVY", 0.45, 0.75),
+        ):
+            found.append(
+                _topic_words(
+                    shape, weights=(match, length, noise), scale=scale, times=times, sized=scale > 0.1
+                )
+            )
+    # Models of retrieval, and the same within windows of the text: proximity.
+    for window in range(7):
+        blur = 0.05 * window
+        found += [
+            _topic_words("POSITIVE", weights=(0.7 - blur, -0.05, 0.65 + blur), times="IDF"),
+            _topic_words("LINEAR", weights=(0.6 - blur, -0.2, 0.7 + blur), scale=3, sparse=window > 3),
+            _topic_words("SHARE", weights=(0.65 - blur, -0.1, 0.7 + blur)),
+        ]
+    return found
+
+
+def _per_document() -> list[ColumnKind]:
+    """14 kinds of document and query features."""
+    return [
+        _topic_alone("COUNT", "DEPTH", weights=(0.9, 0, 0.4), decimals=0),  # slashes in the URL
+        _topic_alone("COUNT", "DEPTH", weights=(0.6, 0, 0.8), scale=20, decimals=0),
+        _topic_alone("HEAVY", "AUTHORITY", weights=(0.75, 0, 0.65), scale=30, decimals=0),  # inlinks
+        _topic_alone("HEAVY", "LENGTH", weights=(0.4, 0, 0.9), scale=3, decimals=0),  # outlinks
+        _topic_alone("HEAVY", "AUTHORITY", weights=(0.8, 0, 0.6), scale=400, decimals=0),  # PageRank
+        _topic_alone("LINEAR", "AUTHORITY", weights=(0.7, 0, 0.7)),
+        _topic_alone("COUNT", "QUALITY", weights=(0.7, 0, 0.7), scale=20, decimals=0),
+        _topic_alone("SHARE", "QUALITY", weights=(0.6, 0, 0.8)),
+        _topic_alone("LINEAR", "QUALITY", weights=(0.5, 0, 0.85)),
+        _topic_alone("RARE", "POPULARITY", weights=(0.5, 0, 0.85), scale=30, decimals=0),  # clicks
+        _topic_alone("RARE", "POPULARITY", weights=(0.4, 0, 0.9), scale=100, decimals=3),
+        ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="TERMS", decimals=0),  # length of the query
+        _topic_alone("LINEAR", "TOPIC", weights=(0.35, 0, 0.95)),
+        _topic_alone("HEAVY", "LENGTH", weights=(0.9, 0, 0.4), scale=100, decimals=0),  # size of the page
+    ]
+
+
+def _generate_istella(queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
+    """Offsets (queries + 1,), features (documents, 220) and labels (documents,), from 0 to 4."""
+    from foltr_audit.kernels import synthetic
+
+    drawn = draw_queries(ISTELLA, ("queries", "topics", "documents"), queries, seed, _ISTELLA_SIZES)
+    _, topic, document = drawn.purposes
+    popularity = _bounds(_POPULARITY)
+    mixtures = _bounds([share for share, _, _ in _MIXTURES])
+    topics = synthetic.query_topics(queries, popularity, mixtures, topic, drawn.key)
+    codes, loadings, scales = column_codes([[kind] for kind in _per_field()], _per_document())
+    features, utility = synthetic.topic_documents(
+        drawn.offsets,
+        drawn.abouts,
+        topics,
+        popularity,
+        np.array([_bounds(blend) for _, blend, _ in _MIXTURES]),
+        grid([penalties for _, _, penalties in _MIXTURES]),
+        grid(_MERITS),
+        grid(_ISTELLA_ABSENCE),
+        codes,
+        loadings,
+        np.concatenate([scales, [[1, 1]]]),
+        document,
+        drawn.key,
+    )
+    return drawn.offsets, features, grades(utility, _ISTELLA_SHARES)
+
+
+def _bounds(shares: Sequence[float]) -> Ints:
+    """Cumulative shares, in any unit to a hundredth, as whole numbers of 2^32."""
+    whole = np.array([round(100 * share) for share in shares], dtype=np.int64)
+    return np.asarray(np.cumsum(whole) * 2**32 // whole.sum())
+
+
+# --- MQ2007, MSLR-WEB10k and ClueWeb09 ------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CollectionProfile:
+    """The numbers of a real data set, and how to imitate them.
+
+    Attributes:
+        queries: number of queries.
+        shares: of the labels from 0, in any unit.
+        sizes: least, most, factor and spread of the number of documents of a query.
+        by_field: groups of kinds; a group repeats for each of the five fields.
+        by_document: kinds that stand once.
+        merit: weights of the utility.
+        absence: how seldom the query's words occur in each field.
+        minmax: whether features are brought to [0, 1] in each query.
+    """
+
+    queries: int
+    shares: tuple[int, ...]
+    sizes: tuple[int, int, float, float]
+    by_field: tuple[tuple[ColumnKind, ...], ...]
+    by_document: tuple[ColumnKind, ...]
+    merit: UtilityWeights
+    absence: tuple[float, ...] = (-2.2, 0.4, 0.2, 1.2, -2.2)
+    minmax: bool = False
+
+
+# Functions of how well a field matches the query, and of the field's length.
+_words = partial(ColumnKind, first="MATCH", second="FIELD_LENGTH", sparse=True)
+_count = partial(_words, "COUNT")
+_heavy = partial(_words, "HEAVY")
+_LENGTH = ColumnKind("HEAVY", "NONE", "FIELD_LENGTH", (0, 0.9, 0.4), scale=3, decimals=0, sized=True)
+_IDF = ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="IDF")
+_EMPTY = ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0))
+
+
+def _alone(
+    shape: str, factor: str, weight: float, noise: float, scale: float = 1, decimals: int = 0
+) -> ColumnKind:
+    return ColumnKind(shape, factor, "NONE", (weight, 0, noise), scale=scale, decimals=decimals)
+
+
+_MQ2007 = _CollectionProfile(
+    queries=1700,
+    shares=(742, 203, 55),
+    sizes=(6, 147, 25.5, 0.35),
+    by_field=(
+        (_count(weights=(0.6, 0.3, 0.7)),),  # term frequency
+        (_IDF,),
+        (_count(weights=(0.65, 0.25, 0.7)),),  # tf * idf
+        (_LENGTH,),
+        (
+            _words("POSITIVE", weights=(0.7, -0.1, 0.7)),  # BM25
+            _words("LINEAR", weights=(0.5, -0.3, 0.8)),  # language models: ABS, DIR, JM
+            _words("LINEAR", weights=(0.6, -0.1, 0.75)),
+            _words("LINEAR", weights=(0.6, -0.2, 0.75)),
+        ),
+    ),
+    by_document=(
+        _alone("HEAVY", "AUTHORITY", 0.8, 0.6),  # PageRank
+        _alone("HEAVY", "AUTHORITY", 0.7, 0.7),  # inlinks
+        _EMPTY,  # outlinks: 0 throughout the real set
+        _alone("COUNT", "DEPTH", 0.9, 0.4),  # slashes in the URL
+        _alone("COUNT", "DEPTH", 0.5, 0.8),  # length of the URL
+        _alone("RARE", "QUALITY", 0.5, 0.8),  # child pages
+    ),
+    merit=UtilityWeights(0.3, -0.2, 0.2, 1.3, 0.2, 0.6, 1.0, 1.4, 0.015),
+    minmax=True,
+)
+
+
+_raw = partial(_count, sized=True, scale=0.5)
+_relative = partial(_count, scale=0.01)
+
+_MSLR_WEB10K = _CollectionProfile(
+    queries=10_000,
+    shares=(520, 320, 130, 17, 8),
+    sizes=(1, 908, 94, 0.33),
+    by_field=(
+        (_count(weights=(0.6, 0.1, 0.7), decimals=0),),  # covered query terms
+        (_words("SHARE", weights=(0.6, 0.1, 0.7)),),  # their share
+        (_LENGTH,),
+        (_IDF,),
+        # term frequency: of the words the sum, minimum, maximum, mean and variance
+        (_raw(weights=(0.6, 0.4, 0.7), scale=1, decimals=0, times="TERMS"),),
+        (_raw(weights=(0.5, 0.3, 0.8), scale=1, decimals=0),),
+        (_raw(weights=(0.6, 0.35, 0.7), scale=1, decimals=0),),
+        (_raw(weights=(0.6, 0.35, 0.7), decimals=3),),
+        (_heavy(weights=(0.5, 0.3, 0.8), sized=True, scale=0.5, decimals=3),),
+        # term frequency over length: of the words the sum, minimum, maximum, mean and variance
+        (_relative(weights=(0.6, -0.5, 0.6), times="TERMS"),),
+        (_relative(weights=(0.4, -0.5, 0.7)),),
+        (_relative(weights=(0.5, -0.5, 0.7)),),
+        (_relative(weights=(0.6, -0.5, 0.6)),),
+        (_heavy(weights=(0.4, -0.5, 0.7), scale=0.01),),
+        # tf * idf: of the words the sum, minimum, maximum, mean and variance
+        (_raw(weights=(0.65, 0.4, 0.6), decimals=3, times="IDF"),),
+        (_raw(weights=(0.5, 0.3, 0.8), decimals=3, times="IDF"),),
+        (_raw(weights=(0.6, 0.35, 0.7), decimals=3, times="IDF"),),
+        (_raw(weights=(0.6, 0.35, 0.7), decimals=3, times="IDF"),),
+        (_heavy(weights=(0.5, 0.3, 0.8), sized=True, scale=0.5, decimals=3, times="IDF"),),
+        (_words("STEP", weights=(0.7, 0.1, 0.7), decimals=0),),  # Boolean model
+        (_words("SHARE", weights=(0.6, -0.1, 0.75)),),  # vector space model
+        (_words("POSITIVE", weights=(0.7, -0.05, 0.7), times="IDF"),),  # BM25
+        (_words("LINEAR", weights=(0.5, -0.3, 0.8), scale=3, sparse=False),),  # language models: ABS, DIR, JM
+        (_words("LINEAR", weights=(0.6, -0.1, 0.75), scale=3),),
+        (_words("LINEAR", weights=(0.6, -0.2, 0.75), scale=3),),
+    ),
+    by_document=(
+        _alone("COUNT", "DEPTH", 0.9, 0.4),  # slashes in the URL
+        _alone("COUNT", "DEPTH", 0.6, 0.8, scale=20),  # length of the URL
+        _alone("HEAVY", "AUTHORITY", 0.7, 0.7, scale=30),  # inlinks
+        _alone("HEAVY", "LENGTH", 0.4, 0.9, scale=3),  # outlinks
+        _alone("HEAVY", "AUTHORITY", 0.7, 0.7, scale=400),  # PageRank
+        _alone("HEAVY", "AUTHORITY", 0.7, 0.7, scale=500),  # SiteRank
+        _alone("COUNT", "QUALITY", 0.6, 0.8, scale=20),  # two quality scores
+        _alone("SHARE", "QUALITY", 0.5, 0.85, decimals=6),
+        _alone("RARE", "POPULARITY", 0.5, 0.85, scale=30),  # clicks on the URL for the query
+        _alone("RARE", "POPULARITY", 0.5, 0.85, scale=200),  # clicks on the URL
+        _alone("RARE", "POPULARITY", 0.4, 0.9, scale=100, decimals=3),  # time spent there
+    ),
+    merit=UtilityWeights(0.0, -0.3, 0.5, 1.6, 0.4, 0.9, 1.8, 1.6, 0.015),
+)
+
+_CLUEWEB_INTENTS = _CollectionProfile(
+    queries=330,  # of which 198 are for training, as many as have qrels per intent
+    shares=(772, 228),  # relevant to one intent at least
+    sizes=(40, 1022, 100, 0.35),
+    by_field=(
+        (_words("SHARE", weights=(0.6, 0.1, 0.35)),),  # covered query terms
+        (_LENGTH,),
+        (_IDF,),
+        # term frequency: of the words the sum, minimum, maximum, mean and variance
+        (_raw(weights=(0.6, 0.4, 0.35), scale=1, decimals=0, times="TERMS"),),
+        (_raw(weights=(0.5, 0.3, 0.4), scale=1, decimals=0),),
+        (_raw(weights=(0.6, 0.35, 0.35), decimals=3),),
+        (_heavy(weights=(0.5, 0.3, 0.4), sized=True, scale=0.5, decimals=3),),
+        # term frequency over length: of the words the sum, minimum, maximum, mean and variance
+        (_relative(weights=(0.6, -0.5, 0.3), times="TERMS"),),
+        (_relative(weights=(0.4, -0.5, 0.35)),),
+        (_relative(weights=(0.6, -0.5, 0.3)),),
+        (_heavy(weights=(0.4, -0.5, 0.35), scale=0.01),),
+        # tf * idf: of the words the sum, minimum, maximum, mean and variance
+        (_raw(weights=(0.65, 0.4, 0.3), decimals=3, times="IDF"),),
+        (_raw(weights=(0.6, 0.35, 0.35), decimals=3, times="IDF"),),
+        (_heavy(weights=(0.5, 0.3, 0.4), sized=True, scale=0.5, decimals=3, times="IDF"),),
+        (_words("SHARE", weights=(0.6, -0.1, 0.375)),),  # vector space model
+        (_words("POSITIVE", weights=(0.7, -0.05, 0.35), times="IDF"),),  # BM25
+        (_words("LINEAR", weights=(0.5, -0.3, 0.4), scale=3, sparse=False),),  # language models: ABS, DIR, JM
+        (_words("LINEAR", weights=(0.6, -0.1, 0.375), scale=3),),
+        (_words("LINEAR", weights=(0.6, -0.2, 0.375), scale=3),),
+        (_words("STEP", weights=(0.7, 0.1, 0.35), decimals=0),),  # Boolean model
+    ),
+    by_document=(
+        _alone("HEAVY", "AUTHORITY", 0.7, 0.35, scale=400),  # PageRank
+        _alone("HEAVY", "AUTHORITY", 0.7, 0.35, scale=30),  # inlinks
+        _alone("COUNT", "QUALITY", 0.6, 0.4, scale=20),  # spam score
+        _alone("COUNT", "DEPTH", 0.9, 0.2),  # slashes in the URL
+        _alone("COUNT", "DEPTH", 0.6, 0.4, scale=20),  # length of the URL
+    ),
+    merit=UtilityWeights(1.8, 0.2, 0.1, 1.2, 0.3, 0.6, 0.7, 1.4, 0.015),
+)
+
+_KNOWN = {"mq2007": _MQ2007, "mslr-web10k": _MSLR_WEB10K, "clueweb-intents": _CLUEWEB_INTENTS}
+_INTENTS = {"clueweb-intents": 4}  # likenesses that come with several label columns
+LIKES: tuple[str, ...] = (*_KNOWN, ISTELLA)
+MOST_QUERIES = 1_000_000
+
+
+def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Collection:
+    """Generate a data set in the likeness of a real one, split 60/20/20 by query; nothing is normalised.
+
+    Args:
+        like: one of `LIKES`.
+        queries: number of queries, at least 5; where None as many as the real set, with several intents
+            as many in its training split, or 1,500 of istella-s.
+        seed: of every draw.
+
+    Raises:
+        UsageError: an unknown `like`, fewer than 5 queries, or more than `MOST_QUERIES`.
+    """
+    if like not in LIKES:
+        raise UsageError(f"synthetic: --like {like!r} is unknown; {suggest_name(like, LIKES)}")
+    model = _KNOWN.get(like)
+    usual = ISTELLA_QUERIES if model is None else model.queries
+    number = usual if queries is None else queries
+    if not 5 <= number <= MOST_QUERIES:
+        raise UsageError(f"synthetic: --queries {number}: expected 5 to {MOST_QUERIES}")
+    made = _generate_istella(number, seed) if model is None else _generate(model, like, number, seed)
+    offsets, features, labels = made
+    bounds = pairwise([0, number * 60 // 100, number * 80 // 100, number])
+    parts = [_part(first, last, offsets, features, labels) for first, last in bounds]
+    if like in _INTENTS:
+        parts = [synthetic_intents(part, _INTENTS[like]) for part in parts]
+    return Collection(
+        train=parts[0],
+        vali=parts[1],
+        test=parts[2],
+        source=f"synthetic:{like}",
+        synthetic=True,
+        fold=0,
+        fingerprint=joint_fingerprint(parts),
+    )
+
+
+def _part(
+    first: int,
+    last: int,
+    offsets: NDArray[np.int64],
+    features: NDArray[np.float32],
+    labels: NDArray[np.int64],
+) -> Dataset:
+    """Queries first .. last-1, without a copy of their features."""
+    start, stop = offsets[first], offsets[last]
+    spans = enumerate(np.diff(offsets[first : last + 1]).tolist(), start=first + 1)
+    names = (f"synthetic-{query}-{i}" for query, length in spans for i in range(1, length + 1))
+    return Dataset(
+        features=features[start:stop],
+        labels=labels[start:stop],
+        offsets=offsets[first : last + 1] - start,
+        query_ids=tuple(str(query) for query in range(first + 1, last + 1)),
+        document_ids=LazyNames.of(names),
+    )
+
+
+def _generate(model: _CollectionProfile, like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
+    from foltr_audit.kernels import synthetic
+
+    drawn = draw_queries(like, ("queries", "documents"), queries, seed, model.sizes)
+    features, utility = synthetic.documents(
+        drawn.offsets,
+        drawn.abouts,
+        grid(model.merit),
+        grid(model.absence),
+        *column_codes(model.by_field, model.by_document),
+        model.minmax,
+        drawn.purposes[1],
+        drawn.key,
+    )
+    return drawn.offsets, features, grades(utility, model.shares)
+
+
+# --- synthetic intents for any ranking data -------------------------------------------------------
+# Each intent of a query has a random direction of its own among the query's features, and prefers the
+# relevant documents that lie farthest along it. So an intent can be learnt from features, but what is
+# learnt for one intent of a query helps little with another. How many documents an intent has, how
+# many queries have none of it, and how far intents overlap follow the qrels that Zhuang & Zuccon 2021,
+# table 1, use. Like the synthetic data the result is frozen: all of it is whole numbers.
+
+_SEED = 1  # part of the data, so not of a Spec's seed
+_STEPS = 4096  # uniform variates are rounded to this many whole numbers: sums are then exact everywhere
+
+
+class _IntentFrequency(NamedTuple):
+    """How often an intent occurs, in per cent."""
+
+    queries: int  # queries with relevant documents
+    documents: int  # upper end of its share of a query's relevant documents, which is uniform from 0
+
+
+_PROFILES = (
+    _IntentFrequency(94, 134),
+    _IntentFrequency(95, 90),
+    _IntentFrequency(90, 70),
+    _IntentFrequency(66, 52),
+)
+_LEAST, _MOST = 50, 160  # per cent of these shares where a query's intents are not, or most, alike
+_ALIKE = 16  # weight of the direction that intents share where they are most alike; of their own: I
+
+
+def synthetic_intents(part: Dataset, intents: int) -> Dataset:
+    """The same documents with synthetic grades, 0 or 1, under each of `intents` intents.
+
+    A document is relevant to at least one intent where its own label is above 0, else to none. The
+    draws are named by the query's id, so they do not depend on its neighbours.
+
+    Raises:
+        DataError: fewer than 2 intents, or more than 10.
+    """
+    if not FEWEST_INTENTS <= intents <= MOST_INTENTS:
+        raise DataError(f"intents: {intents} synthetic intents; expected {FEWEST_INTENTS} to {MOST_INTENTS}")
+    queries = name_codes(part.query_ids)
+    alike = _whole("alike", 0, queries, 1)
+    shares = _shares(intents, queries, alike)
+    directions = _directions(intents, queries, alike, part.n_features)
+    grades = np.zeros((intents, part.n_documents), dtype=np.int64)
+    for query, start in enumerate(part.offsets[:-1].tolist()):
+        rows = start + np.flatnonzero(part.labels[start : part.offsets[query + 1]])
+        if rows.size:
+            grades[:, rows] = _deal(_ranks(part.features[rows]) @ directions[query], shares[query])
+    return part.with_intents(grades)
+
+
+def _whole(purpose: str, intent: int, queries: Ints, size: int) -> Ints:
+    """Random whole numbers from 0 below `_STEPS`, shape (queries, size)."""
+    streams = Streams(_SEED).clients(f"synthetic-intents/{purpose}", intent, queries)
+    return np.floor(streams.uniform(size) * _STEPS).astype(np.int64)
+
+
+def _shares(intents: int, queries: Ints, alike: Ints) -> Ints:
+    """Share of each intent in a query's relevant documents, in 100 `_STEPS`, (queries, I); -1: none at all.
+
+    The last profile serves every further intent too.
+    """
+    whole = 100 * _STEPS
+    factor = _LEAST * _STEPS + (_MOST - _LEAST) * alike[:, 0]
+    shares = np.empty((queries.size, intents), dtype=np.int64)
+    for intent in range(intents):
+        profile = _PROFILES[min(intent, len(_PROFILES) - 1)]
+        occurs, share = _whole("shares", intent, queries, 2).T
+        there = occurs * 100 < profile.queries * _STEPS
+        shares[:, intent] = np.where(
+            there, np.minimum(share * profile.documents * factor // whole, whole), -1
+        )
+    # Every relevant document needs an intent: the first one takes the queries that no intent has.
+    shares[shares.max(axis=1) < 0, 0] = whole
+    return shares
+
+
+def _directions(intents: int, queries: Ints, alike: Ints, features: int) -> Ints:
+    """Weights of each feature for each intent of a query, shape (queries, F, I)."""
+    half = _STEPS // 2
+    own = np.stack(
+        [_whole("directions", intent, queries, features) - half for intent in range(intents)], axis=-1
+    )
+    shared = (_whole("shared", 0, queries, features) - half) * (_ALIKE * alike * alike // _STEPS) // _STEPS
+    # Less the mean over intents, times I to stay whole: `shared` alone says what intents have in common.
+    weights: Ints = intents * own - own.sum(axis=-1, keepdims=True) + shared[:, :, np.newaxis]
+    return weights
+
+
+def _deal(merits: Ints, shares: Ints) -> Bools:
+    """Which of a query's relevant documents go to which intent, (I, n), by their merits (n, I) for it."""
+    n = len(merits)
+    places = np.empty_like(merits)  # of each document in an intent's order, from 0
+    order = np.argsort(-merits, axis=0, kind="stable")
+    np.put_along_axis(places, order, np.arange(n)[:, np.newaxis], axis=0)
+    wanted = np.maximum(1, (shares * n + 50 * _STEPS) // (100 * _STEPS))
+    chosen = (places < wanted) & (shares >= 0)
+    left = np.flatnonzero(~chosen.any(axis=1))
+    excess = np.where(shares >= 0, places[left] * _STEPS // wanted, n * _STEPS)
+    chosen[left, excess.argmin(axis=1)] = True  # nearest to what an intent wants
+    return chosen.T
+
+
+def _ranks(features: Features) -> Ints:
+    """Documents below minus documents above each one in each column, shape (n, F)."""
+    # Ranks and not values: sums of whole numbers are exact, and no feature counts more for its scale.
+    order = np.argsort(features, axis=0, kind="stable")
+    ordered: NDArray[np.floating[Any]] = np.take_along_axis(features, order, axis=0)
+    n = len(features)
+    place = np.arange(n)[:, np.newaxis]
+    new = np.ones(features.shape, dtype=bool)
+    new[1:] = ordered[1:] > ordered[:-1]
+    first = np.maximum.accumulate(np.where(new, place, 0), axis=0)
+    ends = np.ones_like(new)
+    ends[:-1] = new[1:]
+    last = np.minimum.accumulate(np.where(ends, place, n)[::-1], axis=0)[::-1]
+    ranks = np.empty(features.shape, dtype=np.int64)
+    np.put_along_axis(ranks, order, first + last - (n - 1), axis=0)
+    return ranks

@@ -1,1 +1,0 @@
-"""Synthetic collections: shaped like published data sets, made from a seed."""

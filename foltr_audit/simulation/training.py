@@ -1,0 +1,614 @@
+"""Rounds in which clients send models or clicks: local steps, the chain, FedAvg, central learners.
+
+`evolution.py` has those in which they send online metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.click_models import declared_tables
+from foltr_audit.core.defense_chain import DefenseChain
+from foltr_audit.core.plugins import (
+    Broadcast,
+    CentralLearner,
+    CentralResult,
+    ClickModel,
+    RoundContext,
+    Server,
+    Users,
+    WireMessages,
+)
+from foltr_audit.core.plugins.answers import array_of, clicks_of, one_of
+from foltr_audit.core.plugins.learner import BatchedSteps
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.rankers import Ranker
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.records.interactions import GlobalModel, Payload
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.settings.defaults import SERVER_CLICKS
+from foltr_audit.errors import DataError, UsageError
+from foltr_audit.simulation.client import ClientData, ClientRules, ClientSimulator, CohortInteractions
+from foltr_audit.simulation.client_population import MaliciousClients
+from foltr_audit.simulation.setup import Setup, learner_as
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CohortMessages:
+    """The messages of a cohort, before the server does anything with them.
+
+    Attributes:
+        messages: in the message kind and number format of the Spec, or encoded as integers, (C, W).
+        wired: what the server receives.
+        updates: what each client would send without any defense (the change of a model), float64 (C, W).
+        interactions: what the clients did.
+        broadcast: what the server sent to whom; None of an honest server.
+        seeds: seed of each client's perturbation, uint64 (C,), if clients perturb models.
+    """
+
+    messages: Payload
+    wired: WireMessages
+    updates: Floats
+    interactions: CohortInteractions
+    broadcast: Broadcast | None = None
+    seeds: NDArray[np.uint64] | None = None
+
+
+class Senders(Protocol):
+    """Clients that search one data set and send messages."""
+
+    def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
+        """Play the queries (C, B) of every client; each sends one message.
+
+        Raises:
+            DataError: a message is not finite in its number format.
+        """
+        ...
+
+
+class TrainingServer(Protocol):
+    """The rounds of one learner on the training split."""
+
+    def first(self, parameters: Floats) -> GlobalModel:
+        """The server's first state, from a first model (P,)."""
+        ...
+
+    def play(
+        self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
+    ) -> tuple[CohortMessages, GlobalModel]:
+        """Play one round of queries (C, B): the cohort's messages, and the server's state after it.
+
+        Raises:
+            DataError: a message or the global model is not finite.
+        """
+        ...
+
+
+def to_format(values: Payload, dtype: str, round_: int) -> NDArray[np.float32] | Floats:
+    """Convert messages to their number format.
+
+    Raises:
+        DataError: one is not finite.
+    """
+    # What overflows becomes infinite, and is reported below with a remedy instead of a warning.
+    with np.errstate(over="ignore"):
+        messages = values.astype(dtype)
+    if not np.all(np.isfinite(messages)):
+        raise DataError(
+            f"round {round_}: a client's model is too large for {dtype}; "
+            "normalise the features, or lower the learning rate or the noise"
+        )
+    return messages
+
+
+def play_in_score_order(
+    ranker: Ranker,
+    world: ClientData,
+    asked: QueryAssignment,
+    models: Callable[[int], Floats],
+    context: RoundContext,
+) -> tuple[Ints, Bools]:
+    """Lists in score order and clicks on them, both (C, B, k), for queries (C, B).
+
+    `models` returns what ranks the lists of a step: one model for every client, or one each, (1 or C, P).
+    """
+    from foltr_audit.kernels.ranking import top_lists
+
+    shown = np.full((*asked.queries.shape, LIST_LENGTH), -1, dtype=np.int64)
+    clicks = np.zeros(shown.shape, dtype=np.bool_)
+    click_model, largest = world.click_model, world.largest_label
+    streams = context.streams(click_model.purpose)
+    for step in range(shown.shape[1]):
+        rows = np.flatnonzero(asked.queries[:, step] >= 0)
+        queries, every = asked.queries[rows, step], models(step)
+        mine = every if len(every) == 1 else every[rows]
+        scores, starts = ranker.scores(mine, world.data, queries)
+        shown[rows, step] = top_lists(scores, starts, LIST_LENGTH)
+        labels = world.clicked_grades(queries, asked.ways[rows, step], shown[rows, step])
+        clicks[rows, step] = clicks_of(click_model, labels, largest, streams.at(rows), step)
+    return shown, clicks
+
+
+def reported_clicks(chain: DefenseChain, shown: Ints, clicks: Bools, context: RoundContext) -> Bools:
+    """Clicks (C, B, k) on lists (C, B, k) after the click stage, one interaction after the other.
+
+    These clicks themselves where nothing acts on them.
+    """
+    if not chain.links("click"):
+        return clicks
+    steps = range(clicks.shape[1])
+    return np.stack([chain.on_clicks(clicks[:, i], shown[:, i], i, context) for i in steps], axis=1)
+
+
+def unclipped(queries: Ints, shown: Ints, clicks: Bools, reported: Bools) -> CohortInteractions:
+    """Interactions of clients without local steps: queries (C, B), lists and clicks (C, B, k)."""
+    nothing = np.zeros(queries.shape, dtype=np.bool_)
+    return CohortInteractions(queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=nothing)
+
+
+def check_finite(parameters: Floats, round_: int) -> Floats:
+    """Check a global model (P,).
+
+    Raises:
+        DataError: it is not finite.
+    """
+    if not np.all(np.isfinite(parameters)):
+        raise DataError(
+            f"round {round_}: the global model is not finite; "
+            "normalise the features, or lower the learning rate"
+        )
+    return parameters
+
+
+_CONVERTED = 4_000_000
+"""Numbers of messages that are converted to float64 at once."""
+
+
+def weighted_mean(wired: WireMessages, counts: Ints) -> tuple[Floats, Floats]:
+    """FedAvg: the mean (P,) of the messages that arrived, and the weights (C,) of all, 0 for those lost.
+
+    Messages (C, P) are weighted by the interactions `counts` (C,) of their clients; weights sum to 1. Encoded
+    messages are averaged from their sum. Without any message the mean is NaN.
+
+    Source: McMahan et al. 2017, "Communication-efficient learning of deep networks from decentralized data",
+    algorithm 1.
+    """
+    weights = np.where(wired.survivors, counts, 0).astype(np.float64)
+    total = weights.sum()
+    weights = weights / total if total > 0 else weights
+    if not total > 0 or (wired.is_encoded and wired.sum is None):
+        mean = np.full(wired.messages.shape[1], np.nan)
+    elif wired.sum is not None:
+        mean = np.asarray(wired.sum / total)
+    else:
+        mean = _weighted_sum(wired.messages, weights)
+    return mean, weights
+
+
+def _weighted_sum(messages: Floats | NDArray[np.float32] | NDArray[np.uint64], weights: Floats) -> Floats:
+    """The weighted sum (P,) of messages (C, P), in float64.
+
+    Each parameter is summed on its own, so that only some columns are converted at once.
+    """
+    from foltr_audit.kernels.messages import weighted_sum
+
+    C, P = messages.shape
+    width = P if messages.dtype == np.float64 else max(1, _CONVERTED // max(1, C))
+    parts = [
+        weighted_sum(messages[:, first : first + width].astype(np.float64, copy=False), weights)
+        for first in range(0, P, max(1, width))
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+_PREFIX = "server-queries/"
+
+
+@dataclass(frozen=True, eq=False)
+class ServerLearning:
+    """A server that learns as one client would, without defenses, from queries that it has labelled.
+
+    Attributes:
+        setup: the experiment; its defenses say how many queries the server owns.
+    """
+
+    setup: Setup
+
+    @cached_property
+    def queries(self) -> Ints:
+        """The queries of the training split that the server owns, rising, int64; drawn once."""
+        every = self.setup.collection.train.n_queries
+        draws = self.setup.streams.clients(f"{_PREFIX}owned", 0, np.zeros(1, dtype=np.int64)).uniform(every)
+        return np.sort(np.argsort(draws[0], kind="stable")[: self.setup.chain.server_queries])
+
+    @cached_property
+    def _learner(self) -> ClientSimulator:
+        collection = self.setup.collection
+        clicks = make(ClickModel, SERVER_CLICKS)
+        rules = replace(self.setup.rules(clicks, sampled=True), chain=DefenseChain(()))
+        return ClientSimulator(rules, ClientData.alike(collection.train, clicks, collection.largest_label))
+
+    def update(self, context: RoundContext) -> Floats | None:
+        """The server's update of the global model in a round, float64 (P,); None without queries."""
+        if not self.queries.size:
+            return None
+        steps = self.setup.clients.interactions
+        server = replace(
+            self.setup.context(context.round, np.zeros(1, dtype=np.int64), steps, context.parameters),
+            prefix=_PREFIX,
+        )
+        drawn = np.floor(server.streams("queries").uniform(steps) * self.queries.size).astype(np.int64)
+        local, _ = self._learner.play(QueryAssignment.alike(self.queries[drawn]), server)
+        return np.asarray(local.models[0] - context.parameters)
+
+
+SentModels = NDArray[np.float32] | Floats
+"""Models or updates (C, P) in the number format of messages."""
+
+BLOCK_NUMBERS = 500_000
+"""Parameters of the local models that are in memory at once: 4 MB in each array of them."""
+
+
+class ModelSenders:
+    """Clients that take local steps, defend their model and send it."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        world: ClientData,
+        *,
+        sampled: bool,
+        server: Server | None = None,
+        malicious: MaliciousClients | None = None,
+    ) -> None:
+        """Store who sends the model and who is malicious; kernels are compiled in the first round."""
+        self.setup = setup
+        self.server = server
+        self.malicious = malicious
+        self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
+
+    @cached_property
+    def _without_contrast(self) -> ClientSimulator:
+        """The same clients, to whom all documents are sent with the same features."""
+        world = self.clients.world
+        flat = replace(world.data, features=np.ones_like(world.data.features))
+        return ClientSimulator(self.clients.rules, replace(world, data=flat))
+
+    def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
+        """Local steps, message and wire stage of clients that ask queries (C, B).
+
+        Messages that the wire stage encodes as integers are not rounded to another number format first.
+
+        Raises:
+            DataError: a message is not finite in its number format.
+            UsageError: the wire stage cannot encode a message.
+        """
+        chain, trace = self.setup.chain, self.setup.spec.trace
+        if self.clients.world.trained:
+            context = replace(context, manipulated=True)
+        dtype = trace.dtype if chain.encoding is None else "float64"
+        broadcast = None if self.server is None else self.server.send(context)
+        if broadcast is None:
+            sent, updates, interactions = self._in_blocks(asked, context, dtype)
+        else:
+            context = replace(
+                context,
+                received=broadcast.received,
+                contrast=broadcast.contrast,
+                reopened=broadcast.reopened,
+            )
+            models, updates, interactions = self._answers(broadcast, asked, context)
+            sent = self._in_format(models, broadcast.received, dtype, context)
+        # The server works with what was really sent, so the number format rounds before anything is summed.
+        wired = chain.on_wire(sent, context)
+        messages: Payload = wired.messages
+        if not wired.is_encoded:
+            messages = sent if wired.messages is sent else to_format(wired.messages, dtype, context.round)
+        return CohortMessages(
+            messages=messages,
+            wired=wired,
+            updates=updates,
+            interactions=interactions,
+            broadcast=broadcast,
+        )
+
+    def _in_blocks(
+        self, asked: QueryAssignment, context: RoundContext, dtype: str
+    ) -> tuple[SentModels, Floats, CohortInteractions]:
+        """What clients send (C, P) in a number format, their updates (C, P), and the interactions.
+
+        Clients play block after block, so that a large cohort needs its messages once, in their own format,
+        and no copy in float64 of all of them. What a client does depends on no other client.
+        """
+        C, P = context.clients.size, context.parameters.size
+        blocks = list(self._blocks(C, P))
+        if len(blocks) == 1:  # without copies
+            models, steps, done = self._defended(self.clients, asked, context)
+            return self._in_format(models, context.parameters, dtype, context), steps, done
+        sent, updates = np.empty((C, P), dtype=dtype), np.empty((C, P))
+        played = []
+        for rows in blocks:
+            models, updates[rows], done = self._defended(self.clients, asked.at(rows), context.at(rows))
+            sent[rows] = self._in_format(models, context.parameters, dtype, context)
+            played.append(done)
+        return sent, updates, CohortInteractions.joined(played)
+
+    def _blocks(self, clients: int, parameters: int) -> Iterator[Ints]:
+        """The rows of each block of clients; one block of all where malicious clients see each other."""
+        together = self.malicious is not None and self.malicious.poisoning.sends_otherwise
+        size = max(1, clients if together else BLOCK_NUMBERS // max(1, parameters))
+        for first in range(0, max(1, clients), size):
+            yield np.arange(first, min(first + size, clients))
+
+    def _in_format(self, models: Floats, starts: Floats, dtype: str, context: RoundContext) -> SentModels:
+        """Models (C, P) as messages: what is sent of them, in its number format."""
+        if self.setup.spec.trace.message == "update":
+            models = models - starts
+        return to_format(models, dtype, context.round)
+
+    def _defended(
+        self, clients: ClientSimulator, asked: QueryAssignment, context: RoundContext
+    ) -> tuple[Floats, Floats, CohortInteractions]:
+        """Models (C, P) that clients send, updates (C, P) without a defense, and the interactions."""
+        local, interactions = clients.play(asked, context)
+        models = self.setup.chain.on_message(local.models, context)
+        if self.malicious is not None and self.malicious.poisoning.sends_otherwise:
+            models = self.malicious.poisoned(models, local.models, context)
+        return models, local.steps, interactions
+
+    def _answers(
+        self, broadcast: Broadcast, asked: QueryAssignment, context: RoundContext
+    ) -> tuple[Floats, Floats, CohortInteractions]:
+        """The same of clients that received different things, each in its row."""
+        answers = []
+        for one in broadcast.deliveries:
+            clients = self.clients if one.contrast else self._without_contrast
+            here = replace(context.at(one.rows), parameters=one.parameters)
+            models, updates, done = self._defended(clients, asked.at(one.rows), here)
+            if one.own:  # the server's own clients only seem to take part
+                models = np.tile(one.parameters, (one.rows.size, 1))
+            answers.append((models, updates, done))
+        order = np.argsort(np.concatenate([one.rows for one in broadcast.deliveries]))
+        models, updates = (np.concatenate([answer[i] for answer in answers])[order] for i in (0, 1))
+        return models, updates, CohortInteractions.joined([answer[2] for answer in answers], order)
+
+
+class FedAvgServer:
+    """A server that aggregates the models of its cohort."""
+
+    def __init__(self, setup: Setup, world: ClientData) -> None:
+        self.setup = setup
+        self.own = ServerLearning(setup)
+        self.senders = ModelSenders(
+            setup, world, sampled=True, server=setup.server, malicious=setup.malicious
+        )
+
+    def first(self, parameters: Floats) -> GlobalModel:
+        """The first model (P,), without other state."""
+        return GlobalModel(parameters)
+
+    def play(
+        self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
+    ) -> tuple[CohortMessages, GlobalModel]:
+        """See `TrainingServer.play`. Without any message or any query the model stays as it is."""
+        sent = self.senders.send(asked, context)
+        return sent, self.aggregate(sent.wired, context, before)
+
+    def aggregate(self, wired: WireMessages, context: RoundContext, before: GlobalModel) -> GlobalModel:
+        """The global model after messages (C, P) of clients with `context.counts` interactions.
+
+        Raises:
+            DataError: it is not finite.
+        """
+        if not context.counts[wired.survivors].any():
+            return before
+        average, weights = weighted_mean(wired, context.counts)
+        learnt = self.own.update(context)
+        informed = context if learnt is None else replace(context, server_update=learnt)
+        mean = self.setup.chain.on_aggregate(average, wired, weights, informed)
+        after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
+        return GlobalModel(check_finite(after, context.round))
+
+
+T = TypeVar("T", bound=np.generic)
+
+
+def click_messages(dtype: str, done: CohortInteractions, context: RoundContext) -> CohortMessages:
+    """The messages of interactions: one for each client, its reported clicks (C, B k) as 0 and 1."""
+    C, B, k = done.clicks.shape
+    reported, truth = (clicks.reshape(C, B * k).astype(np.float64) for clicks in (done.reported, done.clicks))
+    messages = to_format(reported, dtype, context.round)
+    wired = WireMessages(messages=reported, survivors=np.ones(C, dtype=np.bool_))
+    return CohortMessages(messages=messages, wired=wired, updates=truth, interactions=done)
+
+
+class ClickSenders:
+    """Users of a server, who click on lists in score order of its model."""
+
+    def __init__(self, setup: Setup, world: ClientData) -> None:
+        self.ranker, self.chain, self.dtype = setup.ranker, setup.chain, setup.spec.trace.dtype
+        self.world = world
+
+    def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
+        """Clicks on lists for queries (C, B)."""
+        model = context.parameters[np.newaxis]
+        shown, clicks = play_in_score_order(self.ranker, self.world, asked, lambda _: model, context)
+        reported = reported_clicks(self.chain, shown, clicks, context)
+        return click_messages(self.dtype, unclipped(asked.queries, shown, clicks, reported), context)
+
+
+class CentralServer:
+    """A server that learns from the interactions of a round one after the other.
+
+    It takes the first interaction of every client, then the second of every client, and so on.
+    """
+
+    def __init__(self, setup: Setup, world: ClientData) -> None:
+        """Prepare the rounds.
+
+        Raises:
+            UsageError: the learner cannot learn from clicks of this model.
+        """
+        learner = learner_as(setup.learner, CentralLearner)
+        self.dtype = setup.spec.trace.dtype
+        self.learner = learner
+        self.world = world
+        own = learner.batched_steps
+        self._steps = None if own is None else _ServerSteps.of(setup, own, world)
+        self._tables = declared_tables(world.click_model, world.largest_label)
+        if self._steps is None and self._tables is None:
+            raise UsageError(
+                f"learner {learner.name}: it learns from cascade click models, not {world.click_model.name}"
+            )
+
+    def first(self, parameters: Floats) -> GlobalModel:
+        """The first model (P,), with the learner's first state."""
+        state = self.learner.first_state(parameters.size)
+        who = f"learner {self.learner.name}: first_state"
+        return GlobalModel(parameters, array_of(who, state, (np.size(state),)))
+
+    def play(
+        self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
+    ) -> tuple[CohortMessages, GlobalModel]:
+        places = _take_turns(asked.queries)
+        queries, ways = (each[places.client, places.step] for each in (asked.queries, asked.ways))
+        each = replace(context, clients=places.turn, counts=np.ones(queries.size, dtype=np.int64))
+        state = np.empty(0) if before.state is None else before.state
+        if not queries.size:
+            parameters, lists = before.parameters, _InteractionRows.none()
+        elif self._steps is not None:
+            parameters, lists = self._steps.learn(queries, ways, each)
+        else:
+            learnt = one_of(
+                f"learner {self.learner.name}: learn",
+                self.learner.learn(self._users(each, ways), queries, before.parameters, state),
+                CentralResult,
+            )
+            parameters, state, lists = learnt.parameters, learnt.state, _InteractionRows.of(learnt)
+        shown, clicks = places.spread(lists.shown), places.spread(lists.clicks)
+        reported = clicks if lists.reported is lists.clicks else places.spread(lists.reported)
+        done = unclipped(asked.queries, shown, clicks, reported)
+        return click_messages(self.dtype, done, context), GlobalModel(
+            check_finite(parameters, context.round), state
+        )
+
+    def _users(self, context: RoundContext, ways: Ints) -> Users:
+        world = self.world
+        if self._tables is None:
+            raise UsageError(f"click model {world.click_model.name}: expected a cascade")
+        click, stop = self._tables
+        return Users(
+            data=world.data,
+            grades=world.grades,
+            lifts=world.lifts(ways),
+            click=click,
+            stop=stop,
+            clicks=world.click_model.purpose,
+            context=context,
+        )
+
+
+class _PlayOrder(NamedTuple):
+    """The interactions of a round in the order in which they are played, N in all.
+
+    Attributes:
+        client, step: the client of each, and its number among the client's, int64 (N,).
+        turn: the number of each as if all clients had equally many, int64 (N,).
+        shape: clients and steps.
+    """
+
+    client: Ints
+    step: Ints
+    turn: Ints
+    shape: tuple[int, int]
+
+    def spread(self, lists: NDArray[T]) -> NDArray[T]:
+        """Lists (N, k) as (C, B, k), padded where there was no query."""
+        C, B = self.shape
+        if self.client.size == C * B:  # the first of every client, the second of every client, and so on
+            return np.ascontiguousarray(lists.reshape(B, C, LIST_LENGTH).transpose(1, 0, 2))
+        out = np.full((*self.shape, LIST_LENGTH), -1 if lists.dtype == np.int64 else 0, dtype=lists.dtype)
+        out[self.client, self.step] = lists
+        return out
+
+
+def _take_turns(queries: Ints) -> _PlayOrder:
+    """The first interaction of every client, then the second of every client, and so on."""
+    step, client = np.nonzero(queries.T >= 0)
+    # Turns name random streams: interactions that are left out must not rename those of others.
+    return _PlayOrder(client, step, step * queries.shape[0] + client, (queries.shape[0], queries.shape[1]))
+
+
+class _InteractionRows(NamedTuple):
+    """Lists, clicks and reported clicks of N interactions, each (N, k)."""
+
+    shown: Ints
+    clicks: Bools
+    reported: Bools
+
+    @classmethod
+    def of(cls, learnt: CentralResult) -> _InteractionRows:
+        """The lists of a learner that saw the clicks themselves."""
+        return cls(learnt.shown, learnt.clicks, learnt.clicks)
+
+    @classmethod
+    def none(cls) -> _InteractionRows:
+        clicks = np.empty((0, LIST_LENGTH), dtype=np.bool_)
+        return cls(np.empty(clicks.shape, dtype=np.int64), clicks, clicks)
+
+
+class _ServerSteps(NamedTuple):
+    """Steps on one model: the local steps of a single client, or summed steps of the clients of a batch."""
+
+    clients: ClientSimulator
+    batch: int
+
+    @classmethod
+    def of(cls, setup: Setup, own: BatchedSteps, world: ClientData) -> _ServerSteps:
+        """Check the batch and make the steps on the training split.
+
+        Raises:
+            UsageError: a batch larger than a round.
+        """
+        played = setup.spec.population.cohort_size * setup.learner.interactions
+        if own.batch > played:
+            raise UsageError(
+                f"learner {setup.learner.name}: batch={own.batch}, but a round has {played} interactions; "
+                "expected at most as many"
+            )
+        rules = ClientRules(
+            ranker=setup.ranker,
+            learner=own.learner,
+            chain=setup.chain,
+            click_model=world.click_model,
+            largest_label=setup.collection.largest_label,
+            sampled=True,
+            acts_without_pairs=True,
+        )
+        return cls(ClientSimulator(rules, world), own.batch)
+
+    def learn(self, queries: Ints, ways: Ints, context: RoundContext) -> tuple[Floats, _InteractionRows]:
+        """The model (P,) and the lists after interactions with queries (N,) and ways to click (N,)."""
+        if self.batch == 1:  # one client that takes all local steps in a row: the kernel plays them at once
+            alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([queries.size]))
+            local, done = self.clients.play(_asked(queries[np.newaxis], ways[np.newaxis]), alone)
+            clicks = done.clicks[0]
+            reported = clicks if done.reported is done.clicks else done.reported[0]
+            return local.models[0], _InteractionRows(done.shown[0], clicks, reported)
+        everybody = _asked(queries[:, np.newaxis], ways[:, np.newaxis])
+        parameters, done = self.clients.play_in_turns(everybody, context, self.batch)
+        clicks = done.clicks[:, 0]
+        reported = clicks if done.reported is done.clicks else done.reported[:, 0]
+        return parameters, _InteractionRows(done.shown[:, 0], clicks, reported)
+
+
+def _asked(queries: Ints, ways: Ints) -> QueryAssignment:
+    """Queries with their click models, (C, B); a server that learns from clicks does not need the intents."""
+    return QueryAssignment(queries, np.zeros_like(queries), ways)
