@@ -240,14 +240,7 @@ def dataset_row(facts: Sequence[DataRecord], queries_too_short: int | None = Non
     row = DATASET.of(first, folds=folds, queries_too_short=queries_too_short)
     if first.intents is None or first.intents_from is not None:
         return row
-    # No value is left out where it says something
-    return Row(
-        row,
-        Section(*(each._replace(optional=False) for each in DATASET.fields if each.name in _SAID), DATASET),
-    )
-
-
-_SAID = ("intents_from",)
+    return Row(row, DATASET.requiring("intents_from"))
 
 
 def data_title(data: Row) -> str:
@@ -396,6 +389,14 @@ def first_of_settings(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         first.setdefault(row.setting.defense + str(row.setting.fields), row)
     return list(first.values())
+
+
+def by_setting(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each setting together, in order."""
+    rows_of: dict[str, list[Row]] = {}
+    for row in rows:
+        rows_of.setdefault(str(row.setting), []).append(row)
+    return list(rows_of.values())
 
 
 def utility_table(rows: Sequence[Row], words: str) -> Table:

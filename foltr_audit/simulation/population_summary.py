@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import TypeVar
 
@@ -13,13 +14,13 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import TraitValue
 from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.utils.arrays import Ints
-from foltr_audit.utils.rows import ResultRow
+from foltr_audit.utils.formatting import JsonValue
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupFacts(ResultRow):
+class GroupFacts:
     """The clients of one group; with a strength below 1, where interactions follow the client's own value.
 
     Attributes:
@@ -63,7 +64,7 @@ class GroupFacts(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PopulationFacts(ResultRow):
+class PopulationFacts:
     """The clients of an experiment in numbers.
 
     Attributes:
@@ -77,6 +78,11 @@ class PopulationFacts(ResultRow):
     clients: int
     strengths: Mapping[str, float]
     groups: tuple[GroupFacts, ...]
+
+    def plain(self) -> dict[str, JsonValue]:
+        """Everything as values for JSON."""
+        table: dict[str, JsonValue] = json.loads(json.dumps(asdict(self)))
+        return table
 
     @classmethod
     def of(cls, clients: ClientPopulation, data: Dataset, click_model: str) -> PopulationFacts | None:

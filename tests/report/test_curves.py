@@ -14,8 +14,8 @@ import pytest
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.report.curves import PANELS, LearningCurve, check_picture, draw, save_curves
 from foltr_audit.report.pictures import curves
-from foltr_audit.report.pictures.curves import PANELS, LearningCurve, check_picture, draw, save_curves
 from foltr_audit.report.results.base import differing, setting_label, setting_text
 from tests.conftest import SetupOf
 from tests.fixtures.result_rows import dataset, setting

@@ -8,15 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from foltr_audit.core.plugins import Scenario
-from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.run import Run
-from foltr_audit.judge.significance import paired_t_test
-from foltr_audit.report.pictures import curves
-from foltr_audit.report.pictures.curves import PANELS, IntentSpan, LearningCurve, draw, insert_gaps
-from foltr_audit.report.results.base import short_scenario
 from foltr_audit.report.results.twins import (
     SPECIFIC,
     fixed_intents,
@@ -26,6 +17,15 @@ from foltr_audit.report.results.twins import (
     specific_rankers,
     twin_rows,
 )
+
+from foltr_audit.core.plugins import Scenario
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.experiments.run import Run
+from foltr_audit.judge.significance import paired_t_test
+from foltr_audit.report.curves import PANELS, IntentSpan, LearningCurve, draw, insert_gaps
+from foltr_audit.report.pictures import curves
+from foltr_audit.report.results.base import short_scenario
 from foltr_audit.simulation.intent_metrics import PLAYED
 from tests.fixtures.made_reports import FIRST, RUN, SECOND, N, abrupt, fixed, skewed, trained
 from tests.fixtures.result_rows import dataset, plain

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.report.results.twins import SPECIFIC
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.experiment import Spec
@@ -15,8 +16,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
-from foltr_audit.report.results.train import TrainReport
-from foltr_audit.report.results.twins import SPECIFIC
+from foltr_audit.report.train import TrainReport
 from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
 from tests.conftest import SetupOf
