@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         list_names,
     )
     from foltr_audit.report.results.recommend import RecommendReport
-    from foltr_audit.report.results.train import TrainReport
+    from foltr_audit.report.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
@@ -80,7 +80,7 @@ _WHERE = {
     "make_data_of_qrels": "data.arrays",
     "use_plugin": "core.plugins.registry",
     "AttackReport": "report.results.attack",
-    "TrainReport": "report.results.train",
+    "TrainReport": "report.train",
     "AuditReport": "report.results.audit",
     "CompareReport": "report.results.compare",
     "RecommendReport": "report.results.recommend",

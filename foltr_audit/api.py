@@ -22,14 +22,14 @@ from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
+from foltr_audit.report.membership import MembershipReport
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.function_audit import FunctionAuditReport
-from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.system_lint import SystemLintReport
-from foltr_audit.report.results.train import TrainReport
-from foltr_audit.report.results.unlearning import UnlearningReport
+from foltr_audit.report.train import TrainReport
+from foltr_audit.report.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
 
 Specs = Spec | Mapping[str, object] | Sequence[Spec]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from foltr_audit.cli.common import (
     MEMBERSHIP,
     UNLEARNING,
@@ -40,11 +38,11 @@ def unlearning(common: CommonOptions) -> None:
     method: nDCG@10, distance to the retrained model, what it costs, and a lower bound on epsilon between
     models that the clients left and models that they were never in. --config takes the Spec of a Run.
     """
-    from foltr_audit.report.results.unlearning import UnlearningReport, print_unlearning
+    from foltr_audit.report.unlearning import UnlearningReport
 
     report = stored_report(common, "unlearning", UnlearningReport.of)
-    show(report.json, partial(print_unlearning, report), json=common.json)
-    warn(row.coded for row in report.warnings)
+    show(report.json, report.show, json=common.json)
+    warn(report.coded_warnings)
 
 
 # --- membership ------------------------------------------------------------------------------------
@@ -68,8 +66,8 @@ def membership(common: CommonOptions) -> None:
     with the others as shadows. AUC and true positive rates stand beside chance, and beside the most that the
     proof for one client over all rounds leaves to any attack.
     """
-    from foltr_audit.report.results.membership import MembershipReport, print_membership
+    from foltr_audit.report.membership import MembershipReport
 
     report = stored_report(common, "membership", MembershipReport.of)
-    show(report.json, partial(print_membership, report), json=common.json)
-    warn(row.coded for row in report.warnings)
+    show(report.json, report.show, json=common.json)
+    warn(report.coded_warnings)

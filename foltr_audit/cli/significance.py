@@ -27,7 +27,7 @@ def significance(
     Runs that differ only in fold, seed and repetition are one system. Runs are paired if they agree in these.
     """
     from foltr_audit.experiments.runs.systems import read_systems
-    from foltr_audit.report.tables.significance import SignificanceReport
+    from foltr_audit.report.significance import SignificanceReport
 
     report = SignificanceReport.of(read_systems(runs), metric or (), paired_only=paired_only)
-    show(report.json, report.print, json=json)
+    show(report.json, report.show, json=json)

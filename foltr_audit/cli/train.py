@@ -70,14 +70,8 @@ def run_training(
         FoltrAuditError: something cannot be run, drawn or written.
     """
     from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.pictures.curves import check_picture, save_curves
-    from foltr_audit.report.results.train import (
-        TrainReport,
-        TrainSpeed,
-        WireCost,
-        print_brief_train,
-        print_train,
-    )
+    from foltr_audit.report.curves import check_picture, save_curves
+    from foltr_audit.report.train import TrainReport, TrainSpeed, wire_costs
 
     output = common.output()
     for picture in pictures:
@@ -86,24 +80,24 @@ def run_training(
     use_threads(common.threads)
     study = Runner(on_terminal())
     plan = study.with_twins(plan) if twins else plan
-    cells = run_plan(plan, output, study)
-    report = TrainReport.of(plan, cells)
-    published = None if chosen is None else chosen.comparison(cells)
+    runs = run_plan(plan, output, study)
+    report = TrainReport.of(plan, runs)
+    published = None if chosen is None else chosen.comparison(runs)
     if output is not None:
         output.save_results(report.json(published_table(published)))
         report.save_rounds(output.path)
     for picture in pictures:
-        save_curves(picture, cells, report.dataset)
+        save_curves(picture, runs, report.dataset)
     if common.json:
-        print_line(report.json(TrainSpeed.of(cells).row() | published_table(published)))
+        print_line(report.json(TrainSpeed.of(runs).row() | published_table(published)))
     else:
-        brief = partial(print_brief_train, report, quiet=common.quiet)
-        whole = partial(print_train, report, rounds=published is None)
+        brief = partial(report.print_brief, quiet=common.quiet)
+        whole = partial(report.show, rounds=published is None)
         print_published(published, whole if common.full else brief)
-    warn(row.coded for row in report.warnings)
+    warn(report.coded_warnings)
     if common.json:
         return
-    note(str(TrainSpeed.of(cells)))
-    for cell in cells:
-        for cost in WireCost.of(cell):
-            note(str(cost))
+    note(str(TrainSpeed.of(runs)))
+    for run in runs:
+        for cost in wire_costs(run):
+            note(cost)

@@ -12,6 +12,7 @@ from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.core.settings.membership import MembershipMethod, MembershipSpec, MembershipView
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.experiments.stages import first_model
 from foltr_audit.inference.membership_attacks import membership_attack, update_evidence
 from foltr_audit.judge.membership import FederationEvidence, membership_metrics
@@ -151,12 +152,22 @@ class MembershipCeiling:
     metrics: dict[str, float]
 
 
+CHANCE = {"auc": 0.5} | {name: 1.0 / one_in for name, one_in in FALSE_POSITIVES.items()}
+"""What guessing reaches."""
+
+
+def lies_above(estimate: Estimate, ceiling: float | None) -> bool:
+    """Whether a whole interval lies above a ceiling."""
+    return ceiling is not None and estimate.ci95 is not None and estimate.ci95[0] > ceiling
+
+
 @dataclass(frozen=True, kw_only=True)
 class MembershipFinding:
     """How well one attack tells the members of a federation from what one observer sees.
 
     Attributes:
         view, method: see `MembershipSpec`.
+        observed: what the observer sees, in words.
         members: number of members of a federation.
         candidates: number of clients that are told to be members or not.
         federations: number of attacked federations.
@@ -166,11 +177,24 @@ class MembershipFinding:
 
     view: MembershipView
     method: MembershipMethod
+    observed: str
     members: int
     candidates: int
     federations: int
     metrics: dict[str, Estimate]
     ceiling: MembershipCeiling
+
+    def contradictions(self) -> Iterator[CodedWarning]:
+        """A warning for each metric whose whole interval lies above its ceiling."""
+        for name, estimate in self.metrics.items():
+            limit = self.ceiling.metrics.get(name)
+            if limit is not None and lies_above(estimate, limit):
+                yield coded(
+                    "above ceiling",
+                    f"{self.method}, {self.observed}: {name} {estimate.value:.3g} lies above the ceiling "
+                    f"{limit:.3g}: one such interval in 40 does by chance; if not, the proof is wrong: "
+                    "repeat it with another --seed and more --shadows",
+                )
 
 
 def infer_membership(setup: Setup, progress: Progress = SILENT) -> tuple[MembershipFinding, ...]:
@@ -199,6 +223,7 @@ def infer_membership(setup: Setup, progress: Progress = SILENT) -> tuple[Members
                     MembershipFinding(
                         view=view,
                         method=method,
+                        observed=observed_by(view, protocol.rounds_seen, setup.spec.train.rounds),
                         members=size,
                         candidates=pool.candidates,
                         federations=len(members),
@@ -207,6 +232,13 @@ def infer_membership(setup: Setup, progress: Progress = SILENT) -> tuple[Members
                     )
                 )
     return tuple(found)
+
+
+def observed_by(view: MembershipView, seen: int | None, rounds: int) -> str:
+    """What the observer of a view sees, in words."""
+    if view == "released":
+        return "first and trained model"
+    return "every global model" if seen is None or seen >= rounds else f"last {seen + 1} global models"
 
 
 def _train(

@@ -31,13 +31,11 @@ class World:
 
     Attributes:
         population: who the clients were.
-        described: the population in numbers; None where clients do not differ.
         environment: how likely each intent is over time; None where the scenario does not define it.
         twins: what the run is compared with: the same Spec under other scenarios, by name.
     """
 
     population: Population = EVERYBODY
-    described: PopulationFacts | None = None
     environment: Environment | None = None
     twins: Mapping[str, Spec] = field(default_factory=dict)
 
@@ -45,7 +43,6 @@ class World:
     def of(cls, setup: Setup) -> World:
         return cls(
             population=setup.clients.population,
-            described=PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model),
             environment=setup.clients.environment,
             twins=setup.twins,
         )

@@ -119,6 +119,12 @@ def pools(runs: Sequence[Run]) -> list[Pool]:
     ]
 
 
+def each_run(runs: Sequence[Run]) -> Iterator[tuple[Setting, Run]]:
+    """Each run with its setting, those of a pool together."""
+    for pool in pools(runs):
+        yield from ((pool.setting, run) for run in pool.runs)
+
+
 def differing(settings: Sequence[Setting]) -> list[str]:
     """Columns that settings differ in, in their order, but for epsilon: `learner` before others.
 
@@ -166,6 +172,13 @@ def setting_label(setting: Setting, settings: Sequence[Setting]) -> str:
     if len({other.eps_claimed for other in settings}) > 1:
         parts.append(claim_words(setting.eps_claimed))
     return ", ".join(parts) or f"{setting.trained_on} clicks, {claim_words(setting.eps_claimed)}"
+
+
+def setting_title(setting: Setting, settings: Sequence[Setting]) -> str:
+    """What a setting is called among others, with its whole chain."""
+    vary = len({str(other) for other in settings}) > 1
+    label = setting_label(setting, settings) if vary else setting.defense
+    return label if setting.defense in label else f"{label}\n{setting.defense}"
 
 
 def claim_words(eps: float) -> str:
@@ -240,14 +253,7 @@ def dataset_row(facts: Sequence[DataRecord], queries_too_short: int | None = Non
     row = DATASET.of(first, folds=folds, queries_too_short=queries_too_short)
     if first.intents is None or first.intents_from is not None:
         return row
-    # No value is left out where it says something
-    return Row(
-        row,
-        Section(*(each._replace(optional=False) for each in DATASET.fields if each.name in _SAID), DATASET),
-    )
-
-
-_SAID = ("intents_from",)
+    return Row(row, DATASET.requiring("intents_from"))
 
 
 def data_title(data: Row) -> str:
@@ -396,6 +402,14 @@ def first_of_settings(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         first.setdefault(row.setting.defense + str(row.setting.fields), row)
     return list(first.values())
+
+
+def by_setting(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each setting together, in order."""
+    rows_of: dict[str, list[Row]] = {}
+    for row in rows:
+        rows_of.setdefault(str(row.setting), []).append(row)
+    return list(rows_of.values())
 
 
 def utility_table(rows: Sequence[Row], words: str) -> Table:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import TypeVar
@@ -33,7 +34,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.client import ClientData
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.rows import ResultRow
+from foltr_audit.utils.formatting import JsonValue
 
 PROMOTED_RANK = "promoted_rank"
 """The metric of a round that says how high the global model ranks the document that clients promote."""
@@ -512,7 +513,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupFacts(ResultRow):
+class GroupFacts:
     """The clients of one group; with a strength below 1, where interactions follow the client's own value.
 
     Attributes:
@@ -556,7 +557,7 @@ class GroupFacts(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PopulationFacts(ResultRow):
+class PopulationFacts:
     """The clients of an experiment in numbers.
 
     Attributes:
@@ -570,6 +571,11 @@ class PopulationFacts(ResultRow):
     clients: int
     strengths: Mapping[str, float]
     groups: tuple[GroupFacts, ...]
+
+    def plain(self) -> dict[str, JsonValue]:
+        """Everything as values for JSON."""
+        table: dict[str, JsonValue] = json.loads(json.dumps(asdict(self)))
+        return table
 
     @classmethod
     def of(cls, clients: ClientPopulation, data: Dataset, click_model: str) -> PopulationFacts | None:

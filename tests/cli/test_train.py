@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from foltr_audit.core.ranking_metrics import OFFLINE
-from foltr_audit.report.results.train import TrainSpeed
+from foltr_audit.report.train import TrainSpeed
 from foltr_audit.utils.progress import Stopwatch
 from tests.fixtures.command import SHARED, SMALL, answer, files, refusal, run
 

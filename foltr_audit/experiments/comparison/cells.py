@@ -427,7 +427,7 @@ def pack_cell(cell: Run, setup: Setup) -> Files:
         pdgd=cell.record.pdgd,
         data=cell.data,
         warnings=list(cell.record.warnings),
-        population=None if cell.world.described is None else cell.world.described.plain(),
+        population=cell.record.population,
         groups=list(cell.world.population.groups),
         ndcg=trained.ndcg,
         untrained=trained.untrained,

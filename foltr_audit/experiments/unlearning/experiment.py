@@ -15,6 +15,7 @@ from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.settings.defaults import MODEL_ATTACKS
 from foltr_audit.core.settings.unlearning import UnlearningMethod, UnlearningSpec
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import judge_attacks
 from foltr_audit.experiments.unlearning.methods import (
@@ -154,6 +155,18 @@ class UnlearningFinding:
     interactions: float
     stored_bytes: float
     game: UnlearningGame
+
+    @property
+    def contradiction(self) -> CodedWarning | None:
+        """A warning where exact unlearning seems to leave something."""
+        lower = self.game.lower
+        if self.method != "retrain" or lower.epsilon <= 0:
+            return None
+        return coded(
+            "exact unlearning",
+            f"retrain: eps >= {lower.epsilon:.2g}, where 0 is true: one run in "
+            f"{round(1 / (1 - lower.confidence))} shows this by chance; repeat it with another --seed",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

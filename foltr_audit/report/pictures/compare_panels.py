@@ -16,7 +16,7 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.defaults import NO_DEFENSE
-from foltr_audit.report.pictures.curves import MARKERS, PANELS, STYLES, LearningCurve, draw_panel
+from foltr_audit.report.curves import MARKERS, PANELS, STYLES, LearningCurve, draw_panel
 from foltr_audit.report.pictures.style import COLOURS, save_picture
 from foltr_audit.report.render.document import LegendKey
 from foltr_audit.report.results.attack_rows import AttackRow

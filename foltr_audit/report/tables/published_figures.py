@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import online_sum
 from foltr_audit.core.settings.experiment import Spec, flat
+from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
 from foltr_audit.experiments.plan import Table as SpecTable
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset, PublishedFigure
 from foltr_audit.experiments.run import Run
@@ -20,9 +21,9 @@ from foltr_audit.experiments.stages import TrainResult
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.base import RunGroup, groups, utility_rows
-from foltr_audit.report.results.twins import SpecRuns, period_rows, runs_by_spec
 from foltr_audit.report.tables.columns import method_lines, short_column
 from foltr_audit.report.tables.table import Column, Table, make_table
+from foltr_audit.report.train import period_rows
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue, epsilon, short
 from foltr_audit.utils.rows import ResultRow, column
