@@ -18,7 +18,7 @@ from foltr_audit.auditing.function_audit import output_scores
 from foltr_audit.auditing.function_outputs import Mechanism, call_function
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
-from foltr_audit.report.results.function_audit import FunctionAuditRow
+from foltr_audit.report.documents import Row
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT
 
@@ -50,7 +50,7 @@ def randomised_response(eps: float) -> Callable[[str, np.random.Generator], str]
     return answer
 
 
-def audited(mechanism: Release, inputs: tuple[Vector, Vector] = ONE, **options: Any) -> FunctionAuditRow:
+def audited(mechanism: Release, inputs: tuple[Vector, Vector] = ONE, **options: Any) -> Row:
     (row,) = fa.audit_mechanism(mechanism, inputs, **options).results
     return row
 

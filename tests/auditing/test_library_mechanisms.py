@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.report.results.function_audit import FunctionAuditRow
+from foltr_audit.report.documents import Row
 from tests.auditing.test_function_audit import EPS, SURE
 
 Rng = np.random.Generator
@@ -41,12 +41,12 @@ def opendp() -> Any:
     return library
 
 
-def audited(mechanism: Release, inputs: tuple[Any, Any] = (0.0, 1.0), **options: Any) -> FunctionAuditRow:
+def audited(mechanism: Release, inputs: tuple[Any, Any] = (0.0, 1.0), **options: Any) -> Row:
     (row,) = fa.audit_mechanism(mechanism, inputs, **options).results
     return row
 
 
-def stands(row: FunctionAuditRow) -> bool:
+def stands(row: Row) -> bool:
     """Whether nothing was found, and trials came near the true epsilon."""
     return row.verdict == "not refuted" and row.repeats is None and row.eps_lower > 0.6 * row.eps_claimed
 
