@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.audit import AuditReport
-    from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
+    from foltr_audit.report.calibrate import NoiseCalibrationReport, calibrate
     from foltr_audit.report.recommendation import recommend
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
-    "calibrate": "report.noise_calibration",
+    "calibrate": "report.calibrate",
     "check": "evidence.check.checks",
     "recommend": "report.recommendation",
     "list_attacks": "report.results.plugin_list",
@@ -86,7 +86,7 @@ _WHERE = {
     "CompareReport": "report.results.compare",
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
-    "NoiseCalibrationReport": "report.noise_calibration",
+    "NoiseCalibrationReport": "report.calibrate",
     "torch_module_step": "core.client_steps.torch_step",
     "torch_step": "core.client_steps.torch_step",
     "FirstLayer": "core.plugins",
