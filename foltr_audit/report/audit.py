@@ -343,7 +343,8 @@ def _judged(row: Row) -> tuple[str, str]:
         return NO_CLAIM if math.isinf(row["eps_claimed"]) else ("neither proven nor refuted", "")
     if verdict not in FALSE:
         return verdict, ""
-    return "false", f" ({'no finite epsilon holds' if math.isinf(lost) else f'at least {lost:.3g} is lost'})"
+    shown = "no finite epsilon holds" if math.isinf(lost) else f"at least {lost:.3g} is lost"
+    return "false", f" ({shown}, by the {'exact loss' if lost == row['eps_exact'] else 'lower bound'})"
 
 
 # --- a function ------------------------------------------------------------------------------------
