@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.markup import escape
 
 from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE, is_proven, refuse_contradiction
-from foltr_audit.core.declared.checks import FindingSeverity, digits, findings, why_not
+from foltr_audit.core.declared.checks import FindingSeverity, findings, why_not
 from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem
 from foltr_audit.core.declared.figures import proven
 from foltr_audit.core.results import AuditRecord, FunctionRecord, LowerBound, Verdict
@@ -190,9 +190,9 @@ class AuditReport(RunDocument):
     def show(self, console: Console) -> None:
         """Print the data, a table per chain, and why each verdict is what it is."""
         console.print(self._about)
-        for chain, rows in self._chains.items():
+        for rows in self._chains.values():
             console.print()
-            print_table(_table(rows, f"{chain_label(chain)}\n", whole=True), console)
+            print_table(_table(rows, whole=True), console)
             for row in rows:
                 console.print()
                 for line in _reasons(row, several=len({row["run"] for row in rows}) > 1):
@@ -202,7 +202,6 @@ class AuditReport(RunDocument):
                 console.print(escape(line), style="bold", highlight=False)
 
     def short_answer(self) -> BriefAnswer:
-        """The conclusion with one table."""
         rows, more = first_rows(self.results, "rows")
         return BriefAnswer(
             conclusion=tuple(
@@ -225,49 +224,48 @@ class AuditReport(RunDocument):
 
     @property
     def _chains(self) -> dict[str, list[Row]]:
-        """The rows of each chain."""
         chains: dict[str, list[Row]] = {}
         for row in self.results:
             chains.setdefault(row["defense"], []).append(row)
         return chains
 
 
-def _table(rows: Sequence[Row], heading: str = "", *, whole: bool = False) -> Table:
+def _table(rows: Sequence[Row], *, whole: bool = False) -> Table:
     """The bounds of some rows, with the columns that tell them apart; of the whole report more of them."""
     first = rows[0]
     varied = {name for name in first if len({str(row[name]) for row in rows}) > 1}
-    names = {
-        "defense": Column("defense", lambda row: chain_label(row["defense"]), "fold"),
-        "run": Column("repetition", "run"),
-        "sees": Column("server sees", "sees", "name"),
-        "unit": Column("unit", "unit", "name"),
-        "canary": Column("canary", "canary", "name"),
-    }
-    of_run = [Column("run", run_bound_text)] if whole else []
-    most = [_epsilon_column("at most", "eps_ceiling")] if whole else []
     trials = "the trials" if "trials" in varied else f"{first['trials']} trials"
     return make_table(
-        heading + _epsilon_of(first, varied),
+        (f"{chain_label(first['defense'])}\n" if whole else "") + _epsilon_of(first, varied),
         [
-            *(column for name, column in names.items() if name in {*varied, "sees"}),
+            *(column for name, column in _TOLD_APART.items() if name in {*varied, "sees"}),
             claimed_column(),
             _epsilon_column("upper\nbound", "eps_upper"),
-            *of_run,
+            *([Column("run", run_bound_text)] if whole else []),
             _epsilon_column("exact\nloss", "eps_exact"),
             _epsilon_column("lower\nbound", "eps_lower"),
-            *most,
+            *([_epsilon_column("at most", "eps_ceiling")] if whole else []),
             *([Column("trials", "trials")] if whole and "trials" in varied else []),
             _verdict_column(),
         ],
         rows,
         caption="upper bound: by accounting, ∞ where nothing is proven; "
-        f"{f'{run_caption(rows)}; ' if of_run else ''}exact loss: of the pair that was played; lower bound: "
+        f"{f'{run_caption(rows)}; ' if whole else ''}exact loss: of the pair that was played; lower bound: "
         f"shown by {trials} per hypothesis, each at {100 * first['confidence']:g} % confidence"
-        f"{'; at most: the most that so many can show' if most else ''}{_thresholds(rows)}",
+        f"{'; at most: the most that so many can show' if whole else ''}{_thresholds(rows)}",
         space=2,
         narrow_space=1,
         spare=("at most", "canary", "claimed", "unit", "run", "upper\nbound"),
     )
+
+
+_TOLD_APART = {
+    "defense": Column("defense", lambda row: chain_label(row["defense"]), "fold"),
+    "run": Column("repetition", "run"),
+    "sees": Column("server sees", "sees", "name"),
+    "unit": Column("unit", "unit", "name"),
+    "canary": Column("canary", "canary", "name"),
+}
 
 
 def _epsilon_of(row: Row, varied: set[str]) -> str:
@@ -291,11 +289,11 @@ def _reasons(row: Row, *, several: bool) -> Iterator[str]:
     what = "nothing is proven" if math.isinf(upper) else f"upper bound {bound_text(upper)}"
     yield escape(f"  {what}: {row['upper_how']}")
     proven = math.isfinite(row["run_eps"])
-    what = bound_text(row["run_eps"]) if proven else "nothing is proven"
+    what = f"{bound_text(row['run_eps']) if proven else 'nothing is proven'} for {protected_by_run(row)}"
     over = ", ".join(filter(None, (counted(row["run_rounds"], "round"), delta_text(row["run_delta"]))))
     sampled = f"; {bound_text(row['run_eps_always'])} for a client in all of them"
     more = sampled if proven and row["run_sampled"] < 1 else ""
-    yield escape(f"  run: {what} for {protected_by_run(row)} over {over}: {row['run_how']}{more}")
+    yield escape(f"  run: {what}{f' over {over}' if proven else ''}: {row['run_how']}{more}")
     if row["declared"] == "not looked":
         yield escape(f"  not checked whether links do what they declare: {row['declared_why']}")
     yield f"  {_lower_line(row)}"
@@ -503,15 +501,10 @@ def _alike(system: Row) -> list[list[Row]]:
     return list(lines.values())
 
 
-def _declared(value: float | None) -> str:
-    return bound_text(value) if value is None or math.isinf(value) else digits(value)
-
-
 def _proven_cell(rows: list[Row]) -> Cell:
-    bound = rows[0]["proven"]
-    if bound is None:
-        return Cell(bound_text(None))
-    return Cell(_declared(bound), mark="good" if bound <= rows[0]["epsilon"] * _TOLERANCE else "bad")
+    bound, claim = rows[0]["proven"], rows[0]["epsilon"]
+    mark: Mark = "" if bound is None else "good" if bound <= claim * _TOLERANCE else "bad"
+    return Cell(bound_text(bound), mark=mark)
 
 
 _MARKS: Mapping[str, Mark] = {"error": "bad", "warning": "warn"}
@@ -521,7 +514,7 @@ _CLAIMS = [
     Column("in a", lambda rows: rows[0]["covers"], "name"),
     Column("view", lambda rows: ", ".join(row["view"] or "?" for row in rows), "words"),
     Column("delta", lambda rows: f"{rows[0]['delta']:g}"),
-    Column("declared", lambda rows: _declared(rows[0]["epsilon"])),
+    Column("declared", lambda rows: bound_text(rows[0]["epsilon"])),
     Column("proven", _proven_cell),
 ]
 _FINDINGS = [
