@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.checks import check
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
+    from foltr_audit.report.audit import AuditReport
+    from foltr_audit.report.calibrate import NoiseCalibrationReport, calibrate
     from foltr_audit.report.recommendation import recommend
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.plugin_list import (
         list_attacks,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
-    "calibrate": "report.noise_calibration",
+    "calibrate": "report.calibrate",
     "check": "evidence.check.checks",
     "recommend": "report.recommendation",
     "list_attacks": "report.results.plugin_list",
@@ -81,11 +81,11 @@ _WHERE = {
     "use_plugin": "core.plugins.registry",
     "AttackReport": "report.results.attack",
     "TrainReport": "report.train",
-    "AuditReport": "report.results.audit",
+    "AuditReport": "report.audit",
     "CompareReport": "report.results.compare",
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
-    "NoiseCalibrationReport": "report.noise_calibration",
+    "NoiseCalibrationReport": "report.calibrate",
     "torch_module_step": "core.client_steps",
     "torch_step": "core.client_steps",
     "FirstLayer": "core.plugins",

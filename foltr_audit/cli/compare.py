@@ -193,7 +193,7 @@ def _compare(
     full = partial(print_compare, report)
     show(partial(json_with_decision, report), full if common.full else brief, json=common.json)
     warn(warnings_by_defense(report.warnings))
-    refuse_contradiction(report.claims)
+    refuse_contradiction(claim.plain() for claim in report.claims)
     worst = worst_error(failed)
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "

@@ -50,9 +50,9 @@ from foltr_audit.experiments.runs.folder import MODEL, PLAN, RESULTS, SPEC, RunF
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.recorder import atomic_files
+from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.membership import MembershipReport
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport, known_failures
 from foltr_audit.report.train import ROUNDS, TrainReport
 from foltr_audit.report.unlearning import UnlearningReport

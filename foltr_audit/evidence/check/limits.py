@@ -224,7 +224,7 @@ def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[Lim
         ContradictionError: the proof and the trials of a claim contradict each other.
     """
     for subject in subjects:
-        refuse_contradiction(subject.claims)
+        refuse_contradiction(claim.plain() for claim in subject.claims)
     return [_outcome(name, limits, subject) for subject in subjects for name in limits.given]
 
 
