@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from foltr_audit.core.records.interactions import Cohort, RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
 from foltr_audit.recorder.atomic_files import Piece
@@ -25,10 +25,6 @@ from foltr_audit.recorder.part_files import (
     part_files,
 )
 from foltr_audit.recorder.round_tables import (
-    CohortColumns,
-    ListColumns,
-    MessageColumns,
-    RoundColumns,
     Tables,
     TruthColumns,
     check_same_columns,
@@ -271,50 +267,11 @@ def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) 
         UsageError: numbers that the layout does not hold.
     """
     arrays = split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}")
-    seen = RoundColumns(
-        number=record.round,
-        model=record.parameters,
-        aggregate=record.aggregate,
-        messages=MessageColumns(
-            arrays=arrays,
-            counts=record.counts,
-            survived=record.survivors,
-            senders=record.senders,
-            seeds=record.seeds,
-            sizes=record.sizes,
-            sent_at=record.sent_at,
-            metrics=record.clear,
-        ),
-        lists=ListColumns(
-            slot=record.slot,
-            step=record.step,
-            part=record.part,
-            query=record.query,
-            shown=record.shown,
-            features=record.features,
-            candidates=record.candidates,
-            n_candidates=record.n_candidates,
-        ),
-        shares=record.shares,
-        state=record.state,
-        masked=header.kind == "masked",
-        total=record.total,
-        aborted=record.aborted,
-        facts=record.facts,
-        started=record.started,
-        ended=record.ended,
-        cohort=_cohort(record.cohort),
-    )
     try:
-        return round_tables(seen, None if truth is None else _truth(header, truth))
+        rows = None if truth is None else _truth(header, truth)
+        return round_tables(record, arrays, rows, masked=header.kind == "masked")
     except ValueError as error:
         raise UsageError(f"trace: round {record.round}: {error}") from None
-
-
-def _cohort(cohort: Cohort | None) -> CohortColumns | None:
-    if cohort is None:
-        return None
-    return CohortColumns(node=cohort.node, outcome=cohort.outcome, reason=cohort.reason, stage=cohort.stage)
 
 
 def _truth(header: TraceHeader, truth: RoundTruth) -> TruthColumns:
