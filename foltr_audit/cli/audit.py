@@ -150,11 +150,7 @@ def _compare_declared(ctx: typer.Context, common: CommonOptions, path: str | Non
 
 
 def _stored(path: Path) -> Iterator[LintSubject]:
-    """The systems of a Spec, a Run folder or a trace.
-
-    Raises:
-        UsageError: it is none of these; the message names it.
-    """
+    """The systems of a Spec, a Run folder or a trace."""
     from foltr_audit.experiments.lint_subjects import subjects_at
 
     try:

@@ -38,9 +38,6 @@ def input_pair(inputs: str | None, zero: str | None, one: str | None, function: 
         zero: one input as numbers.
         one: the other.
         function: the text that names the audited function.
-
-    Raises:
-        UsageError: neither or both are given, something cannot be read, or both inputs are the same.
     """
     import numpy as np
 

@@ -30,11 +30,7 @@ def pack_results(
     overwrite: bool,
     json: bool,
 ) -> None:
-    """Pack Specs, results, the findings of cells, hashes and versions into one file, and print what it holds.
-
-    Raises:
-        FoltrAuditError: the folder holds no results, or the file cannot be written.
-    """
+    """Pack Specs, results, findings of cells, hashes and versions into one file, and print what it holds."""
     from foltr_audit.evidence.bundle import pack
 
     packed = pack(

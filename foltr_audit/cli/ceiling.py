@@ -138,11 +138,7 @@ class _Chains:
         return next((f"--{name.replace('_', '-')}" for name in names), None)
 
     def row(self, text: str, priors: list[float]) -> tuple[CeilingRow, ProofScope]:
-        """The row of a chain, and what its proof is for.
-
-        Raises:
-            UsageError: a value that the experiment refuses, or data that cannot be read.
-        """
+        """The row of a chain, and what its proof is for."""
         from foltr_audit.privacy.accounting import trade_off
         from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
 

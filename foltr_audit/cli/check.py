@@ -73,11 +73,7 @@ class CheckOutputs:
 
     @classmethod
     def of(cls, texts: Sequence[str], *, json: bool) -> CheckOutputs:
-        """What `--format` asks for; stdout shows a table unless a form without a file is named.
-
-        Raises:
-            UsageError: an unknown form, two on stdout, or a file that cannot be written.
-        """
+        """What `--format` asks for; stdout shows a table unless a form without a file is named."""
         shown: list[Format] = ["json"] if json else []
         files = []
         for text in texts:

@@ -113,11 +113,7 @@ def compare(
 
 
 def grid_of(common: CommonOptions) -> ComparisonGrid:
-    """The grid of --config, or with --resume that of --out, changed by the options.
-
-    Raises:
-        UsageError: a value is out of range.
-    """
+    """The grid of --config, or with --resume that of --out, changed by the options."""
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import apply_changes, table_in, with_users
 

@@ -72,9 +72,6 @@ def run_merge_study(
         picture: format of the pictures.
         preset: the preset that the table comes from.
         scale: the factor of its trials and trees.
-
-    Raises:
-        FoltrAuditError: something cannot be run or written.
     """
     import numba
 

@@ -53,9 +53,6 @@ class PresetSelection:
             common: the shared options.
             same: train under each attacked click model.
             scale: the factor of rounds, repeats and repetitions, above 0 and at most 1.
-
-        Raises:
-            UsageError: --config is given too, or a value is out of range.
         """
         if common.config is not None:
             raise UsageError("--config and --preset: give one or the other; each is a starting point")
@@ -135,21 +132,13 @@ def _text(values: Sequence[str]) -> str:
 
 
 def check_scale(scale: float) -> None:
-    """Refuse a scale out of range.
-
-    Raises:
-        UsageError: it is not above 0 and at most 1.
-    """
+    """Refuse a scale out of range."""
     if not 0 < scale <= 1:
         raise UsageError(f"--scale: {scale:g}; expected a number above 0 and at most 1")
 
 
 def attack_preset(name: str) -> Preset:
-    """The preset that `attack --preset` names.
-
-    Raises:
-        UsageError: an unknown preset, or one of another kind.
-    """
+    """The preset that `attack --preset` names."""
     from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)

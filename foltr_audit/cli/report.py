@@ -125,11 +125,7 @@ def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, ov
 
 
 def _format(to: ReportFormat | None, out: Path | None) -> ReportFormat:
-    """The format of --to, or that of the ending of --out.
-
-    Raises:
-        UsageError: the two differ, or neither says a format.
-    """
+    """The format of --to, or that of the ending of --out."""
     if out is None or not out.suffix:
         return to or ReportFormat.html
     ending = out.suffix.lower().removeprefix(".")

@@ -65,9 +65,6 @@ def run_training(
         pictures: files to draw the learning curves into.
         chosen: the preset that the plan comes from.
         twins: also train the runs that each scenario is compared with.
-
-    Raises:
-        FoltrAuditError: something cannot be run, drawn or written.
     """
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.pictures.curves import check_picture, save_curves

@@ -34,9 +34,6 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
         text: the names.
         option: what names them in messages.
         anew: run the module once more, even if it was imported before.
-
-    Raises:
-        UsageError: there is no such module, file or function, or the module raises when it is imported.
     """
     place, _, name = text.rpartition(":")
     if not place or not name:
@@ -91,9 +88,6 @@ def with_own_plugins(given: dict[str, Any]) -> dict[str, Any]:
     """The values of options, after the import of the plug-ins that they name as `MODULE:CLASS`.
 
     Values that name a file, as `FILE.py:CLASS`, name its module afterwards.
-
-    Raises:
-        UsageError: there is no such module, file or class.
     """
     options = dict(given)
     for option, kind in PLUGIN_OPTIONS.items():
@@ -120,9 +114,6 @@ def import_plugin(reference: str, option: str) -> str:
     """Import a plug-in that the user names as `MODULE:CLASS` or `FILE.py:CLASS`; returns its name in Specs.
 
     A module is looked for in the current folder, then among installed packages.
-
-    Raises:
-        UsageError: there is no such module, file or class, or the module raises when it is imported.
     """
     from foltr_audit.core.plugins.registry import import_class, use_plugin
 

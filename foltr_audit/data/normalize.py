@@ -21,11 +21,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def check_normalisation(how: str) -> None:
-    """Refuse a name that is no normalisation.
-
-    Raises:
-        UsageError: a name that is none of `NORMALISATIONS`.
-    """
+    """Refuse a name that is no normalisation."""
     if how not in NORMALISATIONS:
         raise UsageError(f"normalise: no normalisation {how!r}; {suggest_name(how, NORMALISATIONS)}")
 

@@ -21,11 +21,7 @@ _MOST_AXES = 7  # an array in a file has eight, one of them the messages
 
 
 def check_layout(layout: Sequence[LayoutArray]) -> None:
-    """Refuse arrays that no message has.
-
-    Raises:
-        TraceError: an unknown number format, a shape that is none or is too large, or a name twice.
-    """
+    """Refuse arrays that no message has."""
     formats = (*FLOATING, *BUFFERS)
     for array in layout:
         who = f"trace: header: layout: {array.name!r:.60}"

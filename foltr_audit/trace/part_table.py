@@ -121,11 +121,7 @@ class PartTable:
         return list(zip(self.texts("name", rows), self.columns["value"][rows].tolist(), strict=True))
 
     def expect_slots(self) -> None:
-        """Refuse rows that are not slot 0, 1, 2 ... in each round.
-
-        Raises:
-            TraceError: they are not.
-        """
+        """Refuse rows that are not slot 0, 1, 2 ... in each round."""
         sizes = np.diff(self._edges)
         expected = np.arange(self.rows) - np.repeat(self._edges[:-1], sizes)
         if not np.array_equal(self.whole("slot"), expected):

@@ -63,9 +63,6 @@ def message_arrays(
         layout: the arrays of each message.
         masked: number W of words of a masked message; 0 of messages that are not masked.
         bits: bits of such a word.
-
-    Raises:
-        ValueError: a message with another layout, or numbers that are not finite or out of range.
     """
     if masked:
         words = [_words(message, masked, bits, slot) for slot, message in enumerate(messages)]
@@ -370,9 +367,6 @@ def truth_columns(
         dtype: `float32` or `float64`, in which updates are stored.
         intents: number of intents that users have.
         metrics: utility of the round by name.
-
-    Raises:
-        ValueError: an update with another layout or numbers that are not finite, or an intent out of range.
     """
     rows = [shown for _, _, shown in _lists(messages)]
     clicks = np.zeros((len(rows), form.length), dtype=np.bool_)

@@ -198,9 +198,6 @@ def check_same_columns(rounds: Sequence[Tables]) -> None:
 
     Args:
         rounds: rounds that go together, and the last, which may not.
-
-    Raises:
-        ValueError: as `join_tables`.
     """
     if _forms(rounds[0]) == _forms(rounds[-1]):
         return

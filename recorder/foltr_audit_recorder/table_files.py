@@ -332,11 +332,7 @@ class _PackedBytes:
         return found
 
     def end(self) -> None:
-        """Refuse bytes that are left.
-
-        Raises:
-            ValueError: there are some.
-        """
+        """Refuse bytes that are left."""
         if self._at < self._packed.size:
             raise ValueError(f"{self._packed.size - self._at} packed bytes too many")
 
@@ -430,9 +426,6 @@ def smallest_places(values: NDArray[np.generic]) -> NDArray[np.integer]:
     """Positions from 0 and -1 in the smallest unsigned type, whose largest number stands for -1; a copy.
 
     Positions below -1 stay signed, so that readers refuse them.
-
-    Raises:
-        ValueError: as `smallest`.
     """
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
     if least < -1 or values.dtype.kind not in "iu":
@@ -532,11 +525,7 @@ def _missing(tables: Mapping[str, Columns]) -> Iterator[tuple[str, tuple[str, ..
 def _implied(
     table: str, group: tuple[str, ...], tables: Mapping[str, Columns]
 ) -> dict[str, NDArray[np.generic]]:
-    """What a group of columns holds that is left out.
-
-    Raises:
-        ValueError: as `with_implied`.
-    """
+    """What a group of columns holds that is left out."""
     if group == ("part",):
         return {"part": np.zeros(row_count(tables[table]), dtype=np.uint8)}
     if table == _MESSAGES:

@@ -101,11 +101,7 @@ def as_numbers(found: object) -> Floats:
 
 
 def need_torch() -> None:
-    """Refuse to go on without PyTorch, before anything is computed; it is not imported yet.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Refuse to go on without PyTorch, before anything is computed; it is not imported yet."""
     if find_spec("torch") is None:
         raise UsageError("this client step needs PyTorch: install foltr-audit[torch]")
 

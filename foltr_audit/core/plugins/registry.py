@@ -126,9 +126,6 @@ def refuse_fleeting(table: object, why: str) -> None:
     Args:
         table: the plain table of a Spec, plan or grid.
         why: who could not find the class again, for the message.
-
-    Raises:
-        PluginError: it names one.
     """
     for name, cls in own_names(table).items():
         if not is_importable(cls):

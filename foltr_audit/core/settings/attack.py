@@ -187,11 +187,7 @@ def changed_protocol(protocol: AttackSpec, changes: Mapping[str, object]) -> Att
 
 
 def refuse_unknown_queries(names: Sequence[str], collection: Collection | None) -> None:
-    """Refuse names of queries that are not in a collection; without one, names other than `PART:INDEX`.
-
-    Raises:
-        UsageError: an unknown name; the message gives the nearest ids.
-    """
+    """Refuse names of queries that are not in a collection; without one, names other than `PART:INDEX`."""
     if collection is None:
         for name in names:
             part, _, index = name.partition(":")

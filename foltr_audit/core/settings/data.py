@@ -57,11 +57,7 @@ _SYNTHETIC = re.compile(rf"{SYNTHETIC}(?::(.*))?")
 
 
 def canonical_intents(text: str) -> str:
-    """The same text with every default spelt out.
-
-    Raises:
-        ValueError: an empty name, or a number of synthetic intents out of range.
-    """
+    """The same text with every default spelt out."""
     number = synthetic_count(text)
     if not text.strip():
         raise ValueError(f"intents {text!r}: expected a folder of qrels, or synthetic:I")

@@ -46,9 +46,6 @@ class GammaShare(AdditiveNoise):
         n: number of shares that make one Laplace variate, at least 1.
         scale: scale s of that Laplace variate, above 0.
         count: how many shares are added up, at least 1; more than n are possible.
-
-    Raises:
-        UsageError: n, scale or count out of range.
     """
 
     name: ClassVar[str] = "gamma-share"

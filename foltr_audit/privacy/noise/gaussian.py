@@ -123,9 +123,6 @@ class Gaussian(AdditiveNoise):
 
     Attributes:
         sigma: standard deviation, above 0.
-
-    Raises:
-        UsageError: sigma out of range.
     """
 
     name: ClassVar[str] = "gaussian"

@@ -147,9 +147,6 @@ class DiscreteGaussian(GridNoise):
         sigma: parameter of one variate, in units of x; 1/2 to 2^24 steps.
         step: width of the grid, above 0.
         count: how many variates are added up, at least 1.
-
-    Raises:
-        UsageError: sigma, step or count out of range.
     """
 
     name: ClassVar[str] = "discrete-gaussian"
@@ -262,9 +259,6 @@ class Skellam(GridNoise):
     Attributes:
         sigma: standard deviation, in units of x; 1e-6 to 2^24 steps.
         step: width of the grid, above 0.
-
-    Raises:
-        UsageError: sigma or step out of range.
     """
 
     name: ClassVar[str] = "skellam"

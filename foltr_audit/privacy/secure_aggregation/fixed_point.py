@@ -29,9 +29,6 @@ class FixedPoint:
         bits: width b of the integers, 16 to 64.
         range: largest |x| of a coordinate before it is weighted, above 0.
         fraction: binary digits behind the point, 0 to 62.
-
-    Raises:
-        UsageError: bits, range or fraction out of range.
     """
 
     bits: int
@@ -72,9 +69,6 @@ class FixedPoint:
 
         Args:
             weights: integers >= 0, shape (C,).
-
-        Raises:
-            UsageError: more bits are needed; the message gives the number.
         """
         needed = self.bits_needed(weights)
         if needed <= self.bits:
@@ -182,9 +176,6 @@ class OffsetEncoding:
         quantization_range: number of steps between -c and c.
         modulus_bits: width of the integers, 1 to 64.
         max_weight: weight that stands for the share 1.
-
-    Raises:
-        UsageError: a number out of range.
     """
 
     clipping_range: float
