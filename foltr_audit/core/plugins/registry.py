@@ -148,17 +148,7 @@ Clicks = str | ClickModel | type[ClickModel] | Sequence[str | ClickModel | type[
 Chain = str | Defense | Sequence[str | Defense]
 """Plug-ins as functions of the Python API take them: one or several texts, objects or classes."""
 
-GROUPS: dict[type[Plugin], str] = {
-    Attack: "foltr_audit.attacks",
-    Defense: "foltr_audit.defenses",
-    Scenario: "foltr_audit.scenarios",
-    ClickModel: "foltr_audit.click_models",
-    Learner: "foltr_audit.learners",
-    ClientStep: "foltr_audit.client_steps",
-    Poisoning: "foltr_audit.poisonings",
-    Server: "foltr_audit.servers",
-}
-SINGULAR = {
+SINGULAR: dict[type[Plugin], str] = {
     Attack: "attack",
     Defense: "defense",
     Scenario: "scenario",
@@ -168,6 +158,8 @@ SINGULAR = {
     Poisoning: "poisoning",
     Server: "server",
 }
+GROUPS = {base: f"foltr_audit.{name.replace(' ', '_')}s" for base, name in SINGULAR.items()}
+"""The group of the entry points of each kind."""
 
 
 @cache

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from foltr_audit.errors import UsageError, first_problem, suggest_name
 
@@ -61,27 +61,25 @@ def once(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def not_deterministic(value: str | None) -> str | None:
-    """None for `deterministic`, the default, so that it is left out of the form of a Spec."""
-    return None if value == "deterministic" else value
-
-
-def only_true(value: bool | None) -> bool | None:
-    """None for False, the default, so that it is left out of the form of a Spec."""
-    return value or None
+def left_out(default: object) -> AfterValidator:
+    """A validator that gives None for the default, so that it is left out of the form of a Spec."""
+    return AfterValidator(lambda value: None if value == default else value)
 
 
 def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of `PARTS`, each once.
-
-    Raises:
-        ValueError: an unknown name.
-    """
+    """Names of `PARTS`, each once."""
     for value in values:
         if value not in PARTS:
             raise ValueError(f"unknown part {value!r}; {suggest_name(value, PARTS)}")
     return once(values)
 
+
+V = TypeVar("V")
+
+Several = Annotated[tuple[V, ...], Field(min_length=1), AfterValidator(once)]
+"""One value or more, each once."""
+
+Parts = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)]
 
 # --- from a table to settings, with errors that name the field -------------------------------------
 

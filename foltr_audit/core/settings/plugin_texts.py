@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic import ValidatorFunctionWrapHandler, WrapValidator
 
 if TYPE_CHECKING:
-    from foltr_audit.core.plugins import Plugin
+    pass
 
 
 def canonical(kind: str) -> WrapValidator:
@@ -20,7 +20,7 @@ def canonical(kind: str) -> WrapValidator:
     def text(value: object, read: ValidatorFunctionWrapHandler) -> str:
         from foltr_audit.core.plugins.registry import SINGULAR, make, text_of
 
-        base = cast("type[Plugin]", next(base for base, name in SINGULAR.items() if name == kind))
+        base = next(base for base, name in SINGULAR.items() if name == kind)
         return make(base, read(text_of(base, value))).text
 
     return WrapValidator(text)
