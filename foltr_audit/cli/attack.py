@@ -91,7 +91,11 @@ def attack(
 
 
 def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | None = None) -> None:
-    """Run a plan of attacks, show and save its report, and compare it with the figures of a preset."""
+    """Run a plan of attacks, show and save its report, and compare it with the figures of a preset.
+
+    Raises:
+        FoltrAuditError: something cannot be run or written.
+    """
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.attack import AttackReport
@@ -136,7 +140,7 @@ def _attack_trace(
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
-    from foltr_audit.trace.facts import parse_facts
+    from foltr_audit.trace.known_facts import parse_facts
 
     given = common.fields
     recorded = TraceAttack.open(

@@ -66,7 +66,7 @@ def _open_attacks(
     """The attack on a trace, or those on the training rounds and the fresh clients of Runs."""
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.experiments.runs.folder import RunFolder
-    from foltr_audit.trace.facts import parse_facts
+    from foltr_audit.trace.known_facts import parse_facts
 
     known = parse_facts(know or [])
     if (folder / "trace.toml").exists():
@@ -167,7 +167,7 @@ def check_facts(
     the best patterns reproduce too few messages, a fact is wrong.
     """
     from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
-    from foltr_audit.trace.facts import plain_facts
+    from foltr_audit.trace.known_facts import plain_facts
 
     with no_result_printed():
         rows = [

@@ -37,7 +37,7 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
-from foltr_audit.trace.facts import checked_facts, with_facts
+from foltr_audit.trace.known_facts import checked_facts, with_facts
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
 

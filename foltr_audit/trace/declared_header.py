@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,9 +35,9 @@ from foltr_audit.privacy.events import (
     parse_event,
 )
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
-from foltr_audit.privacy.noise.base import plain
 from foltr_audit.rng import Streams
 from foltr_audit.trace.header import Fact, TraceHeader
+from foltr_audit.trace.local_noise import LocalNoise, positive_number
 from foltr_audit.utils.reading import is_whole
 
 _SAME = 1e-9  # relative: two declarations of one number
@@ -264,79 +264,3 @@ def _of_events(
             said=", ".join(said) or "nothing",
             elsewhere=f"the defenses of the header do {', '.join(done) or 'nothing'}",
         )
-
-
-# --- noise of Flower's LocalDpMod --------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalNoise:
-    """Normal noise that a client computes from a sensitivity, an epsilon and a delta.
-
-    By the facts `local_dp_clip`, `local_dp_eps`, `local_dp_delta` and `claimed_sensitivity`, parameters of
-    Flower's `LocalDpMod`, which clips the update of a client in L2 and adds normal noise to every coordinate.
-    Its sensitivity is a parameter of its own, which nothing compares with the clip.
-
-    Attributes:
-        clip: L2 norm in which updates are clipped before; None where that is not declared.
-        basis: what the noise was computed for; its numbers are None where they are not declared.
-    """
-
-    clip: float | None
-    basis: AccountingBasis
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Fact]) -> LocalNoise | None:
-        """What the facts of a header declare; None without a sensitivity."""
-        names = ("local_dp_clip", "claimed_sensitivity", "local_dp_eps", "local_dp_delta")
-        clip, sensitivity, epsilon, delta = (positive_number(facts.get(name)) for name in names)
-        if sensitivity is None:
-            return None
-        if epsilon is None or delta is None or delta >= 1:
-            epsilon = delta = None
-        return cls(clip=clip, basis=AccountingBasis(sensitivity=sensitivity, epsilon=epsilon, delta=delta))
-
-    @property
-    def claims(self) -> tuple[DeclaredClaim, ...]:
-        """Local differential privacy: whatever a client learns from may be replaced, and messages are seen.
-
-        Source: Kasiviswanathan et al. 2011, "What can we learn privately?", definition 2.2.
-        """
-        basis = self.basis
-        if basis.epsilon is None or basis.delta is None:
-            return ()
-        claim = DeclaredClaim(
-            name="knowledge.local_dp_eps",
-            epsilon=basis.epsilon,
-            delta=basis.delta,
-            unit="client",
-            relation="replace-one",
-            view="individual",
-        )
-        return (claim,)
-
-    def joined(self, steps: Sequence[DeclaredStep]) -> tuple[DeclaredStep, ...]:
-        """Other declared steps with these numbers; clip and noise are added where the steps lack them."""
-        sigma, found = self.basis.sigma, list(steps)
-        law = None if sigma is None else parse_law(f"gaussian:sigma={plain(sigma)}")
-        if law is not None and not any(map(_is_noise, steps)):
-            found.append(DeclaredStep(name="knowledge.claimed_sensitivity", event=NoiseAddition(law=law)))
-        found = [replace(step, **vars(self.basis)) if _is_noise(step) else step for step in found]
-        if self.clip is not None and not any(isinstance(step.event, NormBound) for step in steps):
-            bound = NormBound(norm=self.clip, ord=2, of="update")
-            found.insert(0, DeclaredStep(name="knowledge.local_dp_clip", event=bound))
-        return tuple(found)
-
-
-def _is_noise(step: DeclaredStep) -> bool:
-    return isinstance(step.event, NoiseAddition)
-
-
-def positive_number(value: object) -> float | None:
-    """A positive number of a fact; None where it is something else.
-
-    >>> positive_number(2), positive_number(-1.0), positive_number(True)
-    (2.0, None, None)
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type,operator]

@@ -72,7 +72,11 @@ def completed(header: TraceHeader, part: TracePart, tables: Tables, folder: Path
 
 
 def sources(part: TracePart, tables: Tables, folder: Path) -> set[str]:
-    """The tables from which `completed` takes the columns that these lack."""
+    """The tables from which `completed` takes the columns that these lack.
+
+    Raises:
+        TraceError: as `completed`.
+    """
     try:
         return sources_of(tables) | sources_of_differences(tables)
     except ValueError as error:

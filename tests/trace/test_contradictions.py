@@ -16,7 +16,8 @@ import foltr_audit as fa
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import Fact, Trace, validate
-from foltr_audit.trace.facts import FACTS, checked_facts, parse_facts, with_facts
+from foltr_audit.trace.facts import FACTS
+from foltr_audit.trace.known_facts import checked_facts, parse_facts, with_facts
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
 from tests.fixtures.rounds import with_lists

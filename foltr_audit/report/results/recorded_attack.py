@@ -33,7 +33,7 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
-from foltr_audit.trace.facts import plain_facts
+from foltr_audit.trace.known_facts import plain_facts
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import JsonValue
 
