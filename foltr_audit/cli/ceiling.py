@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foltr_audit.cli.common import changed_learner
 from foltr_audit.cli.options import DEFENSE, Json, Table, option
@@ -16,7 +15,6 @@ from foltr_audit.privacy.observer_views import sees
 
 if TYPE_CHECKING:
     from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
-    from foltr_audit.simulation.privacy_description import PrivacyDescription
 
 _LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)
 """Epsilons that are shown if nothing is given."""
@@ -71,9 +69,11 @@ def ceiling(
     """
     from foltr_audit.report.tables.epsilon_meaning import CeilingReport
 
-    chains = _Chains(unit, view, rounds, clients, interactions, rank_with, data)
-    if not defense and (given := chains.given) is not None:
-        raise UsageError(f"{given}: only with --defense")
+    of_chain: dict[str, Any] = {"unit": unit, "view": view, "rounds": rounds, "clients": clients}
+    of_chain |= {"interactions": interactions, "rank_with": rank_with, "data": data}
+    given = {name: value for name, value in of_chain.items() if value is not None}
+    if given and not defense:
+        raise UsageError(f"--{next(iter(given)).replace('_', '-')}: only with --defense")
     if delta is not None and not (eps or auc or accuracy) and (mu or defense):
         raise UsageError("--delta: only with --eps, --auc or --accuracy")
     priors = prior or [_PRIOR]
@@ -84,7 +84,7 @@ def ceiling(
         rows = list(_of_numbers(_LADDER, (), (), (), delta or 0.0, priors))
     scope = None
     for text in defense or ():
-        row, scope = chains.row(text, priors)
+        row, scope = _of_chain(text, priors, **given)
         rows.append(row)
     report = CeilingReport(scope=scope, results=tuple(rows))
     show(report.json, report.print, json=json)
@@ -119,61 +119,44 @@ def _of_numbers(
         yield CeilingRow.of(f"mu {value:g}", TradeOff.of_mu(value), priors, mu=value)
 
 
-@dataclass(frozen=True)
-class _Chains:
-    """The options that say what the proofs of chains are for; None where one was not given."""
+def _of_chain(
+    text: str,
+    priors: list[float],
+    *,
+    unit: str = UNIT,
+    view: str = VIEW,
+    rounds: int = 1,
+    clients: int | None = None,
+    interactions: int = 1,
+    rank_with: str | None = None,
+    data: str | None = None,
+) -> tuple[CeilingRow, ProofScope]:
+    """The row of a chain, and what its proof is for."""
+    from foltr_audit.core.settings.experiment import Spec
+    from foltr_audit.data.load import load_collection
+    from foltr_audit.experiments.plan import with_users
+    from foltr_audit.privacy.accounting import trade_off
+    from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
+    from foltr_audit.simulation.setup import Setup
 
-    unit: str | None
-    view: str | None
-    rounds: int | None
-    clients: int | None
-    interactions: int | None
-    rank_with: str | None
-    data: str | None
-
-    @property
-    def given(self) -> str | None:
-        """The first option that was given; None if none was."""
-        names = (name for name, value in vars(self).items() if value is not None)
-        return next((f"--{name.replace('_', '-')}" for name in names), None)
-
-    def row(self, text: str, priors: list[float]) -> tuple[CeilingRow, ProofScope]:
-        """The row of a chain, and what its proof is for."""
-        from foltr_audit.privacy.accounting import trade_off
-        from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
-
-        privacy = self._privacy(text)
-        situation = privacy.situation(
-            self.view or VIEW,
-            self.unit or UNIT,
-            interactions=1 if self.interactions is None else self.interactions,
-            rounds=1 if self.rounds is None else self.rounds,
-        )
-        scope = ProofScope(
-            unit=situation.unit,
-            view=situation.view,
-            sees=sees(situation.view),
-            rounds=situation.rounds,
-            clients=situation.shares,
-            interactions=situation.interactions,
-            ranked_with=situation.ranked_with,
-            parameters=situation.parameters,
-        )
-        return CeilingRow.of(text, trade_off(privacy.events(), situation), priors, defense=text), scope
-
-    def _privacy(self, text: str) -> PrivacyDescription:
-        """What the chain does to the messages of an experiment."""
-        from foltr_audit.core.settings.experiment import Spec
-        from foltr_audit.data.load import load_collection
-        from foltr_audit.experiments.plan import with_users
-        from foltr_audit.simulation.setup import Setup
-
-        table: Table = {"defense": [text]}
-        if self.data is not None:
-            table["data"] = {"source": self.data}
-        if self.clients is not None:
-            table["population"] = {"clients": self.clients}
-        if self.rank_with is not None:
-            table["train"] = {"learner": changed_learner(LEARNER, {"rank_with": self.rank_with})}
-        spec = Spec.parse(with_users(table), "ceiling")
-        return Setup(spec, load_collection(spec.data, spec.seed)).privacy
+    table: Table = {"defense": [text]}
+    if data is not None:
+        table["data"] = {"source": data}
+    if clients is not None:
+        table["population"] = {"clients": clients}
+    if rank_with is not None:
+        table["train"] = {"learner": changed_learner(LEARNER, {"rank_with": rank_with})}
+    spec = Spec.parse(with_users(table), "ceiling")
+    privacy = Setup(spec, load_collection(spec.data, spec.seed)).privacy
+    situation = privacy.situation(view, unit, interactions=interactions, rounds=rounds)
+    scope = ProofScope(
+        unit=situation.unit,
+        view=situation.view,
+        sees=sees(situation.view),
+        rounds=situation.rounds,
+        clients=situation.shares,
+        interactions=situation.interactions,
+        ranked_with=situation.ranked_with,
+        parameters=situation.parameters,
+    )
+    return CeilingRow.of(text, trade_off(privacy.events(), situation), priors, defense=text), scope

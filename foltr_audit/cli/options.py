@@ -196,7 +196,6 @@ def shared(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 KNOW_HELP = "A fact in place of one of the trace, as NAME=VALUE, e.g. learning_rate=0.1. May be repeated."
 Know = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=KNOW_HELP)]
-Threads = Annotated[int | None, typer.Option(help="Number of threads. Results do not depend on it.")]
 Jobs = Annotated[
     int | None, typer.Option(help="Processes that run cells in parallel. Default: one per core.")
 ]

@@ -123,10 +123,7 @@ def import_plugin(reference: str, option: str) -> str:
     path = Path(place).resolve() if place.endswith(".py") else None
     if path is not None and not path.is_file():
         raise UsageError(f"{option}: {place}: no such file")
-    folder = os.getcwd() if path is None else str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    importlib.invalidate_caches()  # a file may be newer than what the interpreter has seen of its folder
+    _look_in(place)
     module = place if path is None else path.stem
     try:
         with no_result_printed():
@@ -144,11 +141,17 @@ def no_result_printed() -> AbstractContextManager[object]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def _module(place: str, option: str, *, anew: bool) -> ModuleType:
+def _look_in(place: str) -> str:
+    """Have Python look for modules in the folder of a file, or in the current one; which that is."""
     folder = str(Path(place).resolve().parent) if place.endswith(".py") else os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)
     importlib.invalidate_caches()  # a file may be newer than what the interpreter has seen of its folder
+    return folder
+
+
+def _module(place: str, option: str, *, anew: bool) -> ModuleType:
+    folder = _look_in(place)
     try:
         if not anew and not place.endswith(".py"):
             return importlib.import_module(place)

@@ -76,7 +76,7 @@ limits_toml = _of_file(LIMITS, lambda text, where: SystemLimits.from_toml(text, 
 
 def neighbours(folder: Path) -> Feed:
     """Inputs of an audited function, from a file of each kind and from options."""
-    from foltr_audit.cli.audit_function import input_pair
+    from foltr_audit.cli.audit import input_pair
 
     array = io.BytesIO()
     np.savez(array, zero=np.zeros(3), one=np.ones((2, 2)))
