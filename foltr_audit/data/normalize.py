@@ -7,7 +7,6 @@ lose their differences. A result beyond float32 is clipped to its largest value.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -50,17 +49,17 @@ def normalise(
         return collection
     parts = [collection.part(name) for name in Collection.PARTS]
     if how == "none":
-        train, vali, test = (part.with_features(part.features.astype(dtype, copy=False)) for part in parts)
+        scaled = [part.with_features(part.features.astype(dtype, copy=False)) for part in parts]
     elif how == "zscore":
         scales = _statistics(collection.train)
-        train, vali, test = (_zscore(part, _room(part, dtype, overwrite), *scales) for part in parts)
+        scaled = [_zscore(part, _room(part, dtype, overwrite), *scales) for part in parts]
     elif how == "zscore-parts":
-        train, vali, test = (
+        scaled = [
             _zscore(part, _room(part, dtype, overwrite), *_statistics(part, of_sample=True)) for part in parts
-        )
+        ]
     else:
-        train, vali, test = (_query_minmax(part, _room(part, dtype, overwrite)) for part in parts)
-    return replace(collection, train=train, vali=vali, test=test, normalised=how)
+        scaled = [_query_minmax(part, _room(part, dtype, overwrite)) for part in parts]
+    return collection.with_parts(scaled, normalised=how)
 
 
 def _batches(rows: int) -> Iterator[slice]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import joined, joint_fingerprint
+from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.settings.data import are_synthetic
 from foltr_audit.data.intents import count_read, with_intents
 from foltr_audit.data.layout import Layout, locate
@@ -50,16 +50,12 @@ def load_data(
     if intents is not None:
         read = with_intents(read, intents, source)
     parts = complete_parts(read, seed, source)
-    train, vali, test = (parts[name] for name in Collection.PARTS)
     made_up = intents is not None and are_synthetic(intents)
-    collection = Collection(
-        train=train,
-        vali=vali,
-        test=test,
+    collection = Collection.parsed(
+        (parts[name] for name in Collection.PARTS),
         source=source,
-        synthetic=made_up or all(_synthetic(part) for part in (train, vali, test)),
+        synthetic=made_up or all(map(_synthetic, parts.values())),
         fold=located.fold,
-        fingerprint=joint_fingerprint([train, vali, test]),
         intents_from=intents,
         read=counted,
     )

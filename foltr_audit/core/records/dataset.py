@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import ClassVar, overload
+from typing import Any, ClassVar, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -355,6 +355,18 @@ class Collection:
         return f"<Collection: {kind}{self.source}, {sizes} queries, {self.n_features} features>"
 
     PARTS: ClassVar[tuple[str, ...]] = ("train", "vali", "test")
+
+    @classmethod
+    def parsed(cls, parts: Iterable[Dataset], **facts: Any) -> Collection:
+        """A fold of the three parts as they were parsed, with its fingerprint."""
+        train, vali, test = parts
+        fingerprint = joint_fingerprint([train, vali, test])
+        return cls(train=train, vali=vali, test=test, fingerprint=fingerprint, **facts)
+
+    def with_parts(self, parts: Iterable[Dataset], **changes: Any) -> Collection:
+        """The same fold with other parts, and maybe other facts."""
+        train, vali, test = parts
+        return replace(self, train=train, vali=vali, test=test, **changes)
 
     def part(self, name: str) -> Dataset:
         """The part with this name.

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
+from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.data.synthetic import topics
 from foltr_audit.data.synthetic.columns import (
     ColumnKind,
@@ -230,15 +230,7 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
     parts = [_part(first, last, offsets, features, labels) for first, last in bounds]
     if like in _INTENTS:
         parts = [synthetic_intents(part, _INTENTS[like]) for part in parts]
-    return Collection(
-        train=parts[0],
-        vali=parts[1],
-        test=parts[2],
-        source=f"synthetic:{like}",
-        synthetic=True,
-        fold=0,
-        fingerprint=joint_fingerprint(parts),
-    )
+    return Collection.parsed(parts, source=f"synthetic:{like}", synthetic=True, fold=0)
 
 
 def _part(
