@@ -66,12 +66,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 @dataclass(frozen=True)
 class CheckOutputs:
-    """Where the outcomes go.
-
-    Attributes:
-        shown: the form on stdout.
-        files: the form of each file; Markdown is added to the end of its file, all others replace it.
-    """
+    """The form on stdout, and that of each file; Markdown is added to its file, all others replace theirs."""
 
     shown: Format
     files: tuple[tuple[Format, Path], ...]

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
-    """Refuse every given option except some, and --verbose.
-
-    Args:
-        ctx: the context of the command.
-        allowed: names of the parameters that may be given.
-        why: what follows the option in the message.
-    """
+    """Refuse every given option except some, and --verbose."""
     for parameter in ctx.command.params:
         name = str(parameter.name)
         source = ctx.get_parameter_source(name)
@@ -248,12 +242,7 @@ class FieldOption(NamedTuple):
     """The option that sets a field.
 
     Attributes:
-        name: dotted name of the field.
-        parameter: name of the parameter of a command.
-        field: the field.
         form: `one` value, a `list` of values of several options, or a `text` with several.
-        kind: type of a value.
-        default: words for the default.
     """
 
     name: str

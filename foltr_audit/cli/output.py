@@ -64,13 +64,7 @@ def print_json(schema: str, **facts: Any) -> None:
 
 
 def show(text: Callable[[], str], draw: Callable[[Console], object], *, json: bool) -> None:
-    """Print a result on stdout.
-
-    Args:
-        text: computes its JSON text.
-        draw: prints it as tables on a console.
-        json: whether to print the text.
-    """
+    """Print a result on stdout."""
     if json:
         print_line(text())
     else:

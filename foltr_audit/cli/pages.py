@@ -207,9 +207,6 @@ class Entry(NamedTuple):
     """A command that is imported when it is called.
 
     Attributes:
-        section: the part of the group's help page.
-        name: its name.
-        summary: its line on that page.
         module: the module in `foltr_audit.cli` that declares it on its `app`, alone or with others.
     """
 

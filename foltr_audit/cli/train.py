@@ -57,15 +57,7 @@ def run_training(
     *,
     twins: bool = False,
 ) -> None:
-    """Run a plan that trains only, show and save its report, and compare it with the figures of a preset.
-
-    Args:
-        plan: what to run.
-        common: the shared options.
-        pictures: files to draw the learning curves into.
-        chosen: the preset that the plan comes from.
-        twins: also train the runs that each scenario is compared with.
-    """
+    """Run a plan that trains only, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.pictures.curves import check_picture, save_curves
     from foltr_audit.report.results.train import (

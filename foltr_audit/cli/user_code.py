@@ -30,10 +30,7 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
 
     A module is looked for in the current folder, then among installed packages.
 
-    Args:
-        text: the names.
-        option: what names them in messages.
-        anew: run the module once more, even if it was imported before.
+    `anew`: run the module once more, even if it was imported before.
     """
     place, _, name = text.rpartition(":")
     if not place or not name:

@@ -297,12 +297,7 @@ WARNINGS = {kind.code: kind for kind in _KINDS}
 
 
 class CodedWarning(NamedTuple):
-    """A warning with its code.
-
-    Attributes:
-        code: one of `WARNINGS`.
-        text: what is warned of.
-    """
+    """A warning with its code."""
 
     code: str
     text: str

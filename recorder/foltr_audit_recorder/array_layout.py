@@ -54,12 +54,7 @@ class LayoutArray:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NamedArray:
-    """An array with its place in the layout.
-
-    Attributes:
-        place: name, shape and format.
-        values: the numbers, bfloat16 as uint16.
-    """
+    """An array with its place in the layout."""
 
     place: LayoutArray
     values: NDArray[np.generic]

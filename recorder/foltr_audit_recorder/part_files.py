@@ -49,9 +49,6 @@ class PartRange:
 
     Attributes:
         trace: id of the trace, the SHA-256 (hex) of `trace.toml`.
-        index: number of the part, from 0.
-        first_round: its first round.
-        last_round: its last round.
     """
 
     trace: str
@@ -84,11 +81,6 @@ def part_files(
     """The files of a part, in pieces, by their paths inside the trace folder; the marker last.
 
     Columns that follow from others are left out: see `table_files`.
-
-    Args:
-        part: which part.
-        tables: its tables.
-        packed: columns of them that are packed already, by table.
 
     Raises:
         ValueError: a table whose columns have different lengths or hold objects.

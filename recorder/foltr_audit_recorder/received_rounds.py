@@ -58,11 +58,8 @@ def message_arrays(
 ) -> list[NDArray[np.generic]]:
     """The arrays of the messages of a round: one for each of the layout, (M, *shape), or their words (M, W).
 
-    Args:
-        messages: M messages.
-        layout: the arrays of each message.
-        masked: number W of words of a masked message; 0 of messages that are not masked.
-        bits: bits of such a word.
+    `masked`: number W of words of a masked message; 0 of messages that are not masked. `bits`: bits of such a
+    word.
     """
     if masked:
         words = [_words(message, masked, bits, slot) for slot, message in enumerate(messages)]
@@ -267,11 +264,6 @@ def _features(shown: ShownList) -> NDArray[np.floating]:
 def list_columns(messages: Sequence[ReceivedMessage], form: ListForm, parts: int) -> dict[str, Any]:
     """The fields of `RoundColumns` that are about lists.
 
-    Args:
-        messages: M messages.
-        form: the form of the trace's lists.
-        parts: number of parts of the data.
-
     Raises:
         ValueError: a list that is longer than the trace's, has other features or numbers out of range, or
             more lists of a message than its count.
@@ -360,13 +352,8 @@ def truth_columns(
 ) -> TruthColumns:
     """The columns of what nobody but the laboratory knows of a round.
 
-    Args:
-        messages: M messages.
-        form: the form of the trace's lists.
-        layout: the arrays of each message.
-        dtype: `float32` or `float64`, in which updates are stored.
-        intents: number of intents that users have.
-        metrics: utility of the round by name.
+    `dtype`: `float32` or `float64`, in which updates are stored. `intents`: number of intents that users
+    have.
     """
     rows = [shown for _, _, shown in _lists(messages)]
     clicks = np.zeros((len(rows), form.length), dtype=np.bool_)

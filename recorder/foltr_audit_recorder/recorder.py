@@ -64,10 +64,6 @@ class RoundInput:
     def tables(self, start: TraceStart, number: int) -> Tables:
         """The rows of the round in every table.
 
-        Args:
-            start: what holds for the whole trace.
-            number: the number of the round.
-
         Raises:
             ValueError: what no trace of this start can hold.
         """
@@ -321,10 +317,6 @@ class Recorder:
 
     def declare(self, facts: Mapping[str, object], *, kind: str | None = None) -> None:
         """State what the first round shows of the system; facts that were given before stay.
-
-        Args:
-            facts: facts by name.
-            kind: what a message is; None leaves it.
 
         Raises:
             ValueError: a round is recorded already.

@@ -152,12 +152,9 @@ def round_tables(
 
     Arrays of messages and updates are the given ones, all others are copied.
 
-    Args:
-        seen: the round.
-        arrays: one array for each of the layout, (M, *shape), in the type in which it travelled (bfloat16 as
-            uint16; masked words as uint64).
-        truth: what only the laboratory knows of it.
-        masked: whether messages are masked words.
+    `arrays`: one array for each of the layout, (M, *shape), in the type in which it travelled (bfloat16 as
+    uint16; masked words as uint64). `truth`: what only the laboratory knows of it. `masked`: whether messages
+    are masked words.
     """
     tables = {
         "observed/rounds": _round(seen, arrays, masked=masked),

@@ -375,9 +375,7 @@ class _PieceFile:
 def table_pieces(columns: Columns, packed: Mapping[str, PackedColumn] = MappingProxyType({})) -> list[Piece]:
     """The `.npz` file of a table, as `numpy.savez` writes it, with columns packed that are then smaller.
 
-    Args:
-        columns: the columns.
-        packed: those of the same table that are packed already.
+    `packed`: those of the same table that are packed already.
 
     Returns:
         The pieces of the file, which follow each other. Large ones are the memory of the columns.

@@ -123,9 +123,7 @@ def own_names(table: object) -> dict[str, type[Plugin]]:
 def refuse_fleeting(table: object, why: str) -> None:
     """Refuse a table that names a class which only this process has.
 
-    Args:
-        table: the plain table of a Spec, plan or grid.
-        why: who could not find the class again, for the message.
+    `why`: who could not find the class again, for the message.
     """
     for name, cls in own_names(table).items():
         if not is_importable(cls):

@@ -91,11 +91,8 @@ def validated(
 ) -> T:
     """The settings of a plain table.
 
-    Args:
-        kind: their class.
-        table: its fields.
-        source: what messages begin with; empty if it is obvious.
-        names: the options that set the fields, for messages.
+    `source`: what messages begin with; empty if it is obvious. `names`: the options that set the fields, for
+    messages.
 
     Raises:
         UsageError: an unknown field (the message names the nearest known one) or a refused value.
@@ -115,14 +112,7 @@ def refuse_unknown(kind: type[SpecTable], table: Mapping[str, object], source: s
 
 
 def with_default(table: Mapping[str, object], name: str, field: str, value: object) -> Mapping[str, object]:
-    """A table in which a field of an inner table has a value if none is given.
-
-    Args:
-        table: the table of a Spec.
-        name: of an inner table, which is made if it is missing.
-        field: of the inner table.
-        value: that the field gets.
-    """
+    """A table in which a field of an inner table has a value if none is given."""
     inner = table.get(name) or {}
     if not isinstance(inner, Mapping) or field in inner:
         return table
