@@ -11,12 +11,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
-from foltr_audit.core.plugins import (
-    Ball,
-    Knowledge,
-    RoundContext,
-    View,
-)
+from foltr_audit.core.plugins import Ball, Knowledge, RoundContext, View
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.view import Candidates, ClickBelief
 from foltr_audit.core.settings.data import DataSpec

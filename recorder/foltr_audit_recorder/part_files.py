@@ -90,11 +90,7 @@ def part_files(
     for table, columns in without_implied(tables).items():
         name, pieces = file_name(table, part.index), table_pieces(columns, packed.get(table, {}))
         files[name] = pieces
-        entries[name] = {
-            "rows": row_count(columns),
-            "sha256": _sha256(pieces),
-            "size": sum(map(len, pieces)),
-        }
+        entries[name] = {"rows": row_count(columns), "sha256": _sha256(pieces), "size": sum(map(len, pieces))}
     marker = {"schema": PART_SCHEMA, **vars(part), "files": entries}
     files[marker_name(part.index)] = [(json.dumps(marker, indent=1, sort_keys=True) + "\n").encode()]
     return files

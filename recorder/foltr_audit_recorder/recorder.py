@@ -93,12 +93,7 @@ class RoundInput:
         truth = None
         if start.truth:
             truth = truth_columns(
-                self.messages,
-                start.form,
-                start.layout,
-                start.number_format,
-                start.intents,
-                self.metrics,
+                self.messages, start.form, start.layout, start.number_format, start.intents, self.metrics
             )
         return round_tables(columns, arrays, truth, masked=start.kind == "masked")
 

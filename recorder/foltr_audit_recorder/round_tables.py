@@ -317,10 +317,7 @@ def _truth(truth: TruthColumns, interactions: Table) -> Tables:
         if values is not None:
             clicks[name] = _whole(values) if name in WHOLE else np.array(values, dtype=kind)
     names, figures = list(truth.metrics), list(truth.metrics.values())
-    metrics: Table = {
-        "name": np.array(names, dtype=np.str_),
-        "value": np.array(figures, dtype=np.float64),
-    }
+    metrics: Table = {"name": np.array(names, dtype=np.str_), "value": np.array(figures, dtype=np.float64)}
     return {"truth/rounds": metrics, "truth/messages": messages, "truth/clicks": clicks}
 
 

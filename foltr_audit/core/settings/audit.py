@@ -123,9 +123,7 @@ class AuditSpec(SpecTable):
         str,
         Flag(default="gaussian-dp for a delta above 0 and noise that is normal or nearly so, else one-run"),
     ] = Field(
-        "auto",
-        min_length=1,
-        description="one-run, clopper-pearson, gaussian-dp, one-run-fdp or betting.",
+        "auto", min_length=1, description="one-run, clopper-pearson, gaussian-dp, one-run-fdp or betting."
     )
     score: str = Field(
         "auto",
@@ -141,9 +139,7 @@ class AuditSpec(SpecTable):
     )
     drop_out: float = Field(0.0, ge=0, lt=1, description="Share of the cohort whose messages do not arrive.")
     colluders: Annotated[int | None, Flag(default="all")] = Field(
-        None,
-        ge=0,
-        description="With --view colluding: number of other clients that collude with the server.",
+        None, ge=0, description="With --view colluding: number of other clients that collude with the server."
     )
     interactions: Annotated[int | None, Flag("canary-interactions", "those of the learner")] = Field(
         None, ge=1, le=100, description="Interactions in each message."
@@ -151,8 +147,7 @@ class AuditSpec(SpecTable):
     lists: Annotated[
         Literal["deterministic", "sampled"] | None, left_out("deterministic"), Flag(default="deterministic")
     ] = Field(
-        None,
-        description="How the lists after the first of a message are made: deterministic or sampled.",
+        None, description="How the lists after the first of a message are made: deterministic or sampled."
     )
     on: Annotated[Parts, Flag("canary-on", form="text")] = Field(
         ("train", "vali", "test"), description="Parts in which canaries are searched."
