@@ -89,7 +89,7 @@ def query_sizes(sizes: tuple[int, int, float, float], bells: Floats) -> Ints:
     return np.minimum(least + np.floor(factor * grid(grid(root * root) * root)).astype(np.int64), most)
 
 
-def grades(utility: Floats, shares: tuple[int, ...]) -> Ints:
+def grades(utility: Floats, shares: Sequence[int]) -> Ints:
     """Grades from thresholds on the utility that give each grade its share."""
     ordered = np.sort(utility)
     labels = np.zeros(utility.size, dtype=np.int64)
