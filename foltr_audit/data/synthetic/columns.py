@@ -5,7 +5,10 @@ All numbers are multiples of 2^-12, see `kernels.synthetic`.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -30,18 +33,54 @@ class ColumnKind(NamedTuple):
     times: str = "NONE"  # a number of the query alone
 
 
-class UtilityWeights(NamedTuple):
-    """Weights of a document's utility, in the order that `kernels.synthetic.documents` reads."""
+@dataclass(frozen=True, kw_only=True)
+class CollectionProfile:
+    """The numbers of a real data set, and how to imitate them: an entry of `profiles.toml`.
 
-    topic: float
-    authority: float
-    lean: float  # how far queries differ in what they want: topic or authority
-    both: float  # topic times authority
-    weakest: float  # the worse of title match and quality
-    length: float  # penalty of the squared distance from the usual length
-    judgement: float  # noise of the assessor
-    ease: float  # how far queries differ in how many relevant documents they have
-    copies: float  # share of documents that repeat an earlier one of their query
+    Attributes:
+        queries: number of queries.
+        shares: of the labels from 0, in any unit.
+        sizes: least, most, factor and spread of the number of documents of a query.
+        by_field: groups of kinds; a group repeats for each of the five fields.
+        by_document: kinds that stand once.
+        merit: weights of a document's utility, in the order that `kernels.synthetic.documents` reads: topic,
+            authority, how far queries differ in what they want of both, topic times authority, the worse of
+            title match and quality, penalty of the squared distance from the usual length, noise of the
+            assessor, how far queries differ in how many relevant documents they have, share of documents that
+            repeat an earlier one of their query; with topics `merits` has those of each category.
+        absence: how seldom the query's words occur in each field.
+        minmax: whether features are brought to [0, 1] in each query.
+        popularity: of the categories of topics, in percent.
+        mixtures: share of the mixture, of main, second and any category in it, and what second and other
+            ones lose.
+    """
+
+    queries: int
+    shares: Sequence[int]
+    sizes: tuple[int, int, float, float]
+    by_field: Sequence[Sequence[ColumnKind]]
+    by_document: Sequence[ColumnKind]
+    merit: Sequence[float] = ()
+    absence: tuple[float, ...] = (-2.2, 0.4, 0.2, 1.2, -2.2)
+    minmax: bool = False
+    popularity: Sequence[int] = ()
+    mixtures: Sequence[tuple[float, Sequence[float], Sequence[float]]] = ()
+    merits: Sequence[Sequence[float]] = ()
+
+
+_OF_FIELD = {"first": "MATCH", "second": "FIELD_LENGTH", "sparse": True}
+_OF_DOCUMENT = {"second": "NONE", "decimals": 0}
+
+
+def profiles() -> dict[str, CollectionProfile]:
+    """The profile of each likeness: the entries of `profiles.toml`."""
+    tables = tomllib.loads((Path(__file__).parent / "profiles.toml").read_text(encoding="utf-8"))
+    for table in tables.values():
+        table["by_field"] = [
+            [ColumnKind(**_OF_FIELD | kind) for kind in group] for group in table["by_field"]
+        ]
+        table["by_document"] = [ColumnKind(**_OF_DOCUMENT | kind) for kind in table["by_document"]]
+    return {like: CollectionProfile(**table) for like, table in tables.items()}
 
 
 def grid(values: object) -> Floats:
