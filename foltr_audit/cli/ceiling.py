@@ -103,7 +103,6 @@ def _of_numbers(
     delta: float,
     priors: list[float],
 ) -> Iterator[CeilingRow]:
-    """The rows of numbers, in the order of the options."""
     from foltr_audit.privacy.tradeoff import TradeOff, epsilon_of_accuracy, epsilon_of_auc
     from foltr_audit.report.tables.epsilon_meaning import CeilingRow
 

@@ -35,7 +35,6 @@ def stdout_console(label: str = "") -> Console:
 
     class StdoutConsole(ResultConsole):
         def on_broken_pipe(self) -> None:
-            """Continue without a reader."""
             drop(sys.stdout)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
@@ -64,7 +63,6 @@ def print_json(schema: str, **facts: Any) -> None:
 
 
 def show(text: Callable[[], str], draw: Callable[[Console], object], *, json: bool) -> None:
-    """Print a result on stdout."""
     if json:
         print_line(text())
     else:

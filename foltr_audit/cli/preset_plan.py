@@ -123,7 +123,6 @@ def _text(values: Sequence[str]) -> str:
 
 
 def check_scale(scale: float) -> None:
-    """Refuse a scale out of range."""
     if not 0 < scale <= 1:
         raise UsageError(f"--scale: {scale:g}; expected a number above 0 and at most 1")
 

@@ -88,7 +88,6 @@ def warning_code(name: str) -> str:
 
 
 def coded(name: str, text: str) -> CodedWarning:
-    """A warning of a kind, by the kind's name."""
     return CodedWarning(warning_code(name), text)
 
 

@@ -29,7 +29,6 @@ _SOURCE = "synthetic:mq2007:20"
 
 
 def generator(seed: int) -> Generator:
-    """A generator whose numbers the seed fixes."""
     return Generator(PCG64(seed))
 
 
@@ -56,7 +55,6 @@ def context(
 
 @cache
 def data() -> Collection:
-    """A few queries of synthetic data."""
     return load_collection(DataSpec(source=_SOURCE), 1, cache=False)
 
 

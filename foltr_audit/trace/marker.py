@@ -54,16 +54,13 @@ class TracePart:
 
     @property
     def observed(self) -> tuple[str, ...]:
-        """Names of its observed tables."""
         return tuple(table for table in OBSERVED + OBSERVED_TOO if table in self.files)
 
     @property
     def truth(self) -> tuple[str, ...]:
-        """Names of its tables of truth."""
         return tuple(table for table in TRUTH if table in self.files)
 
     def file_name(self, table: str) -> str:
-        """Path of a table inside the trace folder."""
         return file_name(table, self.index)
 
 

@@ -36,12 +36,10 @@ class LayoutArray:
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
         return math.prod(self.shape)
 
     @property
     def stored(self) -> np.dtype[np.generic]:
-        """Type in which its numbers are stored."""
         return np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
 
     @property

@@ -63,7 +63,6 @@ def file_name(table: str, index: int) -> str:
 
 
 def marker_name(index: int) -> str:
-    """File name of the marker of part `index`."""
     return f"part-{index:05d}.json"
 
 

@@ -60,7 +60,6 @@ class PackedColumn:
     """
 
     def __init__(self, values: NDArray[np.generic]) -> None:
-        """The column with its first rows."""
         self.like = values[:0]
         self._waiting = [values]
         self._rows: list[int] = []
@@ -262,7 +261,6 @@ class _PackedBytes:
         return self._packed[self._at - count : self._at]
 
     def byte(self) -> int:
-        """The next byte, as a number."""
         return int(self.take(1)[0])
 
     def block(self, count: int, kind: np.dtype[np.generic]) -> NDArray[np.generic]:
@@ -332,7 +330,6 @@ class _PackedBytes:
         return found
 
     def end(self) -> None:
-        """Refuse bytes that are left."""
         if self._at < self._packed.size:
             raise ValueError(f"{self._packed.size - self._at} packed bytes too many")
 

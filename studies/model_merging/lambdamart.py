@@ -44,7 +44,6 @@ class RankingJudge:
     """
 
     def __init__(self, data: Dataset) -> None:
-        """Compute the ideal lists."""
         self.data = data
         self.ideal = ideal_dcg(data)
         self.queries = np.arange(data.n_queries)
@@ -54,7 +53,6 @@ class RankingJudge:
         return ndcg(self.data, self.queries, self._shown(scores), self.ideal)
 
     def mean_ndcg(self, scores: Floats) -> float:
-        """Mean nDCG@10 over the queries."""
         return float(self.ndcg(scores).mean())
 
     def metrics(self, scores: Floats) -> dict[str, Floats]:

@@ -199,7 +199,6 @@ class _MergeRunner:
         self.constant: list[str] = []
 
     def run(self, split: TopicSplit) -> None:
-        """Train, merge and test the models of a split."""
         keys = self._train_local(split)
         self._test_local(split, keys)
         if split.merge is None:

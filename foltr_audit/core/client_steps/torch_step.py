@@ -42,7 +42,6 @@ class TorchStep(FunctionStep):
     draws: int = Field(1, ge=1)
 
     def updates(self, model: Floats, features: Floats, clicks: Floats) -> Floats:
-        """See `ClientStep`."""
         import torch
 
         def every(vector: torch.Tensor, rows: torch.Tensor, patterns: torch.Tensor) -> torch.Tensor:
@@ -66,7 +65,6 @@ class TorchStep(FunctionStep):
         ).T
 
     def scores(self, model: Floats, features: Floats) -> Floats:
-        """See `ClientStep`."""
         import torch
 
         if self.scorer is None:
@@ -185,7 +183,6 @@ class TorchTraining:
 
     @property
     def parameters(self) -> int:
-        """Numbers in a model."""
         return sum(shape.numel() for shape in self.sizes.values())
 
     @cached_property

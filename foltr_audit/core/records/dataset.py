@@ -71,7 +71,6 @@ class LazyNames(Sequence[str]):
         return np.concatenate([[0], np.flatnonzero(self.text == 0) + 1])
 
     def _between(self, first: int, last: int) -> tuple[str, ...]:
-        """Names first .. last-1."""
         span = self.text[self._starts[first] : self._starts[last]]
         return tuple(span.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
 
@@ -107,7 +106,6 @@ class LazyNames(Sequence[str]):
 
 
 def batches(names: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of up to 8,192 names."""
     rest = iter(names)
     while batch := list(islice(rest, _BATCH_NAMES)):
         yield batch
@@ -403,7 +401,6 @@ class Collection:
 
     @property
     def n_features(self) -> int:
-        """Number of features of every part."""
         return self.train.n_features
 
     @property

@@ -255,7 +255,6 @@ class Knowledge:
     update_clip: Ball | None = None
 
     def has(self, name: str) -> bool:
-        """Whether the observer knows this item."""
         value = getattr(self, name)
         return value is not None and value is not False
 
@@ -265,7 +264,6 @@ class Knowledge:
         return RESOLUTION[self.number_format]
 
     def having(self, **more: object) -> Knowledge:
-        """The same observer with more knowledge."""
         return replace(self, **more)  # type: ignore[arg-type]
 
     def without(self, hidden: frozenset[str]) -> Knowledge:
@@ -392,7 +390,6 @@ class View:
 
     @cached_property
     def ranker(self) -> Ranker:
-        """The ranker that the clients train."""
         return make_ranker(self.knowledge.ranker, self.features.shape[3])
 
     @cached_property

@@ -49,7 +49,6 @@ class FunctionAuditSpec(SpecTable):
 
     @property
     def calls(self) -> int:
-        """All trials with each input."""
         return self.learning + self.choosing + self.trials
 
     @classmethod

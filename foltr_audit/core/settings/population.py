@@ -123,7 +123,6 @@ class PopulationSpec(SpecTable):
 
     @property
     def cohort_size(self) -> int:
-        """Number of clients in a round."""
         return self.clients if self.cohort is None else self.cohort
 
     @property

@@ -84,7 +84,6 @@ class GammaShare(AdditiveNoise):
         return self.scale * drawn("gamma", streams, (self.shape, size), lambda: gamma_differences(*given))
 
     def summed(self, count: int) -> GammaShare:
-        """The law of the sum of `count` >= 1 independent draws."""
         return replace(self, count=self.count * count)
 
     def worst_loss(self, shifts: ArrayLike) -> Floats:
@@ -154,7 +153,6 @@ class GammaShare(AdditiveNoise):
         return (LossProof(PureLoss(size * spread), how),)
 
     def with_variance(self, share: float) -> GammaShare:
-        """Shares of a smaller scale."""
         return replace(self, scale=self.scale * math.sqrt(share))
 
     def probability_within(self, size: ArrayLike) -> Floats | None:

@@ -76,7 +76,6 @@ class GridNoise(AdditiveNoise):
         """Noise in grid steps, whole numbers as float64, (C, size)."""
 
     def sample(self, streams: ClientStreams, size: int) -> Floats:
-        """One number per client and coordinate, shape (C, size)."""
         return self.step * self.integers(streams, size)
 
     def with_variance(self, share: float) -> Self:
@@ -197,7 +196,6 @@ class DiscreteGaussian(GridNoise):
         return np.asarray(drawn.reshape(streams.clients.size, size, self.count).sum(axis=2))
 
     def summed(self, count: int) -> DiscreteGaussian:
-        """The law of the sum of `count` >= 1 independent draws."""
         return replace(self, count=self.count * count)
 
     def within_steps(self, steps: Floats) -> Floats | None:
@@ -290,7 +288,6 @@ class Skellam(GridNoise):
         return drawn("poisson", streams, (mean, size), lambda: poisson_differences(*given))
 
     def summed(self, count: int) -> Skellam:
-        """The law of the sum of `count` >= 1 independent draws."""
         check_count(count)
         return replace(self, sigma=self.sigma * math.sqrt(count))
 

@@ -118,7 +118,6 @@ class FixedPoint:
         )
 
     def reduced(self, integers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Integers modulo 2^bits."""
         return np.asarray(integers & np.uint64((1 << self.bits) - 1))
 
     def signed(self, integers: NDArray[np.uint64]) -> Ints:
@@ -191,7 +190,6 @@ class OffsetEncoding:
 
     @property
     def bits(self) -> int:
-        """Width of the integers."""
         return self.modulus_bits
 
     @property
