@@ -29,7 +29,6 @@ class HigherDistance(ScoreChangeAttack):
     more_than: int = Field(5, ge=0, description="names a document if more than this many leads grow")
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """The score is the count."""
         changes = self.changes(view)
         other = view.is_document[..., np.newaxis, :]
         counts = ((changes[..., :, np.newaxis] > changes[..., np.newaxis, :]) & other).sum(axis=-1)

@@ -36,7 +36,6 @@ class LeastAbsolute(Attack):
     observers: ClassVar[frozenset[str]] = frozenset({"individual", "aggregate"})
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """The score is the regression weight."""
         from foltr_audit.kernels.regression import least_absolute
 
         columns = with_model_column(view)

@@ -46,7 +46,6 @@ class OLSR(Attack):
     )
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """The score is the regression weight."""
         return name_by_weight(view, self._fit(view), self.tolerance)
 
     def _fit(self, view: View) -> LeastSquaresFit:

@@ -30,7 +30,6 @@ class Tukey(Attack):
     takes_step: ClassVar[bool] = True
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """The score is the regression weight."""
         from foltr_audit.kernels.regression import least_absolute
 
         columns, updates = with_model_column(view), view.click_updates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -34,14 +34,15 @@ class LaplaceNoise(Defense):
     sensitivity: float = Field(gt=0, description="largest L1 distance of two messages")
 
     @model_validator(mode="after")
-    def _scale_is_a_number(self) -> LaplaceNoise:
+    def _scale_is_a_number(self) -> Self:
+        # The quotient of two positive numbers may be 0 or infinity in float64.
         if not 0 < self.scale < math.inf:
             raise ValueError(f"eps={self.eps:g} with sensitivity={self.sensitivity:g}: no finite noise scale")
         return self
 
     @property
     def scale(self) -> float:
-        """Scale of the noise on each coordinate."""
+        """Scale of the whole noise on each coordinate."""
         return self.sensitivity / self.eps
 
     def law(self, context: RoundContext) -> GammaShare:
@@ -49,11 +50,11 @@ class LaplaceNoise(Defense):
         return GammaShare(n=1, scale=self.scale)
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
-        """Models plus Laplace noise, float64 (C, P)."""
-        return models + self.law(context).sample(context.streams("laplace"), models.shape[1])
+        """Models plus noise on each coordinate, float64 (C, P)."""
+        return models + self.law(context).sample(context.streams(self.name), models.shape[1])
 
     @classmethod
-    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> LaplaceNoise:
+    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> Self:
         """The number is the epsilon of two models in the ball, as far apart in L1 as they can be."""
         return cls(eps=number, sensitivity=l1_diameter(norm, order, parameters))
 

@@ -93,7 +93,6 @@ class SecureAggregation(Defense):
 
     @cached_property
     def protocol(self) -> SecureSum:
-        """The protocol with these parameters."""
         encoding = FixedPoint(bits=self.bits, range=self.range, fraction=self.fraction)
         return SecureSum(
             encoding=encoding,

@@ -32,7 +32,6 @@ class LittleIsEnough(Poisoning):
     z: float | None = Field(None, description="standard deviations from the mean; default: by the cohort")
 
     def on_updates(self, updates: Floats, malicious: Bools, context: RoundContext) -> Floats:
-        """See `Poisoning`."""
         honest = self.honest(updates, malicious)
         z = self._largest(malicious.size, int(malicious.sum())) if self.z is None else self.z
         return self.replaced(updates, malicious, honest.mean(axis=0) - z * honest.std(axis=0))
@@ -128,7 +127,6 @@ class FangTrimmedMean(Poisoning):
     name: ClassVar[str] = "fang"
 
     def on_updates(self, updates: Floats, malicious: Bools, context: RoundContext) -> Floats:
-        """See `Poisoning`."""
         honest = self.honest(updates, malicious)
         here = context.at(np.flatnonzero(malicious))
         factor = 1 + here.streams(f"poisoning/{self.name}").uniform(updates.shape[1])

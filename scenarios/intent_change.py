@@ -26,7 +26,6 @@ class FixedIntent(Scenario):
     intent: int = Field(1, ge=1, description="the intent, from 1")
 
     def environment(self, context: ScenarioContext) -> Environment:
-        """A single period."""
         (intent,) = known_intents(self.name, context, [self.intent])
         rows = np.eye(context.intents)[[intent]]
         return steady(rows, IntentPeriod(0, context.total, intent))

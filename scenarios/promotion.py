@@ -36,5 +36,4 @@ class Promotion(Poisoning):
 
     @property
     def promoted(self) -> tuple[int, int]:
-        """The query and the document."""
         return self.query, self.document

@@ -94,11 +94,9 @@ class ClickSkew(ClientSkew):
 
     @property
     def click_models(self) -> tuple[str, ...]:
-        """The click models in `models`."""
         return tuple(self.models.split("/"))
 
     def values(self, context: ScenarioContext) -> tuple[TraitValue, ...]:
-        """One kind of clients for each click model."""
         names = distinct_names([f"{model} clicks" for model in self.click_models])
         pairs = zip(names, self.click_models, strict=True)
         return tuple(TraitValue(name=name, click_model=model) for name, model in pairs)

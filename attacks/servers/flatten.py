@@ -21,5 +21,4 @@ class FlatteningServer(Server):
     name: ClassVar[str] = "flatten"
 
     def send(self, context: RoundContext) -> Broadcast:
-        """See `Server.send`."""
         return Broadcast.all_but_one(context, context.parameters, contrast=False)

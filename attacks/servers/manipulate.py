@@ -49,7 +49,6 @@ class ManipulatingServer(Server):
     blocks: int = Field(8, ge=1, le=1000, description="blocks of columns, one for each interaction in turn")
 
     def training_features(self, data: Dataset, draws: ClientStreams) -> tuple[Features, ...]:
-        """See `Server.training_features`."""
         if self.features == "superincreasing":
             return tuple(self._powers(data, columns) for columns in self._columns(data.n_features))
         drawn = Gaussian(sigma=self.sd).sample(draws, data.n_features)
@@ -61,7 +60,6 @@ class ManipulatingServer(Server):
         return tuple(_only(drawn, columns) for columns in self._columns(data.n_features))
 
     def _columns(self, width: int) -> list[Ints]:
-        """The columns of each block; a block has at least one."""
         return [part for part in np.array_split(np.arange(width), min(self.blocks, width)) if part.size]
 
     def _powers(self, data: Dataset, columns: Ints) -> Floats:

@@ -31,7 +31,6 @@ class DifferencingServer(Server):
     name: ClassVar[str] = "differencing"
 
     def cohort(self, round_: int, drawn: Callable[[int], Ints]) -> Ints:
-        """See `Server.cohort`."""
         first = drawn(round_ - round_ % 2)
         if round_ % 2 == 0 or first.size == 1:
             return first

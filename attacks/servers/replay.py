@@ -28,5 +28,4 @@ class ReplayingServer(Server):
         return cohort - 1 if reopens else 0
 
     def send(self, context: RoundContext) -> Broadcast:
-        """See `Server.send`."""
         return Broadcast.opened_twice(context)

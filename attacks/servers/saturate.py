@@ -30,7 +30,6 @@ class SaturatingServer(Server):
     norm: float = Field(10_000.0, gt=0, description="L2 norm of the model that all but the target receive")
 
     def send(self, context: RoundContext) -> Broadcast:
-        """See `Server.send`."""
         draws = context.server_stream("saturate", context.round).uniform(context.parameters.size)[0]
         direction = draws - 0.5
         length = float(np.sqrt((direction**2).sum()))

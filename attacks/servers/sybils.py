@@ -35,6 +35,5 @@ class SybilServer(Server):
         return min(math.floor(self.share * cohort + 1e-9), cohort - 1)
 
     def send(self, context: RoundContext) -> Broadcast:
-        """See `Server.send`."""
         own = self.subtracts(context.clients.size, reopens=False)
         return Broadcast.with_own_clients(context, own)

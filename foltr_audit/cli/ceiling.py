@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foltr_audit.cli.common import changed_learner
 from foltr_audit.cli.options import DEFENSE, Json, Table, option
@@ -15,7 +14,6 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.report.documents import Row
-    from foltr_audit.simulation.privacy_description import PrivacyDescription
 
 _LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)
 """Epsilons that are shown if nothing is given."""
@@ -70,9 +68,11 @@ def ceiling(
     """
     from foltr_audit.report.ceiling import CeilingReport
 
-    chains = _Chains(unit, view, rounds, clients, interactions, rank_with, data)
-    if not defense and (given := chains.given) is not None:
-        raise UsageError(f"{given}: only with --defense")
+    of_chain: dict[str, Any] = {"unit": unit, "view": view, "rounds": rounds, "clients": clients}
+    of_chain |= {"interactions": interactions, "rank_with": rank_with, "data": data}
+    given = {name: value for name, value in of_chain.items() if value is not None}
+    if given and not defense:
+        raise UsageError(f"--{next(iter(given)).replace('_', '-')}: only with --defense")
     if delta is not None and not (eps or auc or accuracy) and (mu or defense):
         raise UsageError("--delta: only with --eps, --auc or --accuracy")
     priors = prior or [_PRIOR]
@@ -83,7 +83,7 @@ def ceiling(
         rows = list(_of_numbers(_LADDER, (), (), (), delta or 0.0, priors))
     scope = None
     for text in defense or ():
-        row, scope = chains.row(text, priors)
+        row, scope = _of_chain(text, priors, **given)
         rows.append(row)
     report = CeilingReport(scope=scope, results=tuple(rows))
     show(report.json, report.show, json=json)
@@ -102,7 +102,6 @@ def _of_numbers(
     delta: float,
     priors: list[float],
 ) -> Iterator[Row]:
-    """The rows of numbers, in the order of the options."""
     from foltr_audit.privacy.tradeoff import TradeOff, epsilon_of_accuracy, epsilon_of_auc
     from foltr_audit.report.ceiling import ceiling_row
 
@@ -118,56 +117,35 @@ def _of_numbers(
         yield ceiling_row(f"mu {value:g}", TradeOff.of_mu(value), priors, mu=value)
 
 
-@dataclass(frozen=True)
-class _Chains:
-    """The options that say what the proofs of chains are for; None where one was not given."""
+def _of_chain(
+    text: str,
+    priors: list[float],
+    *,
+    unit: str = UNIT,
+    view: str = VIEW,
+    rounds: int = 1,
+    clients: int | None = None,
+    interactions: int = 1,
+    rank_with: str | None = None,
+    data: str | None = None,
+) -> tuple[Row, Row]:
+    """The row of a chain, and what its proof is for."""
+    from foltr_audit.core.settings.experiment import Spec
+    from foltr_audit.data.load import load_collection
+    from foltr_audit.experiments.plan import with_users
+    from foltr_audit.privacy.accounting import trade_off
+    from foltr_audit.report.ceiling import ceiling_row, scope_row
+    from foltr_audit.simulation.setup import Setup
 
-    unit: str | None
-    view: str | None
-    rounds: int | None
-    clients: int | None
-    interactions: int | None
-    rank_with: str | None
-    data: str | None
-
-    @property
-    def given(self) -> str | None:
-        """The first option that was given; None if none was."""
-        names = (name for name, value in vars(self).items() if value is not None)
-        return next((f"--{name.replace('_', '-')}" for name in names), None)
-
-    def row(self, text: str, priors: list[float]) -> tuple[Row, Row]:
-        """The row of a chain, and what its proof is for.
-
-        Raises:
-            UsageError: a value that the experiment refuses, or data that cannot be read.
-        """
-        from foltr_audit.privacy.accounting import trade_off
-        from foltr_audit.report.ceiling import ceiling_row, scope_row
-
-        privacy = self._privacy(text)
-        situation = privacy.situation(
-            self.view or VIEW,
-            self.unit or UNIT,
-            interactions=1 if self.interactions is None else self.interactions,
-            rounds=1 if self.rounds is None else self.rounds,
-        )
-        row = ceiling_row(text, trade_off(privacy.events(), situation), priors, defense=text)
-        return row, scope_row(situation)
-
-    def _privacy(self, text: str) -> PrivacyDescription:
-        """What the chain does to the messages of an experiment."""
-        from foltr_audit.core.settings.experiment import Spec
-        from foltr_audit.data.load import load_collection
-        from foltr_audit.experiments.plan import with_users
-        from foltr_audit.simulation.setup import Setup
-
-        table: Table = {"defense": [text]}
-        if self.data is not None:
-            table["data"] = {"source": self.data}
-        if self.clients is not None:
-            table["population"] = {"clients": self.clients}
-        if self.rank_with is not None:
-            table["train"] = {"learner": changed_learner(LEARNER, {"rank_with": self.rank_with})}
-        spec = Spec.parse(with_users(table), "ceiling")
-        return Setup(spec, load_collection(spec.data, spec.seed)).privacy
+    table: Table = {"defense": [text]}
+    if data is not None:
+        table["data"] = {"source": data}
+    if clients is not None:
+        table["population"] = {"clients": clients}
+    if rank_with is not None:
+        table["train"] = {"learner": changed_learner(LEARNER, {"rank_with": rank_with})}
+    spec = Spec.parse(with_users(table), "ceiling")
+    privacy = Setup(spec, load_collection(spec.data, spec.seed)).privacy
+    situation = privacy.situation(view, unit, interactions=interactions, rounds=rounds)
+    row = ceiling_row(text, trade_off(privacy.events(), situation), priors, defense=text)
+    return row, scope_row(situation)

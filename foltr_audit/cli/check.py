@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import typer
 
-from foltr_audit.cli.bundle import verify_results
 from foltr_audit.cli.common import (
     CLAIM,
     CommonOptions,
@@ -37,6 +36,7 @@ from foltr_audit.cli.output import (
     print_line,
     refuse_place,
     save_config,
+    show,
     stdout_console,
     warn,
     warn_of_unloadable,
@@ -45,9 +45,14 @@ from foltr_audit.cli.output import (
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import NO_DEFENSE, SENSITIVITY
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
+from foltr_audit.report.tables.table import Column, make_table
+from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foltr_audit.evidence.bundle import BundleFacts
     from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.report import CheckReport, LimitsPlace
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
@@ -61,23 +66,14 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 @dataclass(frozen=True)
 class CheckOutputs:
-    """Where the outcomes go.
-
-    Attributes:
-        shown: the form on stdout.
-        files: the form of each file; Markdown is added to the end of its file, all others replace it.
-    """
+    """The form on stdout, and that of each file; Markdown is added to its file, all others replace theirs."""
 
     shown: Format
     files: tuple[tuple[Format, Path], ...]
 
     @classmethod
     def of(cls, texts: Sequence[str], *, json: bool) -> CheckOutputs:
-        """What `--format` asks for; stdout shows a table unless a form without a file is named.
-
-        Raises:
-            UsageError: an unknown form, two on stdout, or a file that cannot be written.
-        """
+        """What `--format` asks for; stdout shows a table unless a form without a file is named."""
         shown: list[Format] = ["json"] if json else []
         files = []
         for text in texts:
@@ -228,16 +224,7 @@ def check(
     if limits.suffix.lower() == ".zip" or zipfile.is_zipfile(limits):
         refuse_others(ctx, PACKED, "not with a zip of results")
         use_threads(common.threads)
-        verify_results(
-            limits,
-            sample=sample,
-            every=rerun_all,
-            seed=common.fields.get("seed"),
-            jobs=jobs,
-            data=common.fields.get("data.source"),
-            intents=common.fields.get("data.intents"),
-            json=common.json,
-        )
+        _verify(limits, common, sample, jobs, every=rerun_all)
         return
     for flag, value in {"--sample": sample, "--all": rerun_all or None, "--jobs": jobs}.items():
         if value is not None:
@@ -368,3 +355,65 @@ def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> N
         raise problem
     if not report.holds:
         raise typer.Exit(1 if report.of_status("broken") else 2)
+
+
+# --- a zip of results ------------------------------------------------------------------------------
+
+
+def _verify(file: Path, common: CommonOptions, sample: int | None, jobs: int | None, *, every: bool) -> None:
+    """Check every hash of a file of results, that they follow from the cells, and some cells by a re-run."""
+    import secrets
+
+    from foltr_audit.evidence.bundle import SAMPLE, DataPlaces, verify
+    from foltr_audit.experiments.comparison.workers import Workers
+
+    seed = common.fields.get("seed")
+    if every and sample is not None:
+        raise UsageError("--all and --sample: give one or the other")
+    if sample is not None and sample < 0:
+        raise UsageError(f"--sample: {sample}; expected 0 or more")
+    if seed is not None and not 0 <= seed < 2**63:
+        raise UsageError(f"--seed: {seed}; expected 0 to 2^63 - 1")
+    outcome = verify(
+        file,
+        sample=None if every else SAMPLE if sample is None else sample,
+        seed=secrets.randbelow(2**32) if seed is None else seed,
+        places=DataPlaces(common.fields.get("data.source"), common.fields.get("data.intents")),
+        workers=Workers(jobs=jobs),
+        progress=on_terminal(),
+    )
+    show(lambda: json_text(outcome), partial(_print_verified, outcome), json=common.json)
+    if outcome["verdict"] != "verified":
+        raise typer.Exit(1)
+
+
+def _print_verified(outcome: BundleFacts, console: Console) -> None:
+    """Print the checks, the versions that differ, and the verdict."""
+    from rich.markup import escape
+
+    from foltr_audit.evidence.bundle import Row
+    from foltr_audit.report.render.terminal import print_table
+
+    unfinished = ", partial: it was packed unfinished" if outcome["partial"] else ""
+    head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"
+    console.print(escape(head), highlight=False, soft_wrap=True)
+    columns = [
+        Column[Row]("check", lambda row: str(row["check"]), "line"),
+        Column[Row]("result", lambda row: str(row["state"]), "line"),
+        Column[Row]("found", lambda row: "\n".join(row["found"]), "fold"),
+    ]
+    print_table(make_table("Checks", columns, outcome["checks"]), console)
+    lines = [""]
+    if outcome["versions_differ"]:
+        near = "relative {relative:g}, absolute {absolute:g}".format(**outcome["tolerance"])
+        lines.append(f"Versions differ: numbers had to agree within {near}.")
+    for name, pair in outcome["versions_differ"].items():
+        there, here = ("none" if text is None else ascii(text)[1:-1][:40] for text in pair.values())
+        lines.append(f"  {name}: packed with {there}, here {here}")
+    if 0 < len(outcome["rerun"]) < outcome["of"]:
+        lines.append(
+            f"Re-run: {len(outcome['rerun'])} of {outcome['of']}, drawn with --seed {outcome['seed']}."
+        )
+    console.print(escape("\n".join(lines)), highlight=False)
+    bare = ", nothing re-run" if outcome["verdict"] == "verified" and not outcome["rerun"] else ""
+    console.print(f"Verdict: {outcome['verdict']}{bare}", style="bold", highlight=False)

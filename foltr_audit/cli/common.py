@@ -232,11 +232,7 @@ class CommonOptions:
             raise UsageError(f"--{error}" if named else str(error)) from error
 
     def repetition_axis(self, table: Table) -> list[Table]:
-        """One point for each repetition, with its fold.
-
-        Raises:
-            UsageError: --runs is below 1, or --fold is not a fold of the data.
-        """
+        """One point for each repetition, with its fold."""
         if self.runs is not None and self.runs < 1:
             raise UsageError(f"--runs: {self.runs}; expected at least 1")
         folds = folds_of(self.fold, table.get("data", {}).get("source"))
@@ -260,9 +256,6 @@ class CommonOptions:
             protocol: the one of `PROTOCOLS` that follows training; None to train only.
             same: train under each attacked click model.
             tables: Spec tables to start from instead of those of --config.
-
-        Raises:
-            UsageError: a value is out of range, or options exclude each other.
         """
         from foltr_audit.experiments.plan import Plan, apply_changes, expand, trained_on_each, with_users
 
@@ -286,11 +279,7 @@ class CommonOptions:
         return Plan.of([with_users(table) for table in tables], str(self.config or ""), field_flags())
 
     def output(self) -> RunOutput | None:
-        """The place of the results; None without --out.
-
-        Raises:
-            UsageError: --resume and --overwrite are both given, or one of them without --out.
-        """
+        """The place of the results; None without --out."""
         if self.out is None:
             if self.resume or self.overwrite:
                 raise UsageError(f"{'--resume' if self.resume else '--overwrite'}: only with --out")
@@ -379,11 +368,7 @@ def field_flags() -> dict[str, str]:
 
 
 def folds_of(text: str | None, source: str | None) -> Sequence[int]:
-    """The folds of --fold in some data; none if it is not given.
-
-    Raises:
-        UsageError: it is neither a number nor `all`, or the data have no folds.
-    """
+    """The folds of --fold in some data; none if it is not given."""
     if text is None:
         return ()
     if text != "all":
@@ -403,11 +388,7 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
 
 
 def read_config(config: Path) -> list[Table]:
-    """The Spec tables of a --config, before any option changes them.
-
-    Raises:
-        UsageError: it cannot be read, or does not contain a valid Spec.
-    """
+    """The Spec tables of a --config, before any option changes them."""
     from foltr_audit.experiments.plan import Plan, read_tables
 
     tables = read_tables(read_text(config, "--config"), str(config))
@@ -421,11 +402,7 @@ def _change_learner(table: Table, changes: dict[str, object]) -> None:
 
 
 def changed_learner(text: str, changes: dict[str, object]) -> str:
-    """The text of a learner with other parameters.
-
-    Raises:
-        UsageError: the learner has no such parameter, or refuses the value.
-    """
+    """The text of a learner with other parameters."""
     from foltr_audit.core.plugins import Learner
     from foltr_audit.core.plugins.registry import make, remade
 
@@ -464,11 +441,7 @@ def stored_report(
 
 @contextmanager
 def open_comparison(common: CommonOptions) -> Iterator[ComparisonFolder]:
-    """Open the comparison folder of --out; without --out a temporary one, and stderr says so.
-
-    Raises:
-        UsageError: --resume or --overwrite without --out, or a folder that holds something else.
-    """
+    """Open the comparison folder of --out; without --out a temporary one, and stderr says so."""
     from foltr_audit.experiments.comparison.folder import comparison_folder
 
     if common.out is None and not (common.resume or common.overwrite):  # these are refused below
@@ -478,11 +451,7 @@ def open_comparison(common: CommonOptions) -> Iterator[ComparisonFolder]:
 
 
 def use_threads(threads: int | None) -> None:
-    """Set the number of threads of the kernels.
-
-    Raises:
-        UsageError: fewer than 1.
-    """
+    """Set the number of threads of the kernels."""
     if threads is None:
         return
     if threads < 1:

@@ -20,17 +20,7 @@ from foltr_audit.cli.common import (
     shared_but,
     takes,
 )
-from foltr_audit.cli.options import (
-    GRID,
-    Backend,
-    Jobs,
-    Scheduler,
-    Table,
-    option,
-    read_text,
-    switch,
-    words,
-)
+from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, read_text, switch, words
 from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
@@ -113,11 +103,7 @@ def compare(
 
 
 def grid_of(common: CommonOptions) -> ComparisonGrid:
-    """The grid of --config, or with --resume that of --out, changed by the options.
-
-    Raises:
-        UsageError: a value is out of range.
-    """
+    """The grid of --config, or with --resume that of --out, changed by the options."""
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import apply_changes, table_in, with_users
 

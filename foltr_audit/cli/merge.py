@@ -64,18 +64,7 @@ def run_merge_study(
     preset: Preset | None = None,
     scale: float = 1,
 ) -> None:
-    """Run a study of merged models, show and save it, and compare it with the figures of a preset.
-
-    Args:
-        table: the table of the study.
-        common: the shared options, of which the folder, JSON and threads count.
-        picture: format of the pictures.
-        preset: the preset that the table comes from.
-        scale: the factor of its trials and trees.
-
-    Raises:
-        FoltrAuditError: something cannot be run or written.
-    """
+    """Run a study of merged models, show and save it, and compare it with the figures of a preset."""
     import numba
 
     from foltr_audit.studies.model_merging import MergeSpec, run_merging

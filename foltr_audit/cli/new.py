@@ -52,19 +52,23 @@ def limits(name: str = argument("Name of the file, with or without .toml."), int
 
 
 def _write_package(kind: str, name: str, into: Path) -> None:
+    from foltr_audit.core.plugins import Attack, Defense
+    from foltr_audit.core.plugins.registry import names
+
     folder, module = into / _checked(name), name.replace("-", "_")
     class_name = "".join(word.capitalize() for word in name.split("-"))
-    _refuse_registered(kind, name)
+    if name in names(Attack if kind == "attack" else Defense):
+        raise UsageError(f"NAME: {name!r} is the name of a registered {kind}; expected another one")
     if iskeyword(module) or module in sys.stdlib_module_names or class_name in _CLASSES:
         raise UsageError(f"NAME: {name!r} is a name of Python or of foltr-audit; expected another one")
     _refuse_taken(folder, into)
     filled = _filled(kind, {"kind": kind, "name": name, "module": module, "class_name": class_name})
-    names = {"module.py": f"{module}.py", "test_module.py": f"test_{module}.py"}
+    called = {"module.py": f"{module}.py", "test_module.py": f"test_{module}.py"}
     try:
         made = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=into))
         try:
             for file, text in filled.items():
-                (made / names.get(file, file)).write_text(text, encoding="utf-8")
+                (made / called.get(file, file)).write_text(text, encoding="utf-8")
             made.chmod(0o755)  # a temporary folder is for its owner alone
             made.rename(folder)  # all of it at once; refused where a folder with files appeared meanwhile
         except BaseException:
@@ -90,14 +94,6 @@ def _checked(name: str) -> str:
             f"e.g. my-idea, at most {_MOST_LETTERS}"
         )
     return name
-
-
-def _refuse_registered(kind: str, name: str) -> None:
-    from foltr_audit.core.plugins import Attack, Defense
-    from foltr_audit.core.plugins.registry import names
-
-    if name in names(Attack if kind == "attack" else Defense):
-        raise UsageError(f"NAME: {name!r} is the name of a registered {kind}; expected another one")
 
 
 def _refuse_taken(place: Path, into: Path) -> None:

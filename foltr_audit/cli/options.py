@@ -25,16 +25,7 @@ if TYPE_CHECKING:
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
-    """Refuse every given option except some, and --verbose.
-
-    Args:
-        ctx: the context of the command.
-        allowed: names of the parameters that may be given.
-        why: what follows the option in the message.
-
-    Raises:
-        UsageError: another option was given.
-    """
+    """Refuse every given option except some, and --verbose."""
     for parameter in ctx.command.params:
         name = str(parameter.name)
         source = ctx.get_parameter_source(name)
@@ -60,11 +51,7 @@ def split_names(given: str | list[str]) -> list[str]:
 
 
 def parse_numbers(text: str, option: str) -> list[float]:
-    """Parse numbers separated by commas.
-
-    Raises:
-        UsageError: the value of the option is something else.
-    """
+    """Parse numbers separated by commas."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
@@ -93,11 +80,7 @@ def named_or_all(given: list[str]) -> list[str] | None:
 
 
 def read_text(path: Path, option: str) -> str:
-    """The UTF-8 text of a file that an option names.
-
-    Raises:
-        UsageError: it cannot be read, or is not UTF-8 text.
-    """
+    """The UTF-8 text of a file that an option names."""
     try:
         return file_text(path, UsageError)
     except UsageError as error:
@@ -105,11 +88,7 @@ def read_text(path: Path, option: str) -> str:
 
 
 def refuse_alternatives(chains: Sequence[str]) -> None:
-    """Refuse chains of --defense that only `compare` understands.
-
-    Raises:
-        UsageError: a part that stands for another chain at each epsilon.
-    """
+    """Refuse chains of --defense that only `compare` understands."""
     from foltr_audit.experiments.comparison.alternatives import PROVEN, PUBLISHED
 
     for name in (part.strip().partition(":")[0] for text in chains for part in text.split("+")):
@@ -122,11 +101,7 @@ def refuse_alternatives(chains: Sequence[str]) -> None:
 
 
 def query_ids(text: str) -> list[str]:
-    """The query ids of --queries: one on each line of a file of that name, else separated by commas.
-
-    Raises:
-        UsageError: a file without text or without ids, or no id at all.
-    """
+    """The query ids of --queries: one on each line of a file of that name, else separated by commas."""
     path = Path(text)
     lines = read_text(path, "--queries").splitlines() if os.path.isfile(text) else text.split(",")
     ids = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
@@ -198,7 +173,6 @@ def shared(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 KNOW_HELP = "A fact in place of one of the trace, as NAME=VALUE, e.g. learning_rate=0.1. May be repeated."
 Know = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=KNOW_HELP)]
-Threads = Annotated[int | None, typer.Option(help="Number of threads. Results do not depend on it.")]
 Jobs = Annotated[
     int | None, typer.Option(help="Processes that run cells in parallel. Default: one per core.")
 ]
@@ -251,12 +225,7 @@ class FieldOption(NamedTuple):
     """The option that sets a field.
 
     Attributes:
-        name: dotted name of the field.
-        parameter: name of the parameter of a command.
-        field: the field.
         form: `one` value, a `list` of values of several options, or a `text` with several.
-        kind: type of a value.
-        default: words for the default.
     """
 
     name: str
@@ -310,11 +279,7 @@ class FieldOption(NamedTuple):
         return f"{text} Default: {self.default}." if self.default else text
 
     def read(self, given: Any) -> Any:
-        """The value of the field; None if what was given does not set it.
-
-        Raises:
-            UsageError: it cannot be read.
-        """
+        """The value of the field; None if what was given does not set it."""
         if given is None or given == []:
             return None
         if self.name in _READERS:

@@ -35,7 +35,6 @@ def stdout_console(label: str = "") -> Console:
 
     class StdoutConsole(ResultConsole):
         def on_broken_pipe(self) -> None:
-            """Continue without a reader."""
             drop(sys.stdout)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
@@ -64,13 +63,6 @@ def print_json(schema: str, **facts: Any) -> None:
 
 
 def show(text: Callable[[], str], draw: Callable[[Console], object], *, json: bool) -> None:
-    """Print a result on stdout.
-
-    Args:
-        text: computes its JSON text.
-        draw: prints it as tables on a console.
-        json: whether to print the text.
-    """
     if json:
         print_line(text())
     else:
@@ -144,23 +136,14 @@ def save_config(path: Path | None, plan: Plan | ComparisonGrid) -> None:
 
 
 def refuse_place(option: str, path: Path | None) -> None:
-    """Refuse a path where no file can be written.
-
-    Raises:
-        UsageError: it is not a plain file, or its folder does not exist.
-    """
+    """Refuse a path where no file can be written."""
     if path is not None and (path.exists() != path.is_file() or not path.parent.is_dir()):
         problem = "is not a plain file" if path.exists() else "is in a folder that does not exist"
         raise UsageError(f"{option}: {path} {problem}; expected the name of a file")
 
 
 def write_file(option: str, path: Path | None, write: Callable[[Path], None]) -> None:
-    """Write the file that an option names, if it names one.
-
-    Raises:
-        UsageError: as `refuse_place`.
-        FoltrAuditError: the disk is full or cannot be written.
-    """
+    """Write the file that an option names, if it names one."""
     if path is None:
         return
     from foltr_audit.experiments.runs.folder import report_write_errors

@@ -42,7 +42,6 @@ class HelpCommand(TyperCommand):
         self.params.append(_help_all())
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments and the options of the page."""
         fields = _shown(self, ctx)
         _write(formatter, "Arguments", [_record(field) for field in fields if _is_argument(field)])
         options = {str(field.name): field for field in fields if not _is_argument(field)}
@@ -53,17 +52,14 @@ class HelpCommand(TyperCommand):
             _write_panels(formatter, options.values())
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words of the first line."""
         return ["[OPTIONS]", *(_record(field)[0] for field in _shown(self, ctx) if _is_argument(field))]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write what the command does."""
         del ctx
         for paragraph in (self.help or "").split("\n\n"):
             formatter.write(f"\n{_wrapped(' '.join(paragraph.split()), 2)}\n")
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples."""
         del ctx
         if self.examples:
             lines = [f"  {does}:\n    {command}\n" for does, command in self.examples.items()]
@@ -190,7 +186,6 @@ class HelpGroup(TyperGroup):
         return parsed
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, then the options."""
         self.format_commands(ctx, formatter)
         _write_panels(formatter, _shown(self, ctx))
 
@@ -207,9 +202,6 @@ class Entry(NamedTuple):
     """A command that is imported when it is called.
 
     Attributes:
-        section: the part of the group's help page.
-        name: its name.
-        summary: its line on that page.
         module: the module in `foltr_audit.cli` that declares it on its `app`, alone or with others.
     """
 
@@ -219,7 +211,6 @@ class Entry(NamedTuple):
     module: str
 
     def imported(self) -> Any:
-        """The command."""
         command: Any = get_command(import_module(f"foltr_audit.cli.{self.module}").app)
         command = getattr(command, "commands", {}).get(self.name, command)
         command.name = self.name
@@ -266,7 +257,6 @@ class LazyGroup(HelpGroup):
         return self.commands[cmd_name] if cmd_name in names else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write each section of the commands."""
         del ctx
         width = max(len(entry.name) for entry in self.entries)
         for section in dict.fromkeys(entry.section for entry in self.entries):

@@ -26,10 +26,8 @@ class PresetSelection:
     """A preset with the options that override it.
 
     Attributes:
-        preset: the study.
         plans: the plan of each of its cells, by name; two plans may hold the same Spec.
         scale: the factor of rounds, repeats and repetitions.
-        runs: the value of --runs; None if it is not given.
     """
 
     preset: Preset
@@ -46,17 +44,7 @@ class PresetSelection:
         same: bool = False,
         scale: float = 1.0,
     ) -> PresetSelection:
-        """Select a preset; without --fold it runs on every fold of data with folds.
-
-        Args:
-            preset: the study.
-            common: the shared options.
-            same: train under each attacked click model.
-            scale: the factor of rounds, repeats and repetitions, above 0 and at most 1.
-
-        Raises:
-            UsageError: --config is given too, or a value is out of range.
-        """
+        """Select a preset; without --fold it runs on every fold of data with folds."""
         if common.config is not None:
             raise UsageError("--config and --preset: give one or the other; each is a starting point")
         check_scale(scale)
@@ -135,21 +123,12 @@ def _text(values: Sequence[str]) -> str:
 
 
 def check_scale(scale: float) -> None:
-    """Refuse a scale out of range.
-
-    Raises:
-        UsageError: it is not above 0 and at most 1.
-    """
     if not 0 < scale <= 1:
         raise UsageError(f"--scale: {scale:g}; expected a number above 0 and at most 1")
 
 
 def attack_preset(name: str) -> Preset:
-    """The preset that `attack --preset` names.
-
-    Raises:
-        UsageError: an unknown preset, or one of another kind.
-    """
+    """The preset that `attack --preset` names."""
     from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)

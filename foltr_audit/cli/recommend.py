@@ -10,14 +10,7 @@ import typer
 from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.attack import cheats
 from foltr_audit.cli.common import ANSWER, IN_CELLS, CommonOptions, open_comparison, shared_but, takes
-from foltr_audit.cli.options import (
-    Backend,
-    Jobs,
-    Scheduler,
-    option,
-    split_methods,
-    words,
-)
+from foltr_audit.cli.options import Backend, Jobs, Scheduler, option, split_methods, words
 from foltr_audit.cli.output import save_config, show, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
@@ -105,11 +98,7 @@ def recommend(
     from foltr_audit.report.results.recommend import print_brief_recommend, print_recommend
 
     limits = PrivacyLimits.given(
-        max_eps=max_eps,
-        max_attack_auc=max_attack_auc,
-        max_proven_auc=max_proven_auc,
-        view=view,
-        delta=delta,
+        max_eps=max_eps, max_attack_auc=max_attack_auc, max_proven_auc=max_proven_auc, view=view, delta=delta
     )
     effort = SearchBudget(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
     if method and not limits.single:

@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.bundle import pack_results
-from foltr_audit.cli.options import (
-    argument,
-    option,
-    refuse_others,
-    switch,
-    words,
-)
+from foltr_audit.cli.options import argument, option, refuse_others, switch, words
 from foltr_audit.cli.output import note, print_line
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.report.render.csv import csv_text, every_column
+from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
@@ -81,16 +75,25 @@ def report(
     With --zip, pack the results of a folder into one file that others can check.
     """
     if zip_file is not None:
+        from foltr_audit.evidence.bundle import pack
+
         refuse_others(ctx, OF_ZIP, "not with --zip, which packs the results")
-        pack_results(
+        packed = pack(
             folder,
             zip_file,
             with_trace=with_trace,
             without_lists=without_lists,
             partial=partial,
             overwrite=overwrite,
-            json=json,
+            progress=on_terminal(),
         )
+        for line in packed["unfinished"]:
+            note(f"partial: {line}")
+        if json:
+            print_line(json_text(packed))
+            return
+        print_line(f"{zip_file}: a {packed['kind']}, {packed['files']} files, {packed['bytes']:,} bytes")
+        print_line(f"SHA-256 {packed['sha256']}")
         return
     refuse_others(ctx, {"folder", "to", "out", "overwrite"}, "only with --zip")
     _write_report(folder, to, out, overwrite=overwrite)
@@ -125,11 +128,7 @@ def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, ov
 
 
 def _format(to: ReportFormat | None, out: Path | None) -> ReportFormat:
-    """The format of --to, or that of the ending of --out.
-
-    Raises:
-        UsageError: the two differ, or neither says a format.
-    """
+    """The format of --to, or that of the ending of --out."""
     if out is None or not out.suffix:
         return to or ReportFormat.html
     ending = out.suffix.lower().removeprefix(".")

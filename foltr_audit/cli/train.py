@@ -57,18 +57,7 @@ def run_training(
     *,
     twins: bool = False,
 ) -> None:
-    """Run a plan that trains only, show and save its report, and compare it with the figures of a preset.
-
-    Args:
-        plan: what to run.
-        common: the shared options.
-        pictures: files to draw the learning curves into.
-        chosen: the preset that the plan comes from.
-        twins: also train the runs that each scenario is compared with.
-
-    Raises:
-        FoltrAuditError: something cannot be run, drawn or written.
-    """
+    """Run a plan that trains only, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.curves import check_picture, save_curves
     from foltr_audit.report.train import TrainReport, TrainSpeed, wire_costs

@@ -30,13 +30,7 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
 
     A module is looked for in the current folder, then among installed packages.
 
-    Args:
-        text: the names.
-        option: what names them in messages.
-        anew: run the module once more, even if it was imported before.
-
-    Raises:
-        UsageError: there is no such module, file or function, or the module raises when it is imported.
+    `anew`: run the module once more, even if it was imported before.
     """
     place, _, name = text.rpartition(":")
     if not place or not name:
@@ -91,9 +85,6 @@ def with_own_plugins(given: dict[str, Any]) -> dict[str, Any]:
     """The values of options, after the import of the plug-ins that they name as `MODULE:CLASS`.
 
     Values that name a file, as `FILE.py:CLASS`, name its module afterwards.
-
-    Raises:
-        UsageError: there is no such module, file or class.
     """
     options = dict(given)
     for option, kind in PLUGIN_OPTIONS.items():
@@ -120,9 +111,6 @@ def import_plugin(reference: str, option: str) -> str:
     """Import a plug-in that the user names as `MODULE:CLASS` or `FILE.py:CLASS`; returns its name in Specs.
 
     A module is looked for in the current folder, then among installed packages.
-
-    Raises:
-        UsageError: there is no such module, file or class, or the module raises when it is imported.
     """
     from foltr_audit.core.plugins.registry import import_class, use_plugin
 
@@ -132,10 +120,7 @@ def import_plugin(reference: str, option: str) -> str:
     path = Path(place).resolve() if place.endswith(".py") else None
     if path is not None and not path.is_file():
         raise UsageError(f"{option}: {place}: no such file")
-    folder = os.getcwd() if path is None else str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    importlib.invalidate_caches()  # a file may be newer than what the interpreter has seen of its folder
+    _look_in(place)
     module = place if path is None else path.stem
     try:
         with no_result_printed():
@@ -153,11 +138,17 @@ def no_result_printed() -> AbstractContextManager[object]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def _module(place: str, option: str, *, anew: bool) -> ModuleType:
+def _look_in(place: str) -> str:
+    """Have Python look for modules in the folder of a file, or in the current one; which that is."""
     folder = str(Path(place).resolve().parent) if place.endswith(".py") else os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)
     importlib.invalidate_caches()  # a file may be newer than what the interpreter has seen of its folder
+    return folder
+
+
+def _module(place: str, option: str, *, anew: bool) -> ModuleType:
+    folder = _look_in(place)
     try:
         if not anew and not place.endswith(".py"):
             return importlib.import_module(place)

@@ -70,56 +70,32 @@ class PerfectClickModel(CascadeClickModel):
     """Reads the whole list and clicks by relevance."""
 
     name: ClassVar[str] = "perfect"
-    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
-        (0.0, 1.0),
-        (0.0, 0.5, 1.0),
-        (0.0, 0.2, 0.4, 0.8, 1.0),
-    )
-    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.0,) * 2, (0.0,) * 3, (0.0,) * 5)
+    click_given_grade = ((0.0, 1.0), (0.0, 0.5, 1.0), (0.0, 0.2, 0.4, 0.8, 1.0))
+    stop_given_grade = ((0.0,) * 2, (0.0,) * 3, (0.0,) * 5)
 
 
 class NavigationalClickModel(CascadeClickModel):
     """Looks for one good document and usually stops after finding it."""
 
     name: ClassVar[str] = "navigational"
-    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
-        (0.05, 0.95),
-        (0.05, 0.5, 0.95),
-        (0.05, 0.3, 0.5, 0.7, 0.95),
-    )
-    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = (
-        (0.2, 0.9),
-        (0.2, 0.5, 0.9),
-        (0.2, 0.3, 0.5, 0.7, 0.9),
-    )
+    click_given_grade = ((0.05, 0.95), (0.05, 0.5, 0.95), (0.05, 0.3, 0.5, 0.7, 0.95))
+    stop_given_grade = ((0.2, 0.9), (0.2, 0.5, 0.9), (0.2, 0.3, 0.5, 0.7, 0.9))
 
 
 class InformationalClickModel(CascadeClickModel):
     """Clicks on many documents, relevant or not."""
 
     name: ClassVar[str] = "informational"
-    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
-        (0.3, 0.7),
-        (0.4, 0.7, 0.9),
-        (0.4, 0.6, 0.7, 0.8, 0.9),
-    )
-    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = (
-        (0.1, 0.5),
-        (0.1, 0.3, 0.5),
-        (0.1, 0.2, 0.3, 0.4, 0.5),
-    )
+    click_given_grade = ((0.3, 0.7), (0.4, 0.7, 0.9), (0.4, 0.6, 0.7, 0.8, 0.9))
+    stop_given_grade = ((0.1, 0.5), (0.1, 0.3, 0.5), (0.1, 0.2, 0.3, 0.4, 0.5))
 
 
 class ReversedClickModel(CascadeClickModel):
     """Reads the whole list and clicks on what is not relevant, as a malicious client does."""
 
     name: ClassVar[str] = "reversed"
-    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
-        (1.0, 0.0),
-        (1.0, 0.5, 0.0),
-        (1.0, 0.8, 0.6, 0.2, 0.0),
-    )
-    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = PerfectClickModel.stop_given_grade
+    click_given_grade = ((1.0, 0.0), (1.0, 0.5, 0.0), (1.0, 0.8, 0.6, 0.2, 0.0))
+    stop_given_grade = PerfectClickModel.stop_given_grade
 
 
 class ClickModelMixture(ClickModel):

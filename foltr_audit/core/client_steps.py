@@ -173,7 +173,6 @@ class TorchStep(FunctionStep):
     draws: int = Field(1, ge=1)
 
     def updates(self, model: Floats, features: Floats, clicks: Floats) -> Floats:
-        """See `ClientStep`."""
         import torch
 
         def every(vector: torch.Tensor, rows: torch.Tensor, patterns: torch.Tensor) -> torch.Tensor:
@@ -197,7 +196,6 @@ class TorchStep(FunctionStep):
         ).T
 
     def scores(self, model: Floats, features: Floats) -> Floats:
-        """See `ClientStep`."""
         import torch
 
         if self.scorer is None:
@@ -232,11 +230,7 @@ def as_numbers(found: object) -> Floats:
 
 
 def need_torch() -> None:
-    """Refuse to go on without PyTorch, before anything is computed; it is not imported yet.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Refuse to go on without PyTorch, before anything is computed; it is not imported yet."""
     if find_spec("torch") is None:
         raise UsageError("this client step needs PyTorch: install foltr-audit[torch]")
 
@@ -320,7 +314,6 @@ class TorchTraining:
 
     @property
     def parameters(self) -> int:
-        """Numbers in a model."""
         return sum(shape.numel() for shape in self.sizes.values())
 
     @cached_property

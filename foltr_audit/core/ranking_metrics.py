@@ -25,12 +25,7 @@ ONLINE_DISCOUNT = 0.9995
 
 
 class MetricDescription(NamedTuple):
-    """How reports show a metric.
-
-    Attributes:
-        label: its name in tables and pictures.
-        higher_is_better: whether a higher value is better.
-    """
+    """How reports show a metric."""
 
     label: str
     higher_is_better: bool = True

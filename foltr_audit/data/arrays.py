@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.settings.data import ARRAYS, DataSpec
 from foltr_audit.data.sources import complete_parts
 from foltr_audit.data.sources import normalise as scaled
@@ -99,21 +99,11 @@ def make_data(
     if len(set(widths.values())) > 1:
         raise DataError(f"arrays: parts with different numbers of features: {widths}")
     whole = complete_parts(parts, seed, "arrays")
-    every = [whole[part] for part in Collection.PARTS]
-    fingerprint = joint_fingerprint(every)
-    found = scaled(
-        Collection(
-            train=every[0],
-            vali=every[1],
-            test=every[2],
-            source=f"{ARRAYS}{name}-{fingerprint[:12]}",
-            synthetic=False,
-            fold=0,
-            fingerprint=fingerprint,
-        ),
-        normalise,
-        dtype,
+    parsed = Collection.parsed(
+        (whole[part] for part in Collection.PARTS), source=ARRAYS, synthetic=False, fold=0
     )
+    named = replace(parsed, source=f"{ARRAYS}{name}-{parsed.fingerprint[:12]}")
+    found = scaled(named, normalise, dtype)
     _made[found.source] = found
     return found
 
@@ -173,14 +163,11 @@ def made_collection(data: DataSpec) -> Collection:
             f"data {data.source}: made of arrays in another Python process; expected it as data=..., jobs=1 "
             "where processes share the work, or a file"
         )
-    if (data.normalise, data.dtype, data.intents) != (
-        found.normalised,
-        str(found.train.features.dtype),
-        None,
-    ):
+    dtype = str(found.train.features.dtype)
+    if (data.normalise, data.dtype, data.intents) != (found.normalised, dtype, None):
         raise UsageError(
-            f"data {data.source}: made with normalise={found.normalised} and dtype="
-            f"{found.train.features.dtype}, and without intents; expected the same"
+            f"data {data.source}: made with normalise={found.normalised} and dtype={dtype}, and without "
+            "intents; expected the same"
         )
     return found
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -299,5 +299,4 @@ def balance_collection(collection: Collection, streams: Streams) -> Collection:
     """The same fold with every part `balance`; its fingerprint stays that of the data as they were read."""
     if collection.n_intents == 1:
         return collection
-    train, vali, test = (balance(collection.part(name), streams) for name in Collection.PARTS)
-    return replace(collection, train=train, vali=vali, test=test)
+    return collection.with_parts(balance(collection.part(name), streams) for name in Collection.PARTS)

@@ -83,10 +83,7 @@ def line_batches(path: Path, who: str = "letor") -> Iterator[tuple[int, list[byt
 def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes]]:
     """Lines of a stream without their ends, some megabytes at a time.
 
-    Args:
-        stream: what is read.
-        raw: the file it reads from, which may be compressed.
-        where: names the file in messages.
+    `raw`: the file it reads from, which may be compressed.
 
     Raises:
         DataError: a line without an end, or a packed file of nothing but repetitions.

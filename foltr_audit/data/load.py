@@ -265,23 +265,14 @@ def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
     def generate() -> Collection:
         made = replace(synthesise(like, queries=number), source=data.source)
         if data.intents is not None:
-            made = _judged(made, data.intents)
+            whole = {name: made.part(name) for name in Collection.PARTS}
+            judged = with_intents(whole, data.intents, made.source)
+            made = made.with_parts(
+                (judged[name] for name in Collection.PARTS),
+                fingerprint=joint_fingerprint([judged[name] for name in Collection.PARTS]),
+                intents_from=data.intents,
+                read=count_read(whole, data.intents),
+            )
         return normalise(made, data.normalise, data.dtype, overwrite=True)
 
     return SourceKey(data, files=_resolved(data)), generate
-
-
-def _judged(collection: Collection, intents: str) -> Collection:
-    whole = {name: collection.part(name) for name in Collection.PARTS}
-    parts = with_intents(whole, intents, collection.source)
-    train, vali, test = (parts[name] for name in Collection.PARTS)
-    fingerprint = joint_fingerprint([train, vali, test])
-    return replace(
-        collection,
-        train=train,
-        vali=vali,
-        test=test,
-        fingerprint=fingerprint,
-        intents_from=intents,
-        read=count_read(whole, intents),
-    )

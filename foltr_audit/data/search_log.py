@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.letor import line_batches, name_in_messages, read_letor
 from foltr_audit.data.sources import LOG_FILES, normalise
@@ -324,15 +323,8 @@ def load_search_log(data: DataSpec, files: LogFiles) -> Collection:
     name = name_in_messages(files.letor)
     searches = _searches(log, letor.dataset, name)
     parts = _split(_with_clicks(log, letor.dataset, searches, name), log.part[searches], log.times[searches])
-    collection = Collection(
-        train=parts[0],
-        vali=parts[1],
-        test=parts[2],
-        source=data.source,
-        synthetic=False,
-        fold=0,
-        fingerprint=joint_fingerprint(parts),
-        left_out=letor.left_out,
+    collection = Collection.parsed(
+        parts, source=data.source, synthetic=False, fold=0, left_out=letor.left_out
     )
     return normalise(collection, data.normalise, data.dtype, overwrite=True)
 

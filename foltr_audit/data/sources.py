@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import joined, joint_fingerprint
+from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.settings.data import are_synthetic
 from foltr_audit.data.intents import count_read, with_intents
 from foltr_audit.data.letor import LetorFile, name_in_messages, read_letor, shown
@@ -29,11 +29,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def check_normalisation(how: str) -> None:
-    """Refuse a name that is no normalisation.
-
-    Raises:
-        UsageError: a name that is none of `NORMALISATIONS`.
-    """
+    """Refuse a name that is no normalisation."""
     if how not in NORMALISATIONS:
         raise UsageError(f"normalise: no normalisation {how!r}; {suggest_name(how, NORMALISATIONS)}")
 
@@ -62,17 +58,17 @@ def normalise(
         return collection
     parts = [collection.part(name) for name in Collection.PARTS]
     if how == "none":
-        train, vali, test = (part.with_features(part.features.astype(dtype, copy=False)) for part in parts)
+        scaled = [part.with_features(part.features.astype(dtype, copy=False)) for part in parts]
     elif how == "zscore":
         scales = _statistics(collection.train)
-        train, vali, test = (_zscore(part, _room(part, dtype, overwrite), *scales) for part in parts)
+        scaled = [_zscore(part, _room(part, dtype, overwrite), *scales) for part in parts]
     elif how == "zscore-parts":
-        train, vali, test = (
+        scaled = [
             _zscore(part, _room(part, dtype, overwrite), *_statistics(part, of_sample=True)) for part in parts
-        )
+        ]
     else:
-        train, vali, test = (_query_minmax(part, _room(part, dtype, overwrite)) for part in parts)
-    return replace(collection, train=train, vali=vali, test=test, normalised=how)
+        scaled = [_query_minmax(part, _room(part, dtype, overwrite)) for part in parts]
+    return collection.with_parts(scaled, normalised=how)
 
 
 def _batches(rows: int) -> Iterator[slice]:
@@ -374,16 +370,12 @@ def load_data(
     if intents is not None:
         read = with_intents(read, intents, source)
     parts = complete_parts(read, seed, source)
-    train, vali, test = (parts[name] for name in Collection.PARTS)
     made_up = intents is not None and are_synthetic(intents)
-    collection = Collection(
-        train=train,
-        vali=vali,
-        test=test,
+    collection = Collection.parsed(
+        (parts[name] for name in Collection.PARTS),
         source=source,
-        synthetic=made_up or all(_synthetic(part) for part in (train, vali, test)),
+        synthetic=made_up or all(map(_synthetic, parts.values())),
         fold=located.fold,
-        fingerprint=joint_fingerprint([train, vali, test]),
         intents_from=intents,
         read=counted,
     )

@@ -1,5 +1,7 @@
 """Synthetic ranking data shaped like real sets: the default where no data is named.
 
+`profiles.toml` describes each set.
+
 A document has a few hidden factors (topic, authority, quality, length, one match per field); its
 label comes from thresholds on a utility in which they interact, and its features are noisy views
 of them. So a linear ranker learns something but not everything. The data are frozen: a test pins
@@ -13,17 +15,18 @@ Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes o
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
+from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.core.settings.data import FEWEST_INTENTS, MOST_INTENTS
 from foltr_audit.errors import DataError, UsageError, suggest_name
 from foltr_audit.rng import Streams, name_codes
@@ -49,18 +52,54 @@ class ColumnKind(NamedTuple):
     times: str = "NONE"  # a number of the query alone
 
 
-class UtilityWeights(NamedTuple):
-    """Weights of a document's utility, in the order that `kernels.synthetic.documents` reads."""
+@dataclass(frozen=True, kw_only=True)
+class CollectionProfile:
+    """The numbers of a real data set, and how to imitate them: an entry of `profiles.toml`.
 
-    topic: float
-    authority: float
-    lean: float  # how far queries differ in what they want: topic or authority
-    both: float  # topic times authority
-    weakest: float  # the worse of title match and quality
-    length: float  # penalty of the squared distance from the usual length
-    judgement: float  # noise of the assessor
-    ease: float  # how far queries differ in how many relevant documents they have
-    copies: float  # share of documents that repeat an earlier one of their query
+    Attributes:
+        queries: number of queries.
+        shares: of the labels from 0, in any unit.
+        sizes: least, most, factor and spread of the number of documents of a query.
+        by_field: groups of kinds; a group repeats for each of the five fields.
+        by_document: kinds that stand once.
+        merit: weights of a document's utility, in the order that `kernels.synthetic.documents` reads: topic,
+            authority, how far queries differ in what they want of both, topic times authority, the worse of
+            title match and quality, penalty of the squared distance from the usual length, noise of the
+            assessor, how far queries differ in how many relevant documents they have, share of documents that
+            repeat an earlier one of their query; with topics `merits` has those of each category.
+        absence: how seldom the query's words occur in each field.
+        minmax: whether features are brought to [0, 1] in each query.
+        popularity: of the categories of topics, in percent.
+        mixtures: share of the mixture, of main, second and any category in it, and what second and other
+            ones lose.
+    """
+
+    queries: int
+    shares: Sequence[int]
+    sizes: tuple[int, int, float, float]
+    by_field: Sequence[Sequence[ColumnKind]]
+    by_document: Sequence[ColumnKind]
+    merit: Sequence[float] = ()
+    absence: tuple[float, ...] = (-2.2, 0.4, 0.2, 1.2, -2.2)
+    minmax: bool = False
+    popularity: Sequence[int] = ()
+    mixtures: Sequence[tuple[float, Sequence[float], Sequence[float]]] = ()
+    merits: Sequence[Sequence[float]] = ()
+
+
+_OF_FIELD = {"first": "MATCH", "second": "FIELD_LENGTH", "sparse": True}
+_OF_DOCUMENT = {"second": "NONE", "decimals": 0}
+
+
+def profiles() -> dict[str, CollectionProfile]:
+    """The profile of each likeness: the entries of `profiles.toml`."""
+    tables = tomllib.loads((Path(__file__).parent / "profiles.toml").read_text(encoding="utf-8"))
+    for table in tables.values():
+        table["by_field"] = [
+            [ColumnKind(**_OF_FIELD | kind) for kind in group] for group in table["by_field"]
+        ]
+        table["by_document"] = [ColumnKind(**_OF_DOCUMENT | kind) for kind in table["by_document"]]
+    return {like: CollectionProfile(**table) for like, table in tables.items()}
 
 
 def grid(values: object) -> Floats:
@@ -108,7 +147,7 @@ def query_sizes(sizes: tuple[int, int, float, float], bells: Floats) -> Ints:
     return np.minimum(least + np.floor(factor * grid(grid(root * root) * root)).astype(np.int64), most)
 
 
-def grades(utility: Floats, shares: tuple[int, ...]) -> Ints:
+def grades(utility: Floats, shares: Sequence[int]) -> Ints:
     """Grades from thresholds on the utility that give each grade its share."""
     ordered = np.sort(utility)
     labels = np.zeros(utility.size, dtype=np.int64)
@@ -155,122 +194,38 @@ def column_codes(
 ISTELLA = "istella-s"
 """The name after `synthetic:`."""
 
-ISTELLA_QUERIES = 1_500
-"""Queries by default. The real set has 33,018: with fewer, the study of model merging takes minutes."""
-
 CATEGORY_FEATURE = 220
 """The column that holds the category of a document, from 1 as in LETOR files: a whole number, 1 to 8."""
 
-_ISTELLA_SHARES = (887, 22, 41, 33, 17)
-_ISTELLA_SIZES = (10, 400, 80.0, 0.28)
-_ISTELLA_ABSENCE = (-2.2, 0.4, 0.2, 1.2, -2.2)
 
-_POPULARITY = (26, 20, 15, 12, 10, 8, 5, 4)  # of the categories, in percent
-
-# Share of the mixture, of main, second and any category in it, and what second and other ones lose.
-_MIXTURES = (
-    (0.07, (0.64, 0.16, 0.20), (4.0, 4.0)),
-    (0.12, (0.44, 0.46, 0.10), (0.0, 3.0)),
-    (0.36, (0.48, 0.17, 0.35), (0.3, 0.6)),
-    (0.45, (0.24, 0.20, 0.56), (0.0, 0.3)),
-)
-
-_merit = partial(UtilityWeights, judgement=0.6, ease=0.2, copies=0.01)
-_MERITS = (
-    _merit(topic=0.2, authority=1.2, lean=0.2, both=0.3, weakest=0.2, length=0.3),
-    _merit(topic=1.3, authority=-0.4, lean=0.2, both=0.2, weakest=0.3, length=0.2),
-    _merit(topic=0.3, authority=0.1, lean=0.2, both=1.3, weakest=0.2, length=0.6),
-    _merit(topic=0.2, authority=-0.7, lean=0.2, both=0.2, weakest=1.6, length=0.1),
-    _merit(topic=0.9, authority=0.8, lean=0.4, both=0.2, weakest=0.1, length=0.8),
-    _merit(topic=0.6, authority=-0.9, lean=0.3, both=0.9, weakest=0.4, length=0.2),
-    _merit(topic=0.1, authority=0.5, lean=0.2, both=0.4, weakest=1.2, length=0.9),
-    _merit(topic=1.0, authority=0.2, lean=0.6, both=0.6, weakest=0.6, length=0.3),
-)
-
-_topic_words = partial(ColumnKind, first="MATCH", second="FIELD_LENGTH", sparse=True)
-_topic_alone = partial(ColumnKind, second="NONE")
-
-
-def _per_field() -> list[ColumnKind]:
-    """41 kinds, one column for each of five fields: counts, statistics, models of retrieval, proximity."""
-    found = [
-        _topic_words("COUNT", weights=(0.6, 0.1, 0.7), decimals=0),  # covered query terms
-        _topic_words("SHARE", weights=(0.6, 0.1, 0.7)),
-        ColumnKind("HEAVY", "NONE", "FIELD_LENGTH", (0, 0.9, 0.4), scale=3, decimals=0, sized=True),
-        ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="IDF"),
-        _topic_words("STEP", weights=(0.7, 0.1, 0.7), decimals=0),
-    ]
-    # Sum, minimum, maximum, mean and variance over the query's words: of frequencies and their products.
-    for times, scale, length in (("NONE", 1.0, 0.35), ("NONE", 0.01, -0.5), ("IDF", 0.5, 0.35)):
-        for shape, match, noise in (
-            ("COUNT", 0.6, 0.7),
-            ("COUNT", 0.45, 0.8),
-            ("COUNT", 0.5, 0.75),
-            ("COUNT", 0.65, 0.65),
-            ("HEAVY", 0.45, 0.75),
-        ):
-            found.append(
-                _topic_words(
-                    shape, weights=(match, length, noise), scale=scale, times=times, sized=scale > 0.1
-                )
-            )
-    # Models of retrieval, and the same within windows of the text: proximity.
-    for window in range(7):
-        blur = 0.05 * window
-        found += [
-            _topic_words("POSITIVE", weights=(0.7 - blur, -0.05, 0.65 + blur), times="IDF"),
-            _topic_words("LINEAR", weights=(0.6 - blur, -0.2, 0.7 + blur), scale=3, sparse=window > 3),
-            _topic_words("SHARE", weights=(0.65 - blur, -0.1, 0.7 + blur)),
-        ]
-    return found
-
-
-def _per_document() -> list[ColumnKind]:
-    """14 kinds of document and query features."""
-    return [
-        _topic_alone("COUNT", "DEPTH", weights=(0.9, 0, 0.4), decimals=0),  # slashes in the URL
-        _topic_alone("COUNT", "DEPTH", weights=(0.6, 0, 0.8), scale=20, decimals=0),
-        _topic_alone("HEAVY", "AUTHORITY", weights=(0.75, 0, 0.65), scale=30, decimals=0),  # inlinks
-        _topic_alone("HEAVY", "LENGTH", weights=(0.4, 0, 0.9), scale=3, decimals=0),  # outlinks
-        _topic_alone("HEAVY", "AUTHORITY", weights=(0.8, 0, 0.6), scale=400, decimals=0),  # PageRank
-        _topic_alone("LINEAR", "AUTHORITY", weights=(0.7, 0, 0.7)),
-        _topic_alone("COUNT", "QUALITY", weights=(0.7, 0, 0.7), scale=20, decimals=0),
-        _topic_alone("SHARE", "QUALITY", weights=(0.6, 0, 0.8)),
-        _topic_alone("LINEAR", "QUALITY", weights=(0.5, 0, 0.85)),
-        _topic_alone("RARE", "POPULARITY", weights=(0.5, 0, 0.85), scale=30, decimals=0),  # clicks
-        _topic_alone("RARE", "POPULARITY", weights=(0.4, 0, 0.9), scale=100, decimals=3),
-        ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="TERMS", decimals=0),  # length of the query
-        _topic_alone("LINEAR", "TOPIC", weights=(0.35, 0, 0.95)),
-        _topic_alone("HEAVY", "LENGTH", weights=(0.9, 0, 0.4), scale=100, decimals=0),  # size of the page
-    ]
-
-
-def _generate_istella(queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
+def _generate_istella(
+    profile: CollectionProfile, like: str, queries: int, seed: int
+) -> tuple[Ints, Singles, Ints]:
     """Offsets (queries + 1,), features (documents, 220) and labels (documents,), from 0 to 4."""
     from foltr_audit.kernels import synthetic
 
-    drawn = draw_queries(ISTELLA, ("queries", "topics", "documents"), queries, seed, _ISTELLA_SIZES)
+    drawn = draw_queries(like, ("queries", "topics", "documents"), queries, seed, profile.sizes)
     _, topic, document = drawn.purposes
-    popularity = _bounds(_POPULARITY)
-    mixtures = _bounds([share for share, _, _ in _MIXTURES])
+    popularity = _bounds(profile.popularity)
+    mixtures = _bounds([share for share, _, _ in profile.mixtures])
     topics = synthetic.query_topics(queries, popularity, mixtures, topic, drawn.key)
-    codes, loadings, scales = column_codes([[kind] for kind in _per_field()], _per_document())
+    codes, loadings, scales = column_codes(profile.by_field, profile.by_document)
     features, utility = synthetic.topic_documents(
         drawn.offsets,
         drawn.abouts,
         topics,
         popularity,
-        np.array([_bounds(blend) for _, blend, _ in _MIXTURES]),
-        grid([penalties for _, _, penalties in _MIXTURES]),
-        grid(_MERITS),
-        grid(_ISTELLA_ABSENCE),
+        np.array([_bounds(blend) for _, blend, _ in profile.mixtures]),
+        grid([penalties for _, _, penalties in profile.mixtures]),
+        grid(profile.merits),
+        grid(profile.absence),
         codes,
         loadings,
         np.concatenate([scales, [[1, 1]]]),
         document,
         drawn.key,
     )
-    return drawn.offsets, features, grades(utility, _ISTELLA_SHARES)
+    return drawn.offsets, features, grades(utility, profile.shares)
 
 
 def _bounds(shares: Sequence[float]) -> Ints:
@@ -279,173 +234,11 @@ def _bounds(shares: Sequence[float]) -> Ints:
     return np.asarray(np.cumsum(whole) * 2**32 // whole.sum())
 
 
-# --- MQ2007, MSLR-WEB10k and ClueWeb09 ------------------------------------------------------------
+# --- every set --------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, kw_only=True)
-class _CollectionProfile:
-    """The numbers of a real data set, and how to imitate them.
-
-    Attributes:
-        queries: number of queries.
-        shares: of the labels from 0, in any unit.
-        sizes: least, most, factor and spread of the number of documents of a query.
-        by_field: groups of kinds; a group repeats for each of the five fields.
-        by_document: kinds that stand once.
-        merit: weights of the utility.
-        absence: how seldom the query's words occur in each field.
-        minmax: whether features are brought to [0, 1] in each query.
-    """
-
-    queries: int
-    shares: tuple[int, ...]
-    sizes: tuple[int, int, float, float]
-    by_field: tuple[tuple[ColumnKind, ...], ...]
-    by_document: tuple[ColumnKind, ...]
-    merit: UtilityWeights
-    absence: tuple[float, ...] = (-2.2, 0.4, 0.2, 1.2, -2.2)
-    minmax: bool = False
-
-
-# Functions of how well a field matches the query, and of the field's length.
-_words = partial(ColumnKind, first="MATCH", second="FIELD_LENGTH", sparse=True)
-_count = partial(_words, "COUNT")
-_heavy = partial(_words, "HEAVY")
-_LENGTH = ColumnKind("HEAVY", "NONE", "FIELD_LENGTH", (0, 0.9, 0.4), scale=3, decimals=0, sized=True)
-_IDF = ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="IDF")
-_EMPTY = ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0))
-
-
-def _alone(
-    shape: str, factor: str, weight: float, noise: float, scale: float = 1, decimals: int = 0
-) -> ColumnKind:
-    return ColumnKind(shape, factor, "NONE", (weight, 0, noise), scale=scale, decimals=decimals)
-
-
-_MQ2007 = _CollectionProfile(
-    queries=1700,
-    shares=(742, 203, 55),
-    sizes=(6, 147, 25.5, 0.35),
-    by_field=(
-        (_count(weights=(0.6, 0.3, 0.7)),),  # term frequency
-        (_IDF,),
-        (_count(weights=(0.65, 0.25, 0.7)),),  # tf * idf
-        (_LENGTH,),
-        (
-            _words("POSITIVE", weights=(0.7, -0.1, 0.7)),  # BM25
-            _words("LINEAR", weights=(0.5, -0.3, 0.8)),  # language models: ABS, DIR, JM
-            _words("LINEAR", weights=(0.6, -0.1, 0.75)),
-            _words("LINEAR", weights=(0.6, -0.2, 0.75)),
-        ),
-    ),
-    by_document=(
-        _alone("HEAVY", "AUTHORITY", 0.8, 0.6),  # PageRank
-        _alone("HEAVY", "AUTHORITY", 0.7, 0.7),  # inlinks
-        _EMPTY,  # outlinks: 0 throughout the real set
-        _alone("COUNT", "DEPTH", 0.9, 0.4),  # slashes in the URL
-        _alone("COUNT", "DEPTH", 0.5, 0.8),  # length of the URL
-        _alone("RARE", "QUALITY", 0.5, 0.8),  # child pages
-    ),
-    merit=UtilityWeights(0.3, -0.2, 0.2, 1.3, 0.2, 0.6, 1.0, 1.4, 0.015),
-    minmax=True,
-)
-
-
-_raw = partial(_count, sized=True, scale=0.5)
-_relative = partial(_count, scale=0.01)
-
-_MSLR_WEB10K = _CollectionProfile(
-    queries=10_000,
-    shares=(520, 320, 130, 17, 8),
-    sizes=(1, 908, 94, 0.33),
-    by_field=(
-        (_count(weights=(0.6, 0.1, 0.7), decimals=0),),  # covered query terms
-        (_words("SHARE", weights=(0.6, 0.1, 0.7)),),  # their share
-        (_LENGTH,),
-        (_IDF,),
-        # term frequency: of the words the sum, minimum, maximum, mean and variance
-        (_raw(weights=(0.6, 0.4, 0.7), scale=1, decimals=0, times="TERMS"),),
-        (_raw(weights=(0.5, 0.3, 0.8), scale=1, decimals=0),),
-        (_raw(weights=(0.6, 0.35, 0.7), scale=1, decimals=0),),
-        (_raw(weights=(0.6, 0.35, 0.7), decimals=3),),
-        (_heavy(weights=(0.5, 0.3, 0.8), sized=True, scale=0.5, decimals=3),),
-        # term frequency over length: of the words the sum, minimum, maximum, mean and variance
-        (_relative(weights=(0.6, -0.5, 0.6), times="TERMS"),),
-        (_relative(weights=(0.4, -0.5, 0.7)),),
-        (_relative(weights=(0.5, -0.5, 0.7)),),
-        (_relative(weights=(0.6, -0.5, 0.6)),),
-        (_heavy(weights=(0.4, -0.5, 0.7), scale=0.01),),
-        # tf * idf: of the words the sum, minimum, maximum, mean and variance
-        (_raw(weights=(0.65, 0.4, 0.6), decimals=3, times="IDF"),),
-        (_raw(weights=(0.5, 0.3, 0.8), decimals=3, times="IDF"),),
-        (_raw(weights=(0.6, 0.35, 0.7), decimals=3, times="IDF"),),
-        (_raw(weights=(0.6, 0.35, 0.7), decimals=3, times="IDF"),),
-        (_heavy(weights=(0.5, 0.3, 0.8), sized=True, scale=0.5, decimals=3, times="IDF"),),
-        (_words("STEP", weights=(0.7, 0.1, 0.7), decimals=0),),  # Boolean model
-        (_words("SHARE", weights=(0.6, -0.1, 0.75)),),  # vector space model
-        (_words("POSITIVE", weights=(0.7, -0.05, 0.7), times="IDF"),),  # BM25
-        (_words("LINEAR", weights=(0.5, -0.3, 0.8), scale=3, sparse=False),),  # language models: ABS, DIR, JM
-        (_words("LINEAR", weights=(0.6, -0.1, 0.75), scale=3),),
-        (_words("LINEAR", weights=(0.6, -0.2, 0.75), scale=3),),
-    ),
-    by_document=(
-        _alone("COUNT", "DEPTH", 0.9, 0.4),  # slashes in the URL
-        _alone("COUNT", "DEPTH", 0.6, 0.8, scale=20),  # length of the URL
-        _alone("HEAVY", "AUTHORITY", 0.7, 0.7, scale=30),  # inlinks
-        _alone("HEAVY", "LENGTH", 0.4, 0.9, scale=3),  # outlinks
-        _alone("HEAVY", "AUTHORITY", 0.7, 0.7, scale=400),  # PageRank
-        _alone("HEAVY", "AUTHORITY", 0.7, 0.7, scale=500),  # SiteRank
-        _alone("COUNT", "QUALITY", 0.6, 0.8, scale=20),  # two quality scores
-        _alone("SHARE", "QUALITY", 0.5, 0.85, decimals=6),
-        _alone("RARE", "POPULARITY", 0.5, 0.85, scale=30),  # clicks on the URL for the query
-        _alone("RARE", "POPULARITY", 0.5, 0.85, scale=200),  # clicks on the URL
-        _alone("RARE", "POPULARITY", 0.4, 0.9, scale=100, decimals=3),  # time spent there
-    ),
-    merit=UtilityWeights(0.0, -0.3, 0.5, 1.6, 0.4, 0.9, 1.8, 1.6, 0.015),
-)
-
-_CLUEWEB_INTENTS = _CollectionProfile(
-    queries=330,  # of which 198 are for training, as many as have qrels per intent
-    shares=(772, 228),  # relevant to one intent at least
-    sizes=(40, 1022, 100, 0.35),
-    by_field=(
-        (_words("SHARE", weights=(0.6, 0.1, 0.35)),),  # covered query terms
-        (_LENGTH,),
-        (_IDF,),
-        # term frequency: of the words the sum, minimum, maximum, mean and variance
-        (_raw(weights=(0.6, 0.4, 0.35), scale=1, decimals=0, times="TERMS"),),
-        (_raw(weights=(0.5, 0.3, 0.4), scale=1, decimals=0),),
-        (_raw(weights=(0.6, 0.35, 0.35), decimals=3),),
-        (_heavy(weights=(0.5, 0.3, 0.4), sized=True, scale=0.5, decimals=3),),
-        # term frequency over length: of the words the sum, minimum, maximum, mean and variance
-        (_relative(weights=(0.6, -0.5, 0.3), times="TERMS"),),
-        (_relative(weights=(0.4, -0.5, 0.35)),),
-        (_relative(weights=(0.6, -0.5, 0.3)),),
-        (_heavy(weights=(0.4, -0.5, 0.35), scale=0.01),),
-        # tf * idf: of the words the sum, minimum, maximum, mean and variance
-        (_raw(weights=(0.65, 0.4, 0.3), decimals=3, times="IDF"),),
-        (_raw(weights=(0.6, 0.35, 0.35), decimals=3, times="IDF"),),
-        (_heavy(weights=(0.5, 0.3, 0.4), sized=True, scale=0.5, decimals=3, times="IDF"),),
-        (_words("SHARE", weights=(0.6, -0.1, 0.375)),),  # vector space model
-        (_words("POSITIVE", weights=(0.7, -0.05, 0.35), times="IDF"),),  # BM25
-        (_words("LINEAR", weights=(0.5, -0.3, 0.4), scale=3, sparse=False),),  # language models: ABS, DIR, JM
-        (_words("LINEAR", weights=(0.6, -0.1, 0.375), scale=3),),
-        (_words("LINEAR", weights=(0.6, -0.2, 0.375), scale=3),),
-        (_words("STEP", weights=(0.7, 0.1, 0.35), decimals=0),),  # Boolean model
-    ),
-    by_document=(
-        _alone("HEAVY", "AUTHORITY", 0.7, 0.35, scale=400),  # PageRank
-        _alone("HEAVY", "AUTHORITY", 0.7, 0.35, scale=30),  # inlinks
-        _alone("COUNT", "QUALITY", 0.6, 0.4, scale=20),  # spam score
-        _alone("COUNT", "DEPTH", 0.9, 0.2),  # slashes in the URL
-        _alone("COUNT", "DEPTH", 0.6, 0.4, scale=20),  # length of the URL
-    ),
-    merit=UtilityWeights(1.8, 0.2, 0.1, 1.2, 0.3, 0.6, 0.7, 1.4, 0.015),
-)
-
-_KNOWN = {"mq2007": _MQ2007, "mslr-web10k": _MSLR_WEB10K, "clueweb-intents": _CLUEWEB_INTENTS}
+PROFILES = profiles()
 _INTENTS = {"clueweb-intents": 4}  # likenesses that come with several label columns
-LIKES: tuple[str, ...] = (*_KNOWN, ISTELLA)
+LIKES = tuple(PROFILES)
 MOST_QUERIES = 1_000_000
 
 
@@ -463,26 +256,17 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
     """
     if like not in LIKES:
         raise UsageError(f"synthetic: --like {like!r} is unknown; {suggest_name(like, LIKES)}")
-    model = _KNOWN.get(like)
-    usual = ISTELLA_QUERIES if model is None else model.queries
-    number = usual if queries is None else queries
+    profile = PROFILES[like]
+    number = profile.queries if queries is None else queries
     if not 5 <= number <= MOST_QUERIES:
         raise UsageError(f"synthetic: --queries {number}: expected 5 to {MOST_QUERIES}")
-    made = _generate_istella(number, seed) if model is None else _generate(model, like, number, seed)
-    offsets, features, labels = made
+    generate = _generate_istella if profile.mixtures else _generate
+    offsets, features, labels = generate(profile, like, number, seed)
     bounds = pairwise([0, number * 60 // 100, number * 80 // 100, number])
     parts = [_part(first, last, offsets, features, labels) for first, last in bounds]
     if like in _INTENTS:
         parts = [synthetic_intents(part, _INTENTS[like]) for part in parts]
-    return Collection(
-        train=parts[0],
-        vali=parts[1],
-        test=parts[2],
-        source=f"synthetic:{like}",
-        synthetic=True,
-        fold=0,
-        fingerprint=joint_fingerprint(parts),
-    )
+    return Collection.parsed(parts, source=f"synthetic:{like}", synthetic=True, fold=0)
 
 
 def _part(
@@ -505,21 +289,21 @@ def _part(
     )
 
 
-def _generate(model: _CollectionProfile, like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
+def _generate(profile: CollectionProfile, like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
     from foltr_audit.kernels import synthetic
 
-    drawn = draw_queries(like, ("queries", "documents"), queries, seed, model.sizes)
+    drawn = draw_queries(like, ("queries", "documents"), queries, seed, profile.sizes)
     features, utility = synthetic.documents(
         drawn.offsets,
         drawn.abouts,
-        grid(model.merit),
-        grid(model.absence),
-        *column_codes(model.by_field, model.by_document),
-        model.minmax,
+        grid(profile.merit),
+        grid(profile.absence),
+        *column_codes(profile.by_field, profile.by_document),
+        profile.minmax,
         drawn.purposes[1],
         drawn.key,
     )
-    return drawn.offsets, features, grades(utility, model.shares)
+    return drawn.offsets, features, grades(utility, profile.shares)
 
 
 # --- synthetic intents for any ranking data -------------------------------------------------------

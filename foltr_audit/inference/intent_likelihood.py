@@ -26,11 +26,6 @@ def list_likelihoods(
 
     Where messages have several lists, a joint search finds the clicks on the others; without sweeps they are
     the rounded relaxed solution.
-
-    Args:
-        decoder: the view, and the belief that the search uses.
-        shortlist: of the search, see `JointSearch`.
-        sweeps: of the search.
     """
     view = decoder.view
     if view.kind == "clicks":

@@ -93,7 +93,6 @@ class PatternDecoder:
 
     @cached_property
     def table(self) -> DensityTable:
-        """Log density of the noise."""
         return density_table(self.law or noise_law(self.view.knowledge))
 
     @cached_property

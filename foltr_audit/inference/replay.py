@@ -41,9 +41,6 @@ class StepReplay:
     """The steps behind the messages of a view that has a client step.
 
     Of several lists in a message each step starts from the local model that the step before left.
-
-    Attributes:
-        view: the view.
     """
 
     view: View

@@ -154,7 +154,6 @@ class SeededClients:
 
 
 def interactions(view: View) -> Ints:
-    """How many interactions each message has, int64 (n,)."""
     places = np.arange(1, view.shown.shape[1] + 1)
     return np.asarray(np.where(view.is_document.any(axis=2), places, 0).max(axis=1, initial=0))
 

@@ -10,10 +10,7 @@ WITH_LISTS = "+lists"
 _OBSERVERS = {
     "individual": ("message", "a server that sees each message"),
     "aggregate": ("sum", "a server that sees the sum over the clients of a round"),
-    "colluding": (
-        "all other clients",
-        "a server that sees the sum, and colludes with other clients",
-    ),
+    "colluding": ("all other clients", "a server that sees the sum, and colludes with other clients"),
 }
 
 SEES = {

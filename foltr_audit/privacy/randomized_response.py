@@ -27,9 +27,6 @@ class RandomizedResponse:
     Attributes:
         p: probability of the true value, 0 to 1.
         values: number of values v, 2 or more.
-
-    Raises:
-        UsageError: a value out of range.
     """
 
     p: float

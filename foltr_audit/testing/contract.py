@@ -62,7 +62,6 @@ class CheckList(dict[str, Check]):
     """The checks of a kind of plug-in by their names; each raises an error if the plug-in fails."""
 
     def __call__(self, name: str) -> Callable[[Check], Check]:
-        """Declare a function as the check of this name."""
         return lambda check: self.setdefault(name, check)
 
     def of(self, subject: object, who: str) -> list[ContractCheck]:

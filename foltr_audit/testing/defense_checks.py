@@ -198,10 +198,7 @@ def _lawful(defense: Defense) -> None:
     far = 50.0 if law_of(defense, _round()) is not None else 1e12  # which no noise hides
     models = np.stack([model + 0.1, rng.normal(size=model.size), far * np.eye(model.size)[1]])
     where = ["a client that learns", "a model of size 1", f"a model of size {far:g}"]
-    inputs = [
-        LinkTestInput.resting("a", clients),
-        LinkTestInput(clients=clients, models=models, where=where),
-    ]
+    inputs = [LinkTestInput.resting("a", clients), LinkTestInput(clients=clients, models=models, where=where)]
     found = check_declarations(setup.privacy.acts(), clients, inputs, interactions=2)
     wanted = "what its events and its law declare"
     expect(not found.broken, wanted, found.why)

@@ -11,12 +11,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
-from foltr_audit.core.plugins import (
-    Ball,
-    Knowledge,
-    RoundContext,
-    View,
-)
+from foltr_audit.core.plugins import Ball, Knowledge, RoundContext, View
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.view import Candidates, ClickBelief
 from foltr_audit.core.settings.data import DataSpec
@@ -34,7 +29,6 @@ _SOURCE = "synthetic:mq2007:20"
 
 
 def generator(seed: int) -> Generator:
-    """A generator whose numbers the seed fixes."""
     return Generator(PCG64(seed))
 
 
@@ -61,7 +55,6 @@ def context(
 
 @cache
 def data() -> Collection:
-    """A few queries of synthetic data."""
     return load_collection(DataSpec(source=_SOURCE), 1, cache=False)
 
 

@@ -41,11 +41,7 @@ _MOST_AXES = 7  # an array in a file has eight, one of them the messages
 
 
 def check_layout(layout: Sequence[LayoutArray]) -> None:
-    """Refuse arrays that no message has.
-
-    Raises:
-        TraceError: an unknown number format, a shape that is none or is too large, or a name twice.
-    """
+    """Refuse arrays that no message has."""
     formats = (*FLOATING, *BUFFERS)
     for array in layout:
         who = f"trace: header: layout: {array.name!r:.60}"
@@ -462,11 +458,7 @@ def read_header(folder: Path) -> tuple[TraceHeader, str]:
 
 
 def header_from(table: Mapping[str, object]) -> TraceHeader:
-    """The header from its parsed TOML; every field must be present but `layout` and `writer`, and no other.
-
-    Raises:
-        TraceError: as `read_header`.
-    """
+    """The header from its parsed TOML; each field must be there but `layout` and `writer`, and no other."""
     if "schema" in table:  # first: a newer schema may well have other fields
         _check_schema(table["schema"])
     table = {"layout": [], "writer": "", **table}
@@ -505,11 +497,7 @@ def shortened(value: object) -> str:
 
 
 def check_names(table: Mapping[str, object], names: list[str], prefix: str) -> None:
-    """Refuse a table that lacks a field or has another one.
-
-    Raises:
-        TraceError: it is such a table.
-    """
+    """Refuse a table that lacks a field or has another one."""
     for name in names:
         if name not in table:
             raise TraceError(f"trace: header: field {prefix}{name} is missing")
@@ -527,11 +515,7 @@ _TYPES: dict[str, tuple[type, str]] = {
 
 
 def check_types(record: DataclassInstance, prefix: str) -> None:
-    """Refuse a record whose plain fields have other types than they should.
-
-    Raises:
-        TraceError: it has.
-    """
+    """Refuse a record whose plain fields have other types than they should."""
     for item in fields(record):
         value = getattr(record, item.name)
         if str(item.type) not in _TYPES and item.name != "parts":
@@ -545,11 +529,7 @@ def check_types(record: DataclassInstance, prefix: str) -> None:
 
 
 def check_fact(name: str, value: object) -> None:
-    """Refuse a fact that is neither text, a number, true or false, nor a list of texts.
-
-    Raises:
-        TraceError: it is.
-    """
+    """Refuse a fact that is neither text, a number, true or false, nor a list of texts."""
     texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
     good = texts or (
         isinstance(value, str | int | float) and not (isinstance(value, float) and math.isnan(value))

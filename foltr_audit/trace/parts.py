@@ -60,16 +60,13 @@ class TracePart:
 
     @property
     def observed(self) -> tuple[str, ...]:
-        """Names of its observed tables."""
         return tuple(table for table in OBSERVED + OBSERVED_TOO if table in self.files)
 
     @property
     def truth(self) -> tuple[str, ...]:
-        """Names of its tables of truth."""
         return tuple(table for table in TRUTH if table in self.files)
 
     def file_name(self, table: str) -> str:
-        """Path of a table inside the trace folder."""
         return file_name(table, self.index)
 
 
@@ -278,11 +275,7 @@ class PartTable:
         return list(zip(self.texts("name", rows), self.columns["value"][rows].tolist(), strict=True))
 
     def expect_slots(self) -> None:
-        """Refuse rows that are not slot 0, 1, 2 ... in each round.
-
-        Raises:
-            TraceError: they are not.
-        """
+        """Refuse rows that are not slot 0, 1, 2 ... in each round."""
         sizes = np.diff(self._edges)
         expected = np.arange(self.rows) - np.repeat(self._edges[:-1], sizes)
         if not np.array_equal(self.whole("slot"), expected):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
 import numpy as np
 
@@ -26,9 +25,6 @@ from foltr_audit.recorder.part_files import (
     part_files,
 )
 from foltr_audit.recorder.round_tables import (
-    ListColumns,
-    MessageColumns,
-    RoundColumns,
     Tables,
     TruthColumns,
     check_same_columns,
@@ -41,8 +37,6 @@ from foltr_audit.trace.facts import fact_problems, round_problem
 from foltr_audit.trace.header import TraceHeader, read_header, split
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.schema import FeatureFormat, contradiction, misfit, truth_misfit
-
-Columns = TypeVar("Columns", RoundColumns, MessageColumns, ListColumns, TruthColumns)
 
 
 class TraceWriter:
@@ -270,23 +264,10 @@ def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) 
     Raises:
         UsageError: numbers that the layout does not hold.
     """
-    seen = _named(
-        RoundColumns,
-        record,
-        number=record.round,
-        model=record.parameters,
-        masked=header.kind == "masked",
-        messages=_named(
-            MessageColumns,
-            record,
-            arrays=split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}"),
-            survived=record.survivors,
-            metrics=record.clear,
-        ),
-        lists=_named(ListColumns, record),
-    )
+    arrays = split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}")
     try:
-        return round_tables(seen, None if truth is None else _truth(header, truth))
+        rows = None if truth is None else _truth(header, truth)
+        return round_tables(record, arrays, rows, masked=header.kind == "masked")
     except ValueError as error:
         raise UsageError(f"trace: round {record.round}: {error}") from None
 
@@ -294,12 +275,12 @@ def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) 
 def _truth(header: TraceHeader, truth: RoundTruth) -> TruthColumns:
     with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the message itself
         rounded = truth.updates.astype(header.update_format)
-    unknown = len(rounded) > 0 and bool(np.isnan(rounded[:1]).all() and np.isnan(rounded).all())
-    clipped = truth.clipped if truth.knows_clips else None
-    return _named(TruthColumns, truth, updates=None if unknown else rounded, clipped=clipped)
-
-
-def _named(columns: type[Columns], record: object, **others: Any) -> Columns:
-    """The columns that have the names of a record's fields, and others."""
-    same = {one.name: getattr(record, one.name) for one in fields(columns) if hasattr(record, one.name)}
-    return columns(**same | others)
+    return TruthColumns(
+        clients=truth.clients,
+        clicks=truth.clicks,
+        updates=None if np.isnan(rounded[:1]).all() and np.isnan(rounded).all() and len(rounded) else rounded,
+        clipped=truth.clipped if truth.knows_clips else None,
+        known=truth.known,
+        intents=truth.intents,
+        metrics=truth.metrics,
+    )

@@ -18,7 +18,10 @@ def code_version(names: Sequence[str] = EVERYTHING) -> str:
     sources, digest = {}, hashlib.sha256()
     for name in names:
         first = Path(str(import_module(f"foltr_audit.{name}".rstrip(".")).__file__))
-        for path in first.parent.rglob("*.py") if first.name == "__init__.py" else [first]:
+        whole = first.name == "__init__.py"
+        for path in first.parent.rglob("*") if whole else [first]:
+            if path.suffix not in (".py", ".toml"):
+                continue
             sources[f"{name}/{path.relative_to(first.parent).as_posix()}".lstrip("/")] = path.read_bytes()
     for source, content in sorted(sources.items()):
         digest.update(f"{source} {len(content)}\n".encode() + content)

@@ -130,7 +130,6 @@ class Stopwatch:
     """
 
     def __init__(self) -> None:
-        """Nothing has been given yet."""
         self.pieces = 0
         self.seconds = 0.0
         self.first = 0.0

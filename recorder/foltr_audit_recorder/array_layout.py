@@ -36,12 +36,10 @@ class LayoutArray:
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
         return math.prod(self.shape)
 
     @property
     def stored(self) -> np.dtype[np.generic]:
-        """Type in which its numbers are stored."""
         return np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
 
     @property
@@ -54,12 +52,7 @@ class LayoutArray:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NamedArray:
-    """An array with its place in the layout.
-
-    Attributes:
-        place: name, shape and format.
-        values: the numbers, bfloat16 as uint16.
-    """
+    """An array with its place in the layout."""
 
     place: LayoutArray
     values: NDArray[np.generic]

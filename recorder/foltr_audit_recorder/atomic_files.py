@@ -60,11 +60,7 @@ def _temporary(path: Path) -> Iterator[tuple[BufferedIOBase, Path]]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Put `data` at `path`; at any moment, even after a crash, a reader finds the old file or the new one.
-
-    Raises:
-        OSError: as `whole_file`.
-    """
+    """Put `data` at `path`; at any moment, even after a crash, a reader finds the old file or the new one."""
     with whole_file(path) as file:
         file.write(data)
 

@@ -124,9 +124,6 @@ class NodeOutcome:
         outcome: `arrived`, `failed` or `late` (it had not answered when the round ended).
         reason: why it failed, as the server knows it.
         stage: stage of the protocol; "" for the training step.
-
-    Raises:
-        ValueError: another outcome, or a number out of range.
     """
 
     node: int

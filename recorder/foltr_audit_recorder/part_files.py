@@ -49,9 +49,6 @@ class PartRange:
 
     Attributes:
         trace: id of the trace, the SHA-256 (hex) of `trace.toml`.
-        index: number of the part, from 0.
-        first_round: its first round.
-        last_round: its last round.
     """
 
     trace: str
@@ -66,7 +63,6 @@ def file_name(table: str, index: int) -> str:
 
 
 def marker_name(index: int) -> str:
-    """File name of the marker of part `index`."""
     return f"part-{index:05d}.json"
 
 
@@ -85,11 +81,6 @@ def part_files(
 
     Columns that follow from others are left out: see `table_files`.
 
-    Args:
-        part: which part.
-        tables: its tables.
-        packed: columns of them that are packed already, by table.
-
     Raises:
         ValueError: a table whose columns have different lengths or hold objects.
     """
@@ -98,11 +89,7 @@ def part_files(
     for table, columns in without_implied(tables).items():
         name, pieces = file_name(table, part.index), table_pieces(columns, packed.get(table, {}))
         files[name] = pieces
-        entries[name] = {
-            "rows": row_count(columns),
-            "sha256": _sha256(pieces),
-            "size": sum(map(len, pieces)),
-        }
+        entries[name] = {"rows": row_count(columns), "sha256": _sha256(pieces), "size": sum(map(len, pieces))}
     marker = {"schema": PART_SCHEMA, **vars(part), "files": entries}
     files[marker_name(part.index)] = [(json.dumps(marker, indent=1, sort_keys=True) + "\n").encode()]
     return files

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from .array_layout import (
     widened,
 )
 from .messages import NodeOutcome, ReceivedMessage, ShownList
-from .round_tables import CohortColumns, ListColumns, MessageColumns, TruthColumns
+from .round_tables import CohortColumns, TruthColumns
 from .toml_text import plain_text
 
 # --- weighted means --------------------------------------------------------------------------------
@@ -52,42 +53,41 @@ MOST_METRICS = 1000
 """Names of metrics that are kept in a round."""
 
 
-def message_columns(
+def message_arrays(
     messages: Sequence[ReceivedMessage], layout: Sequence[LayoutArray], *, masked: int = 0, bits: int = 64
-) -> MessageColumns:
-    """The columns of the messages of a round.
+) -> list[NDArray[np.generic]]:
+    """The arrays of the messages of a round: one for each of the layout, (M, *shape), or their words (M, W).
 
-    Args:
-        messages: M messages.
-        layout: the arrays of each message.
-        masked: number W of words of a masked message; 0 of messages that are not masked.
-        bits: bits of such a word.
-
-    Raises:
-        ValueError: a message with another layout, numbers that are not finite or out of range, or senders of
-            some messages only.
+    `masked`: number W of words of a masked message; 0 of messages that are not masked. `bits`: bits of such a
+    word.
     """
     if masked:
         words = [_words(message, masked, bits, slot) for slot, message in enumerate(messages)]
-        arrays: list[NDArray[np.generic]] = [np.array(words, dtype=np.uint64).reshape(-1, masked)]
-    else:
-        wanted = list(layout)
-        rows = [_values(message, wanted, slot) for slot, message in enumerate(messages)]
-        arrays = [_stacked([row[place] for row in rows], entry) for place, entry in enumerate(layout)]
-        for values, entry in zip(arrays, layout, strict=True):
-            _refuse_not_finite(values, entry, messages)
-    senders, seeds = [message.sender for message in messages], [message.seed for message in messages]
+        return [np.array(words, dtype=np.uint64).reshape(-1, masked)]
+    wanted = list(layout)
+    rows = [_values(message, wanted, slot) for slot, message in enumerate(messages)]
+    arrays = [_stacked([row[place] for row in rows], entry) for place, entry in enumerate(layout)]
+    for values, entry in zip(arrays, layout, strict=True):
+        _refuse_not_finite(values, entry, messages)
+    return arrays
+
+
+def message_columns(messages: Sequence[ReceivedMessage]) -> dict[str, Any]:
+    """The fields of `RoundColumns` that are about messages.
+
+    Raises:
+        ValueError: numbers out of range, or senders of some messages only.
+    """
     sizes, times = [message.size for message in messages], [message.at for message in messages]
-    return MessageColumns(
-        arrays=arrays,
-        counts=whole_column([message.count for message in messages], "count", 2**63),
-        survived=np.ones(len(messages), dtype=np.bool_),
-        senders=_all_or_none(senders, "sender"),
-        seeds=_all_or_none(seeds, "seed"),
-        sizes=whole_column(sizes, "size", 2**63) if any(sizes) else None,
-        sent_at=np.array(times, dtype=np.float64) if not all(math.isnan(at) for at in times) else None,
-        metrics=_metrics(messages),
-    )
+    return {
+        "counts": whole_column([message.count for message in messages], "count", 2**63),
+        "survivors": np.ones(len(messages), dtype=np.bool_),
+        "senders": _all_or_none([message.sender for message in messages], "sender"),
+        "seeds": _all_or_none([message.seed for message in messages], "seed"),
+        "sizes": whole_column(sizes, "size", 2**63) if any(sizes) else None,
+        "sent_at": np.array(times, dtype=np.float64) if not all(map(math.isnan, times)) else None,
+        "clear": _metrics(messages),
+    }
 
 
 def _refuse_not_finite(
@@ -200,19 +200,20 @@ def cohort_columns(outcomes: Sequence[NodeOutcome]) -> CohortColumns | None:
 
 def is_mean(
     sent: NDArray[np.float64],
-    columns: MessageColumns,
+    messages: Sequence[ReceivedMessage],
+    arrays: Sequence[NDArray[np.generic]],
     layout: Sequence[LayoutArray],
     aggregate: NDArray[np.float64],
 ) -> bool:
     """Whether an aggregate is the mean of the messages weighted by their counts, added to `sent`, (P,)."""
-    weights = np.asarray(columns.counts, dtype=np.float64)
+    weights = np.array([message.count for message in messages], dtype=np.float64)
     if not weights.sum():
         return bool(np.allclose(aggregate, sent, rtol=ROUNDING, atol=0.0))
     mean, largest = weighted_mean(
         weights,
         (
             as_float64(values, entry.dtype).reshape(len(weights), entry.size)
-            for values, entry in zip(columns.arrays, layout, strict=True)
+            for values, entry in zip(arrays, layout, strict=True)
             if entry.dtype in FLOATING
         ),
     )
@@ -260,13 +261,8 @@ def _features(shown: ShownList) -> NDArray[np.floating]:
     return np.asarray(shown.features)
 
 
-def list_columns(messages: Sequence[ReceivedMessage], form: ListForm, parts: int) -> ListColumns:
-    """The columns of the lists of a round.
-
-    Args:
-        messages: M messages.
-        form: the form of the trace's lists.
-        parts: number of parts of the data.
+def list_columns(messages: Sequence[ReceivedMessage], form: ListForm, parts: int) -> dict[str, Any]:
+    """The fields of `RoundColumns` that are about lists.
 
     Raises:
         ValueError: a list that is longer than the trace's, has other features or numbers out of range, or
@@ -277,8 +273,6 @@ def list_columns(messages: Sequence[ReceivedMessage], form: ListForm, parts: int
         problem = _misfit(shown, form, parts) or _beyond(messages[slot], step)
         if problem:
             raise ValueError(f"list {step} of {who(messages[slot], slot)} has {problem}")
-    if not form.width:
-        return ListColumns.none(form.length)
     documents = sum(len(_features(shown)) for _, _, shown in rows)
     if len(rows) * form.length > max(_MOST_PADDED, _PADDED_PER_DOCUMENT * documents):
         raise ValueError(f"{documents} documents in {len(rows)} lists are too few for lists of {form.length}")
@@ -289,16 +283,16 @@ def list_columns(messages: Sequence[ReceivedMessage], form: ListForm, parts: int
         positions[row, :k], features[row, :k] = np.asarray(shown.shown), shown.features
     candidates = [np.asarray(shown.candidates, dtype=form.dtype) for _, _, shown in rows if form.candidates]
     nobody = np.empty((0, form.width), dtype=form.dtype)
-    return ListColumns(
-        slot=_whole([slot for slot, _, _ in rows]),
-        step=_whole([step for _, step, _ in rows]),
-        part=_whole([shown.part for _, _, shown in rows]),
-        query=_whole([shown.query for _, _, shown in rows]),
-        shown=positions,
-        features=features,
-        candidates=np.concatenate([nobody, *candidates]) if form.candidates else None,
-        n_candidates=_whole([len(each) for each in candidates]) if form.candidates else None,
-    )
+    return {
+        "slot": _whole([slot for slot, _, _ in rows]),
+        "step": _whole([step for _, step, _ in rows]),
+        "part": _whole([shown.part for _, _, shown in rows]),
+        "query": _whole([shown.query for _, _, shown in rows]),
+        "shown": positions,
+        "features": features if form.width else None,
+        "candidates": np.concatenate([nobody, *candidates]) if form.candidates else None,
+        "n_candidates": _whole([len(each) for each in candidates]) if form.candidates else None,
+    }
 
 
 def _lists(messages: Sequence[ReceivedMessage]) -> Iterator[tuple[int, int, ShownList]]:
@@ -358,16 +352,8 @@ def truth_columns(
 ) -> TruthColumns:
     """The columns of what nobody but the laboratory knows of a round.
 
-    Args:
-        messages: M messages.
-        form: the form of the trace's lists.
-        layout: the arrays of each message.
-        dtype: `float32` or `float64`, in which updates are stored.
-        intents: number of intents that users have.
-        metrics: utility of the round by name.
-
-    Raises:
-        ValueError: an update with another layout or numbers that are not finite, or an intent out of range.
+    `dtype`: `float32` or `float64`, in which updates are stored. `intents`: number of intents that users
+    have.
     """
     rows = [shown for _, _, shown in _lists(messages)]
     clicks = np.zeros((len(rows), form.length), dtype=np.bool_)

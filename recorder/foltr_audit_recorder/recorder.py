@@ -27,11 +27,12 @@ from .received_rounds import (
     cohort_columns,
     is_mean,
     list_columns,
+    message_arrays,
     message_columns,
     parameters_of,
     truth_columns,
 )
-from .round_tables import MessageColumns, RoundColumns, Tables, check_same_columns, join_tables, round_tables
+from .round_tables import RoundColumns, Tables, check_same_columns, join_tables, round_tables
 from .toml_text import plain_facts, plain_text
 from .trace_start import METRICS, TraceStart, model_layout, n_words
 
@@ -63,15 +64,11 @@ class RoundInput:
     def tables(self, start: TraceStart, number: int) -> Tables:
         """The rows of the round in every table.
 
-        Args:
-            start: what holds for the whole trace.
-            number: the number of the round.
-
         Raises:
             ValueError: what no trace of this start can hold.
         """
         entries = [*_train_outcomes(self), *self.outcomes]
-        seen = message_columns(self.messages, start.layout, masked=start.words, bits=start.bits)
+        arrays = message_arrays(self.messages, start.layout, masked=start.words, bits=start.bits)
         sent = parameters_of(self.model, start.model, "model")
         if not np.all(np.isfinite(sent)):
             raise ValueError("model holds a number that is not finite")
@@ -79,17 +76,16 @@ class RoundInput:
         if after is not None and not np.all(np.isfinite(after)):
             after = None
         columns = RoundColumns(
-            number=number,
-            model=sent,
+            **message_columns(self.messages),
+            **list_columns(self.messages, start.form, len(start.parts)),
+            round=number,
+            parameters=sent,
             aggregate=after,
-            messages=seen,
-            lists=list_columns(self.messages, start.form, len(start.parts)),
             shares=self.shares,
             state=np.empty(0) if self.state is None and start.kind == METRICS else self.state,
-            masked=start.kind == "masked",
             total=self.total,
             aborted=self.aborted,
-            facts=self._stated(start, seen, sent, after),
+            facts=self._stated(start, arrays, sent, after),
             started=self.started,
             ended=self.ended,
             cohort=cohort_columns(entries),
@@ -97,19 +93,14 @@ class RoundInput:
         truth = None
         if start.truth:
             truth = truth_columns(
-                self.messages,
-                start.form,
-                start.layout,
-                start.number_format,
-                start.intents,
-                self.metrics,
+                self.messages, start.form, start.layout, start.number_format, start.intents, self.metrics
             )
-        return round_tables(columns, truth)
+        return round_tables(columns, arrays, truth, masked=start.kind == "masked")
 
     def _stated(
         self,
         start: TraceStart,
-        seen: MessageColumns,
+        arrays: Sequence[NDArray[np.generic]],
         sent: NDArray[np.float64],
         after: NDArray[np.float64] | None,
     ) -> dict[str, object]:
@@ -118,7 +109,7 @@ class RoundInput:
         if after is None or start.kind not in ("model", "update") or "aggregate" in {*stated, *start.facts}:
             return stated
         origin = np.zeros_like(sent) if start.kind == "model" and self.messages else sent
-        if not is_mean(origin, seen, start.layout, after):
+        if not is_mean(origin, self.messages, arrays, start.layout, after):
             stated["aggregate"] = "other"
         return stated
 
@@ -133,7 +124,8 @@ class RoundInput:
         why: list[str] = []
         for message in self.messages:
             try:
-                message_columns([message], start.layout, masked=start.words, bits=start.bits)
+                message_arrays([message], start.layout, masked=start.words, bits=start.bits)
+                message_columns([message])
             except Exception as error:
                 why.append(f"a message is left out: {error}")
                 if message.sender is not None:
@@ -320,10 +312,6 @@ class Recorder:
 
     def declare(self, facts: Mapping[str, object], *, kind: str | None = None) -> None:
         """State what the first round shows of the system; facts that were given before stay.
-
-        Args:
-            facts: facts by name.
-            kind: what a message is; None leaves it.
 
         Raises:
             ValueError: a round is recorded already.

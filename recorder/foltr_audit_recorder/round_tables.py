@@ -38,72 +38,13 @@ FILLED: dict[str, object] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MessageColumns:
-    """The M messages of a round.
-
-    Attributes:
-        arrays: one array for each of the layout, (M, *shape), in the type in which it travelled (bfloat16 as
-            uint16; masked words as uint64).
-        counts: interactions behind each message (M,), whole numbers.
-        survived: whether a message entered the aggregate, bool (M,).
-        senders: number of each sender, uint64 (M,); None where the server does not know them.
-        seeds: the seed of each client's perturbation, uint64 (M,), of kind `es`.
-        sizes: bytes of each message (M,), 0 where unknown; None where all are.
-        sent_at: when each was sent, Unix seconds (M,), NaN where unknown; None where all are.
-        metrics: numbers that travelled in clear beside the messages, by name, float64 (M,), NaN where a
-            message has none.
-    """
-
-    arrays: Sequence[NDArray[np.generic]]
-    counts: ArrayLike
-    survived: ArrayLike
-    senders: ArrayLike | None = None
-    seeds: ArrayLike | None = None
-    sizes: ArrayLike | None = None
-    sent_at: ArrayLike | None = None
-    metrics: Mapping[str, ArrayLike] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ListColumns:
-    """The I shown lists of a round, sorted by (slot, step).
-
-    Attributes:
-        slot: message that contains each list (I,).
-        step: the client's local step, from 0 (I,).
-        part: index of its data set part (I,).
-        query: index of its query inside the part (I,).
-        shown: positions of the shown documents inside their query, (I, k), -1 after the last.
-        features: float32 or float64 (I, k, d), 0 at the padding; None where not embedded.
-        candidates: features of all candidates of the lists one after the other, (C, d); None where not
-            embedded.
-        n_candidates: number of candidates of each list (I,), C in all; with `candidates` only.
-    """
-
-    slot: ArrayLike
-    step: ArrayLike
-    part: ArrayLike
-    query: ArrayLike
-    shown: ArrayLike
-    features: NDArray[np.floating] | None = None
-    candidates: NDArray[np.floating] | None = None
-    n_candidates: ArrayLike | None = None
-
-    @classmethod
-    def none(cls, k: int) -> ListColumns:
-        """No list at all, of a server that knows none."""
-        empty = np.empty(0, dtype=np.int64)
-        return cls(slot=empty, step=empty, part=empty, query=empty, shown=np.empty((0, k), dtype=np.int64))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class CohortColumns:
-    """Which nodes a server asked, and what became of it.
+    """Which nodes a server asked, who may be asked several times, and what became of it.
 
     Attributes:
         node: number of each node, uint64 (N,).
         outcome: `arrived`, `failed` or `late` (N,).
-        reason: why not, as the server knows it (N,); "" without one.
+        reason: why a node failed, as the server knows it (N,); "" without a reason.
         stage: stage of the protocol (N,); "" for the training step.
     """
 
@@ -115,39 +56,65 @@ class CohortColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundColumns:
-    """What a server saw of one round.
+    """What a server saw of one round: M messages, whose arrays are apart, and I shown lists.
 
     Attributes:
-        number: number of the round, from 0.
-        model: the model sent, float64 (P,): its floating arrays one after the other.
-        aggregate: the model afterwards, float64 (P,); None where unknown.
-        messages: the messages.
-        lists: the shown lists.
-        shares: number of noise shares that the defenses assume; 0 where unknown.
-        state: the server's state in addition to the model, float64 (S,), of kinds without models.
-        masked: whether messages are masked words.
-        total: their sum, uint64 (W,); None without one.
-        aborted: why there is none.
-        facts: facts that hold in this round instead of the header's.
-        started: when the round began, Unix seconds; None where unknown.
-        ended: when it ended.
+        round: number of the round, from 0.
+        parameters: the model sent, float64 (P,): its floating arrays one after the other.
+        aggregate: the model afterwards, float64 (P,); None, or NaN, where unknown.
+        shares: number n of noise shares that the defenses assume; 0 where unknown.
+        survivors: whether a message entered the aggregate, bool (M,).
+        counts: interactions behind each message (M,), whole numbers.
+        slot: message that contains each list (I,). Rows are sorted by (slot, step).
+        step: the client's local step, from 0 (I,).
+        part: index of its data set part (I,).
+        query: index of its query inside the part, from 0 (I,).
+        shown: positions of the shown documents inside their query, (I, k), -1 after the last.
+        features: float32 or float64 (I, k, d), 0 at the padding; None where not embedded.
+        total: sum of the masked words, uint64 (W,); None where messages are not masked, or without a sum.
+        aborted: why there is no sum of masked messages; else empty.
+        seeds: the seed of each client's perturbation, uint64 (M,); None without perturbations.
+        state: the server's state after the round in addition to the model, float64 (S,); None where messages
+            are models.
+        senders: number of each sender, uint64 (M,); None where the server does not know them.
+        sizes: bytes of each message (M,), 0 where unknown; None where all are.
+        sent_at: when each was sent, Unix seconds (M,), NaN where unknown; None where all are.
+        started, ended: when the round began and ended, Unix seconds; None where unknown.
+        clear: numbers that travelled in clear beside the messages, by name, float64 (M,), NaN where a
+            message has none.
         cohort: whom the server asked; None where that was not recorded.
+        facts: facts that hold in this round instead of those of the header.
+        candidates: features of all candidates of each list, one list after the other, (C, d); None where not
+            embedded.
+        n_candidates: number of candidates of each list (I,), C in all; with `candidates` only.
     """
 
-    number: int
-    model: ArrayLike
+    round: int
+    parameters: ArrayLike
     aggregate: ArrayLike | None
-    messages: MessageColumns
-    lists: ListColumns
     shares: int = 0
-    state: ArrayLike | None = None
-    masked: bool = False
+    survivors: ArrayLike
+    counts: ArrayLike
+    slot: ArrayLike
+    step: ArrayLike
+    part: ArrayLike
+    query: ArrayLike
+    shown: ArrayLike
+    features: NDArray[np.floating] | None = None
     total: ArrayLike | None = None
     aborted: str = ""
-    facts: Mapping[str, object] = field(default_factory=dict)
+    seeds: ArrayLike | None = None
+    state: ArrayLike | None = None
+    senders: ArrayLike | None = None
+    sizes: ArrayLike | None = None
+    sent_at: ArrayLike | None = None
     started: float | None = None
     ended: float | None = None
+    clear: Mapping[str, ArrayLike] = field(default_factory=dict)
     cohort: CohortColumns | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+    candidates: NDArray[np.floating] | None = None
+    n_candidates: ArrayLike | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -174,27 +141,37 @@ class TruthColumns:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def round_tables(seen: RoundColumns, truth: TruthColumns | None = None) -> Tables:
+def round_tables(
+    seen: RoundColumns,
+    arrays: Sequence[NDArray[np.generic]],
+    truth: TruthColumns | None = None,
+    *,
+    masked: bool = False,
+) -> Tables:
     """The rows of one round in every table that has some or must exist.
 
     Arrays of messages and updates are the given ones, all others are copied.
+
+    `arrays`: one array for each of the layout, (M, *shape), in the type in which it travelled (bfloat16 as
+    uint16; masked words as uint64). `truth`: what only the laboratory knows of it. `masked`: whether messages
+    are masked words.
     """
     tables = {
-        "observed/rounds": _round(seen),
-        "observed/messages": _messages(seen.messages),
-        "observed/interactions": _interactions(seen.lists),
+        "observed/rounds": _round(seen, arrays, masked=masked),
+        "observed/messages": _messages(seen, arrays),
+        "observed/interactions": _interactions(seen),
     }
-    if seen.lists.candidates is not None:
-        tables["observed/candidates"] = _candidates(seen.lists)
+    if seen.candidates is not None:
+        tables["observed/candidates"] = _candidates(seen)
     if seen.cohort is not None:
         tables["observed/cohort"] = _cohort(seen.cohort)
-    if seen.messages.metrics:
-        tables["observed/metrics"] = _metrics(seen.messages.metrics)
+    if seen.clear:
+        tables["observed/metrics"] = _metrics(seen.clear)
     if truth is not None:
         tables |= _truth(truth, tables["observed/interactions"])
     for name, columns in tables.items():
         rows = len(next(iter(columns.values())))
-        tables[name] = {"round": np.full(rows, seen.number, np.min_scalar_type(seen.number)), **columns}
+        tables[name] = {"round": np.full(rows, seen.round, np.min_scalar_type(seen.round)), **columns}
     return tables
 
 
@@ -218,9 +195,6 @@ def check_same_columns(rounds: Sequence[Tables]) -> None:
 
     Args:
         rounds: rounds that go together, and the last, which may not.
-
-    Raises:
-        ValueError: as `join_tables`.
     """
     if _forms(rounds[0]) == _forms(rounds[-1]):
         return
@@ -249,8 +223,8 @@ def _forms(tables: Tables) -> dict[str, dict[str, tuple[str, tuple[int, ...]]]]:
     }
 
 
-def _round(seen: RoundColumns) -> Table:
-    model = np.array(seen.model, dtype=np.float64)
+def _round(seen: RoundColumns, arrays: Sequence[NDArray[np.generic]], *, masked: bool) -> Table:
+    model = np.array(seen.parameters, dtype=np.float64)
     unknown = np.full(model.shape, math.nan)
     columns: Table = {
         "shares": _whole([seen.shares]),
@@ -259,9 +233,8 @@ def _round(seen: RoundColumns) -> Table:
     }
     if seen.state is not None:
         columns["state"] = np.array(seen.state, dtype=np.float64)[None]
-    if seen.masked:
-        width = seen.messages.arrays[0].shape[1:]
-        total = np.zeros(width, dtype=np.uint64) if seen.total is None else seen.total
+    if masked:
+        total = np.zeros(arrays[0].shape[1:], dtype=np.uint64) if seen.total is None else seen.total
         columns["total"] = np.array(total, dtype=np.uint64)[None]
         columns["has_total"] = np.array([seen.total is not None])
         columns["aborted"] = np.array([seen.aborted])
@@ -273,40 +246,40 @@ def _round(seen: RoundColumns) -> Table:
     return columns
 
 
-def _messages(messages: MessageColumns) -> Table:
-    counts = _whole(messages.counts)
+def _messages(seen: RoundColumns, arrays: Sequence[NDArray[np.generic]]) -> Table:
+    counts = _whole(seen.counts)
     columns: Table = {
         "slot": _whole(np.arange(counts.size)),
         "count": counts,
-        "survived": np.array(messages.survived, dtype=np.bool_),
-        **{f"array-{i}": values for i, values in enumerate(messages.arrays)},
+        "survived": np.array(seen.survivors, dtype=np.bool_),
+        **{f"array-{i}": values for i, values in enumerate(arrays)},
     }
-    if messages.seeds is not None:
-        columns["seed"] = _whole(messages.seeds, np.uint64)
-    if messages.senders is not None:
-        columns["sender"] = _whole(messages.senders, np.uint64)
-    if messages.sizes is not None:
-        columns["bytes"] = _whole(messages.sizes)
-    if messages.sent_at is not None:
-        columns["sent_at"] = np.array(messages.sent_at, dtype=np.float64)
+    if seen.seeds is not None:
+        columns["seed"] = _whole(seen.seeds, np.uint64)
+    if seen.senders is not None:
+        columns["sender"] = _whole(seen.senders, np.uint64)
+    if seen.sizes is not None:
+        columns["bytes"] = _whole(seen.sizes)
+    if seen.sent_at is not None:
+        columns["sent_at"] = np.array(seen.sent_at, dtype=np.float64)
     return columns
 
 
-def _interactions(lists: ListColumns) -> Table:
+def _interactions(seen: RoundColumns) -> Table:
     columns: Table = {
-        name: _whole(getattr(lists, name)) for name in ("slot", "step", "part", "query", "shown")
+        name: _whole(getattr(seen, name)) for name in ("slot", "step", "part", "query", "shown")
     }
-    if lists.features is not None:
-        columns["features"] = lists.features.copy()
+    if seen.features is not None:
+        columns["features"] = seen.features.copy()
     return columns
 
 
-def _candidates(lists: ListColumns) -> Table:
-    if lists.candidates is None or lists.n_candidates is None:
+def _candidates(seen: RoundColumns) -> Table:
+    if seen.candidates is None or seen.n_candidates is None:
         raise ValueError("expected both candidates and n_candidates, or neither")
-    times = np.asarray(lists.n_candidates, dtype=np.int64)
-    columns: Table = {name: np.repeat(_whole(getattr(lists, name)), times) for name in ("slot", "step")}
-    columns["features"] = lists.candidates.copy()
+    times = np.asarray(seen.n_candidates, dtype=np.int64)
+    columns: Table = {name: np.repeat(_whole(getattr(seen, name)), times) for name in ("slot", "step")}
+    columns["features"] = seen.candidates.copy()
     return columns
 
 
@@ -344,10 +317,7 @@ def _truth(truth: TruthColumns, interactions: Table) -> Tables:
         if values is not None:
             clicks[name] = _whole(values) if name in WHOLE else np.array(values, dtype=kind)
     names, figures = list(truth.metrics), list(truth.metrics.values())
-    metrics: Table = {
-        "name": np.array(names, dtype=np.str_),
-        "value": np.array(figures, dtype=np.float64),
-    }
+    metrics: Table = {"name": np.array(names, dtype=np.str_), "value": np.array(figures, dtype=np.float64)}
     return {"truth/rounds": metrics, "truth/messages": messages, "truth/clicks": clicks}
 
 

@@ -60,7 +60,6 @@ class PackedColumn:
     """
 
     def __init__(self, values: NDArray[np.generic]) -> None:
-        """The column with its first rows."""
         self.like = values[:0]
         self._waiting = [values]
         self._rows: list[int] = []
@@ -262,7 +261,6 @@ class _PackedBytes:
         return self._packed[self._at - count : self._at]
 
     def byte(self) -> int:
-        """The next byte, as a number."""
         return int(self.take(1)[0])
 
     def block(self, count: int, kind: np.dtype[np.generic]) -> NDArray[np.generic]:
@@ -332,11 +330,6 @@ class _PackedBytes:
         return found
 
     def end(self) -> None:
-        """Refuse bytes that are left.
-
-        Raises:
-            ValueError: there are some.
-        """
         if self._at < self._packed.size:
             raise ValueError(f"{self._packed.size - self._at} packed bytes too many")
 
@@ -379,9 +372,7 @@ class _PieceFile:
 def table_pieces(columns: Columns, packed: Mapping[str, PackedColumn] = MappingProxyType({})) -> list[Piece]:
     """The `.npz` file of a table, as `numpy.savez` writes it, with columns packed that are then smaller.
 
-    Args:
-        columns: the columns.
-        packed: those of the same table that are packed already.
+    `packed`: those of the same table that are packed already.
 
     Returns:
         The pieces of the file, which follow each other. Large ones are the memory of the columns.
@@ -430,9 +421,6 @@ def smallest_places(values: NDArray[np.generic]) -> NDArray[np.integer]:
     """Positions from 0 and -1 in the smallest unsigned type, whose largest number stands for -1; a copy.
 
     Positions below -1 stay signed, so that readers refuse them.
-
-    Raises:
-        ValueError: as `smallest`.
     """
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
     if least < -1 or values.dtype.kind not in "iu":
@@ -532,11 +520,7 @@ def _missing(tables: Mapping[str, Columns]) -> Iterator[tuple[str, tuple[str, ..
 def _implied(
     table: str, group: tuple[str, ...], tables: Mapping[str, Columns]
 ) -> dict[str, NDArray[np.generic]]:
-    """What a group of columns holds that is left out.
-
-    Raises:
-        ValueError: as `with_implied`.
-    """
+    """What a group of columns holds that is left out."""
     if group == ("part",):
         return {"part": np.zeros(row_count(tables[table]), dtype=np.uint8)}
     if table == _MESSAGES:

@@ -108,9 +108,7 @@ class TraceStart:
     def read(cls, folder: Path, last_part: int) -> TraceStart:
         """What holds for the trace in a folder, which this version of the recorder has written.
 
-        Args:
-            folder: the trace.
-            last_part: index of a part whose lists show their form.
+        `last_part`: index of a part whose lists show their form.
 
         Raises:
             ValueError: a trace of another writer, or a broken one.

@@ -44,7 +44,6 @@ class RankingJudge:
     """
 
     def __init__(self, data: Dataset) -> None:
-        """Compute the ideal lists."""
         self.data = data
         self.ideal = ideal_dcg(data)
         self.queries = np.arange(data.n_queries)
@@ -54,7 +53,6 @@ class RankingJudge:
         return ndcg(self.data, self.queries, self._shown(scores), self.ideal)
 
     def mean_ndcg(self, scores: Floats) -> float:
-        """Mean nDCG@10 over the queries."""
         return float(self.ndcg(scores).mean())
 
     def metrics(self, scores: Floats) -> dict[str, Floats]:
@@ -110,10 +108,7 @@ class LambdaMARTRanker:
     """A trained model.
 
     Attributes:
-        parameters: the selected hyper-parameters.
-        trees: number of its trees, up to the best round of training.
         validation: mean nDCG@10 on the validation queries that stopped and selected it.
-        booster: the LightGBM model.
     """
 
     parameters: Mapping[str, float]
@@ -185,10 +180,7 @@ class LambdaMARTTrainer:
     def tune(self, streams: Streams, name: str, tick: Tick = NO_TICK) -> LambdaMARTRanker:
         """The model of the best trial by nDCG@10 on the validation queries; ties go to the first.
 
-        Args:
-            streams: named random streams; the name of the model is part of the sampler's stream.
-            name: name of the model.
-            tick: called after every trial.
+        `streams`: named random streams; the name of the model is part of the sampler's stream.
         """
         optuna = package("optuna", "merge")
         seed = int(streams.generator(f"merge/tune/{name}").integers(2**31))
@@ -321,13 +313,8 @@ def train_stacked(
 ) -> LambdaMARTRanker:
     """A model tuned and trained on D_merge with the scores of two models as its last two features.
 
-    Args:
-        merge: D_merge; a quarter of its queries is held out, drawn from the stream of the name.
-        scores: scores of its documents by the two models, (documents,) each.
-        tuning: the budget of the tuning.
-        streams: named random streams.
-        name: name of the model.
-        tick: called after every trial.
+    `merge`: D_merge; a quarter of its queries is held out, drawn from the stream of the name. `scores`:
+    scores of its documents by the two models, (documents,) each.
 
     Raises:
         DataError: fewer than two queries.

@@ -31,11 +31,6 @@ _MOST_TICKS = 40
 def save_pictures(folder: Path, study: MergeReport, ending: str) -> None:
     """Write both pictures into a folder; the same study gives the same bytes.
 
-    Args:
-        folder: an existing folder.
-        study: the study to draw.
-        ending: one of `foltr_audit.report.picture_style.FORMATS`.
-
     Raises:
         FoltrAuditError: a file cannot be written.
     """
@@ -131,12 +126,7 @@ _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for 
 
 @dataclass(frozen=True)
 class MergeFolder:
-    """A folder for the files of a study; create it with `claim`.
-
-    Attributes:
-        path: the folder.
-        ending: the ending of the pictures, one of `FORMATS`.
-    """
+    """A folder for the files of a study; create it with `claim`."""
 
     path: Path
     ending: str

@@ -130,11 +130,8 @@ def run_merging(
 ) -> MergeReport:
     """Run a study; the same spec on the same data gives the same rows on any number of threads.
 
-    Args:
-        spec: the settings.
-        progress: shows finished trials.
-        data: the collection of the spec, not normalised, if it is loaded already.
-        threads: number of threads of LightGBM.
+    `data`: the collection of the spec, not normalised, if it is loaded already. `threads`: number of threads
+    of LightGBM.
 
     Raises:
         UsageError: the extra is not installed, or a column or category does not exist.
@@ -204,7 +201,6 @@ class _MergeRunner:
         self.constant: list[str] = []
 
     def run(self, split: TopicSplit) -> None:
-        """Train, merge and test the models of a split."""
         keys = self._train_local(split)
         self._test_local(split, keys)
         if split.merge is None:

@@ -93,10 +93,10 @@ def test_plain_interpreter_gives_the_same_bytes() -> None:
 
 def test_every_step_is_exact() -> None:
     # Stored values times their lattice stay below 2^53, so that no product was rounded.
-    from foltr_audit.data.synthetic import _KNOWN, column_codes
+    from foltr_audit.data.synthetic import PROFILES, column_codes
 
     features = pooled(data("mslr-web10k", 200), "features").astype(np.float64)
-    _, loadings, scales = column_codes(_KNOWN["mslr-web10k"].by_field, _KNOWN["mslr-web10k"].by_document)
+    _, loadings, scales = column_codes(PROFILES["mslr-web10k"].by_field, PROFILES["mslr-web10k"].by_document)
     assert (np.abs(features).max(axis=0) * scales[:, 1] * 4096 < 2**50).all()
     assert (loadings * 4096 == np.round(loadings * 4096)).all()
 
@@ -163,9 +163,9 @@ def test_mslr_numbers() -> None:
 
 
 def test_default_mslr_has_the_real_number_of_queries() -> None:
-    from foltr_audit.data.synthetic import _KNOWN, column_codes
+    from foltr_audit.data.synthetic import PROFILES, column_codes
 
-    known = _KNOWN["mslr-web10k"]
+    known = PROFILES["mslr-web10k"]
     assert known.queries == 10_000
     assert [len(array) for array in column_codes(known.by_field, known.by_document)] == [136, 136, 136]
 

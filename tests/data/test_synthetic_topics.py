@@ -12,7 +12,7 @@ from foltr_audit.studies.model_merging.splits import QueryTopics, mixture_rows
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection
-from foltr_audit.data.synthetic import CATEGORY_FEATURE, ISTELLA_QUERIES, _bounds, synthesise
+from foltr_audit.data.synthetic import CATEGORY_FEATURE, PROFILES, _bounds, synthesise
 from foltr_audit.kernels.philox import philox
 from foltr_audit.kernels.synthetic import query_topics
 from foltr_audit.rng import Streams
@@ -29,7 +29,7 @@ def joined(name: str) -> NDArray[Any]:
 
 
 def test_numbers() -> None:
-    assert ISTELLA_QUERIES == 1500
+    assert PROFILES["istella-s"].queries == 1500
     assert data().n_features == 220
     lengths, labels = joined("lengths"), joined("labels")
     assert lengths.mean() == pytest.approx(106, rel=0.08)  # as in Istella-S

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from foltr_audit.recorder.round_tables import (
-    ListColumns,
-    MessageColumns,
     RoundColumns,
     Tables,
     TruthColumns,
@@ -257,14 +255,19 @@ def part_of(rounds: list[list[list[int]]], counts: list[list[int]], parts: int, 
         sent = [rng.normal(size=(M, 2)).astype(np.float32)]
         part, query, shown = rng.integers(0, parts, n), rng.integers(0, 300, n), rng.integers(0, 300, (n, 3))
         seen = RoundColumns(
-            number=number,
-            model=np.zeros(2),
+            round=number,
+            parameters=np.zeros(2),
             aggregate=None,
-            messages=MessageColumns(arrays=sent, counts=count, survived=[True] * M),
-            lists=ListColumns(slot=slots, step=steps, part=part, query=query, shown=shown),
+            counts=count,
+            survivors=[True] * M,
+            slot=slots,
+            step=steps,
+            part=part,
+            query=query,
+            shown=shown,
         )
         truth = TruthColumns(clients=rng.integers(0, 9, M), clicks=rng.random((n, 3)) < 0.5)
-        tables.append(round_tables(seen, truth))
+        tables.append(round_tables(seen, sent, truth))
     return join_tables(tables)
 
 

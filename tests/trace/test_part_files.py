@@ -15,8 +15,6 @@ import pytest
 from foltr_audit.recorder import table_files
 from foltr_audit.recorder.part_files import PartRange, clean, commit_part, marker_indices, part_files
 from foltr_audit.recorder.round_tables import (
-    ListColumns,
-    MessageColumns,
     RoundColumns,
     TruthColumns,
     join_tables,
@@ -231,16 +229,24 @@ def test_rows_that_nobody_stored_take_no_memory() -> None:
 
 WEIGHT = np.arange(12, dtype=np.float16).reshape(2, 3, 2)
 BUFFER = np.array([[7], [8]], dtype=np.int32)
-MESSAGES = MessageColumns(arrays=[WEIGHT, BUFFER], counts=[2, 1], survived=[True, False])
-LISTS = ListColumns(
-    slot=[0, 0, 1], step=[0, 1, 0], part=[0, 0, 0], query=[4, 300, 5], shown=[[1, 0], [2, -1], [-1, -1]]
+ARRAYS: list[NDArray[Any]] = [WEIGHT, BUFFER]
+ROUND = RoundColumns(
+    round=0,
+    parameters=np.zeros(6),
+    aggregate=None,
+    counts=[2, 1],
+    survivors=[True, False],
+    slot=[0, 0, 1],
+    step=[0, 1, 0],
+    part=[0, 0, 0],
+    query=[4, 300, 5],
+    shown=[[1, 0], [2, -1], [-1, -1]],
 )
-ROUND = RoundColumns(number=0, model=np.zeros(6), aggregate=None, messages=MESSAGES, lists=LISTS)
 TRUTH = TruthColumns(clients=[5, 6], clicks=[[1, 0], [0, 0], [0, 0]], metrics={"ndcg": 0.5, "mrr": 0.25})
 
 
 def test_a_plain_round() -> None:
-    found = join_tables([round_tables(ROUND, TRUTH)])
+    found = join_tables([round_tables(ROUND, ARRAYS, TRUTH)])
     assert list(found) == [
         *("observed/rounds", "observed/messages", "observed/interactions"),
         *("truth/rounds", "truth/messages", "truth/clicks"),
@@ -260,10 +266,12 @@ def test_a_plain_round() -> None:
 
 
 def test_sums_of_masked_words() -> None:
-    words = MessageColumns(arrays=[np.ones((2, 7), dtype=np.uint64)], counts=[1, 1], survived=[True, True])
-    summed = replace(ROUND, messages=words, masked=True, total=np.full(7, 2**63, dtype=np.uint64))
-    failed = replace(ROUND, number=1, messages=words, masked=True, aborted="too few nodes")
-    found = join_tables([round_tables(summed), round_tables(failed)])["observed/rounds"]
+    words = [np.ones((2, 7), dtype=np.uint64)]
+    summed = replace(ROUND, total=np.full(7, 2**63, dtype=np.uint64))
+    failed = replace(ROUND, round=1, aborted="too few nodes")
+    found = join_tables([round_tables(each, words, masked=True) for each in (summed, failed)])[
+        "observed/rounds"
+    ]
     assert found["has_total"].tolist() == [True, False]
     assert found["total"].dtype == np.uint64
     assert found["total"][:, 0].tolist() == [2**63, 0]
@@ -271,9 +279,9 @@ def test_sums_of_masked_words() -> None:
 
 
 def test_whole_numbers_of_two_types_stay_whole() -> None:
-    large = replace(ROUND, number=1, messages=replace(MESSAGES, senders=np.array([2**64 - 1, 0], np.uint64)))
-    small = replace(ROUND, messages=replace(MESSAGES, senders=[1, 2]))
-    found = join_tables([round_tables(small), round_tables(large)])
+    large = replace(ROUND, round=1, senders=np.array([2**64 - 1, 0], np.uint64))
+    small = replace(ROUND, senders=[1, 2])
+    found = join_tables([round_tables(small, ARRAYS), round_tables(large, ARRAYS)])
     assert found["observed/messages"]["sender"].tolist() == [1, 2, 2**64 - 1, 0]
 
 
@@ -281,23 +289,23 @@ def test_whole_numbers_of_two_types_stay_whole() -> None:
     ("most", "kind"), [(0, "u1"), (254, "u1"), (255, "u2"), (65534, "u2"), (65535, "u4"), (2**40, "u8")]
 )
 def test_the_largest_number_of_a_type_is_the_padding_of_a_list(most: int, kind: str) -> None:
-    lists = replace(ListColumns.none(2), slot=[0], step=[0], part=[0], query=[0], shown=[[most, -1]])
-    found = join_tables([round_tables(replace(ROUND, lists=lists))])["observed/interactions"]["shown"]
+    lists = replace(ROUND, slot=[0], step=[0], part=[0], query=[0], shown=[[most, -1]])
+    found = join_tables([round_tables(lists, ARRAYS)])["observed/interactions"]["shown"]
     assert found.dtype == np.dtype(kind)
     assert found.tolist() == [[most, np.iinfo(kind).max]]
 
 
 def test_positions_that_no_list_has_are_kept_for_readers_to_refuse() -> None:
-    lists = replace(ListColumns.none(2), slot=[0], step=[0], part=[0], query=[0], shown=[[3, -2]])
-    found = join_tables([round_tables(replace(ROUND, lists=lists))])["observed/interactions"]["shown"]
+    lists = replace(ROUND, slot=[0], step=[0], part=[0], query=[0], shown=[[3, -2]])
+    found = join_tables([round_tables(lists, ARRAYS)])["observed/interactions"]["shown"]
     assert found.tolist() == [[3, -2]]
 
 
 def test_rounds_that_do_not_go_together_are_refused() -> None:
-    wide = replace(ROUND, messages=replace(MESSAGES, arrays=[WEIGHT.astype(np.float64), BUFFER]))
+    wide = round_tables(ROUND, [WEIGHT.astype(np.float64), BUFFER])
     with pytest.raises(ValueError, match="column array-0 has several types: float16, float64"):
-        join_tables([round_tables(ROUND), round_tables(wide)])
+        join_tables([round_tables(ROUND, ARRAYS), wide])
     with pytest.raises(ValueError, match="expected whole numbers, got values of type float64"):
-        join_tables([round_tables(replace(ROUND, messages=replace(MESSAGES, counts=[1.5, 1])))])
+        join_tables([round_tables(replace(ROUND, counts=[1.5, 1]), ARRAYS)])
     with pytest.raises(ValueError, match="both candidates and n_candidates"):
-        round_tables(replace(ROUND, lists=replace(LISTS, candidates=np.ones((1, 2)))))
+        round_tables(replace(ROUND, candidates=np.ones((1, 2))), ARRAYS)

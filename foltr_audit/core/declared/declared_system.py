@@ -71,8 +71,6 @@ class DeclaredClaim:
     """An epsilon that is claimed for one round. None: not declared.
 
     Attributes:
-        name: who claims it.
-        epsilon, delta: the numbers.
         unit: what two neighbouring inputs differ in, of `privacy.events.UNITS`.
         relation: `replace-one` or `add-remove`.
         view: whose observations it is about, of `privacy.observer_views.VIEWS`.
@@ -112,13 +110,7 @@ class AccountingBasis:
 
 @dataclass(frozen=True, kw_only=True)
 class Restatement:
-    """One thing that is declared twice, and differently.
-
-    Attributes:
-        field: the place of one declaration.
-        said: what it says.
-        elsewhere: what the other one says, with its place.
-    """
+    """One thing that is declared twice, and differently."""
 
     field: str
     said: str
@@ -193,10 +185,8 @@ def chain_steps(
 ) -> tuple[DeclaredStep, ...]:
     """What the defenses of a chain do, with what they declare about it; also of plug-ins of others.
 
-    Args:
-        chain: the defenses.
-        context: a round; its `shares` say how many clients send.
-        acts_without_pairs: whether step defenses also act after an interaction without pairs.
+    `context`: a round; its `shares` say how many clients send. `acts_without_pairs`: whether step defenses
+    also act after an interaction without pairs.
     """
     acts = chain.acts(context, acts_without_pairs=acts_without_pairs)
     return tuple(_step(defense, event, context) for defense, event in acts)

@@ -32,11 +32,8 @@ _KINDS: dict[Kind, str] = {"truth values": "b", "whole numbers": "iu", "numbers"
 def array_of(who: str, answer: NDArray[N], shape: Sequence[int], kind: Kind = "numbers") -> NDArray[N]:
     """The returned value, if it is an array of the expected shape and type.
 
-    Args:
-        who: the plug-in and its method, e.g. `defense clip: on_step`.
-        answer: the value that the method returned.
-        shape: the expected shape.
-        kind: the expected type of its elements.
+    `who`: the plug-in and its method, e.g. `defense clip: on_step`. `kind`: the expected type of its
+    elements.
 
     Raises:
         PluginError: the value is not such an array.

@@ -111,10 +111,7 @@ class IntentAttack(Attack):
     asks: ClassVar[str | type] = "intent"
 
     messages: int = Field(
-        1,
-        ge=1,
-        le=10_000,
-        description="messages known to come from one client, which are combined",
+        1, ge=1, le=10_000, description="messages known to come from one client, which are combined"
     )
     shares: str = Field("even", description="prior weights of the intents, e.g. 2/1/1, or even")
 

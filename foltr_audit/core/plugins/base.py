@@ -80,9 +80,6 @@ def refuse_unpaired(cls: type[Plugin], kind: str, hook: str, declared: str, defa
         hook: name of the method with the code.
         declared: name of the property that declares what the code does.
         default: that property of the base class, which declares nothing.
-
-    Raises:
-        PluginError: code and declaration were not defined together.
     """
     pair = getattr(cls, hook), getattr(cls, declared)
     if hook in vars(cls) and declared in vars(cls):

@@ -121,12 +121,7 @@ class Learner(Plugin):
 
 
 class PDGDStep(NamedTuple):
-    """A local step of PDGD, which the compiled loop can take.
-
-    Attributes:
-        learning_rate: step size eta.
-        setting: which pairs learn, and what they are normalised by.
-    """
+    """A local step of PDGD, which the compiled loop can take."""
 
     learning_rate: float
     setting: PDGDSetting

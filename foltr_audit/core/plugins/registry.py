@@ -123,12 +123,7 @@ def own_names(table: object) -> dict[str, type[Plugin]]:
 def refuse_fleeting(table: object, why: str) -> None:
     """Refuse a table that names a class which only this process has.
 
-    Args:
-        table: the plain table of a Spec, plan or grid.
-        why: who could not find the class again, for the message.
-
-    Raises:
-        PluginError: it names one.
+    `why`: who could not find the class again, for the message.
     """
     for name, cls in own_names(table).items():
         if not is_importable(cls):
@@ -151,17 +146,7 @@ Clicks = str | ClickModel | type[ClickModel] | Sequence[str | ClickModel | type[
 Chain = str | Defense | Sequence[str | Defense]
 """Plug-ins as functions of the Python API take them: one or several texts, objects or classes."""
 
-GROUPS: dict[type[Plugin], str] = {
-    Attack: "foltr_audit.attacks",
-    Defense: "foltr_audit.defenses",
-    Scenario: "foltr_audit.scenarios",
-    ClickModel: "foltr_audit.click_models",
-    Learner: "foltr_audit.learners",
-    ClientStep: "foltr_audit.client_steps",
-    Poisoning: "foltr_audit.poisonings",
-    Server: "foltr_audit.servers",
-}
-SINGULAR = {
+SINGULAR: dict[type[Plugin], str] = {
     Attack: "attack",
     Defense: "defense",
     Scenario: "scenario",
@@ -171,6 +156,8 @@ SINGULAR = {
     Poisoning: "poisoning",
     Server: "server",
 }
+GROUPS = {base: f"foltr_audit.{name.replace(' ', '_')}s" for base, name in SINGULAR.items()}
+"""The group of the entry points of each kind."""
 
 
 @cache

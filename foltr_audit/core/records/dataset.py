@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import ClassVar, overload
+from typing import Any, ClassVar, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -71,7 +71,6 @@ class LazyNames(Sequence[str]):
         return np.concatenate([[0], np.flatnonzero(self.text == 0) + 1])
 
     def _between(self, first: int, last: int) -> tuple[str, ...]:
-        """Names first .. last-1."""
         span = self.text[self._starts[first] : self._starts[last]]
         return tuple(span.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
 
@@ -107,7 +106,6 @@ class LazyNames(Sequence[str]):
 
 
 def batches(names: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of up to 8,192 names."""
     rest = iter(names)
     while batch := list(islice(rest, _BATCH_NAMES)):
         yield batch
@@ -356,6 +354,18 @@ class Collection:
 
     PARTS: ClassVar[tuple[str, ...]] = ("train", "vali", "test")
 
+    @classmethod
+    def parsed(cls, parts: Iterable[Dataset], **facts: Any) -> Collection:
+        """A fold of the three parts as they were parsed, with its fingerprint."""
+        train, vali, test = parts
+        fingerprint = joint_fingerprint([train, vali, test])
+        return cls(train=train, vali=vali, test=test, fingerprint=fingerprint, **facts)
+
+    def with_parts(self, parts: Iterable[Dataset], **changes: Any) -> Collection:
+        """The same fold with other parts, and maybe other facts."""
+        train, vali, test = parts
+        return replace(self, train=train, vali=vali, test=test, **changes)
+
     def part(self, name: str) -> Dataset:
         """The part with this name.
 
@@ -391,7 +401,6 @@ class Collection:
 
     @property
     def n_features(self) -> int:
-        """Number of features of every part."""
         return self.train.n_features
 
     @property

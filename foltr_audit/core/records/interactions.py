@@ -11,20 +11,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from foltr_audit.errors import UsageError
 from foltr_audit.recorder.messages import OUTCOMES
+from foltr_audit.recorder.round_tables import CohortColumns, RoundColumns
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words, read_only, read_only_features
 
 # --- the cohort ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cohort:
-    """The nodes that a server asked in a round, which may be asked several times.
-
-    Attributes:
-        node: number of each node, uint64 (N,).
-        outcome: `arrived`, `failed` or `late`, of each (N).
-        reason: why a node failed, as the server knows it (N); "" without a reason.
-        stage: stage of the protocol (N); "" for the training step.
+class Cohort(CohortColumns):
+    """The nodes that a server asked in a round.
 
     Raises:
         UsageError: inconsistent lengths, or an unknown outcome.
@@ -100,43 +95,14 @@ def _at_least(who: str, name: str, array: NDArray[np.number], least: int) -> Non
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RoundRecord:
-    """What an honest-but-curious server sees of one round: M messages and I interactions.
+class RoundRecord(RoundColumns):
+    """What an honest-but-curious server sees of one round: M messages and I interactions, read-only.
 
     Attributes:
-        round: number of the round, from 0.
-        parameters: float64, shape (P,); the global model from which the clients start.
-        aggregate: float64, shape (P,); what the server computes from the messages; NaN where unknown.
-        shares: number n of noise shares that the defenses assume; 0 where unknown.
-        survivors: bool, shape (M,); whether a message entered the aggregate.
-        counts: int64, shape (M,); interactions behind each message.
         messages: float32 or float64, or uint64 where encoded for secure aggregation, shape (M, P); (M, W)
             where they are encoded with more words, or are not models, in which case `state` is set. Of
             several arrays the floating ones, one after the other.
-        slot: int64, shape (I,); the message that contains an interaction. Rows are sorted by (slot, step).
-        step: int64, shape (I,); the client's local step, from 0.
-        part: int64, shape (I,); index into the data set parts of the trace.
-        query: int64, shape (I,); index of the query inside its part, from 0.
-        shown: int64, shape (I, k); index of each shown document inside its query, -1 after the last.
-        features: float32 or float64, shape (I, k, d), zero where `shown` is -1; None where not embedded.
-        total: uint64, shape (W,); sum of the survivors' encodings, the result of secure aggregation; None if
-            messages are plain, if the round was aborted, or if there is no such sum.
-        aborted: why secure aggregation gave no sum; else empty.
-        seeds: uint64, shape (M,); the seed of each client's perturbation; None without perturbations.
-        state: float64, shape (S,); the server's state after the round in addition to the model; None where
-            messages are models.
         buffers: arrays of messages that are no parameters, each (M, ...), in the order of the layout.
-        senders: uint64, shape (M,); the number of each sender; None where the server does not know them.
-        sizes: int64, shape (M,); bytes of each message, 0 where unknown; None where all are.
-        sent_at: float64, shape (M,); when each was sent, Unix seconds, NaN where unknown; None where all are.
-        started, ended: when the round began and ended, Unix seconds; None where unknown.
-        clear: numbers that travelled in clear beside the messages, by name, each float64, shape (M,), NaN
-            where a message has none.
-        cohort: whom the server asked; None where that was not recorded.
-        facts: facts that hold in this round instead of those of the header.
-        candidates: features of all candidates of each list, one list after the other, float32 or float64,
-            shape (C, d); None where not embedded.
-        n_candidates: int64, shape (I,); number of candidates of each list; with `candidates` only.
 
     Raises:
         UsageError: inconsistent shapes, indices out of range, rows out of order.

@@ -87,7 +87,6 @@ class Population:
 
     @property
     def have_intents(self) -> bool:
-        """Whether a trait gives clients an intent."""
         return any(value.intent is not None for value in self.values)
 
     def clicking(self, text_of: Callable[[str], str]) -> Population:

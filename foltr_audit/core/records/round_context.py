@@ -56,7 +56,6 @@ class WireMessages:
 
     @property
     def is_encoded(self) -> bool:
-        """Whether messages are encoded as integers."""
         return self.messages.dtype == np.uint64
 
 
@@ -235,7 +234,6 @@ class Broadcast:
 
     @property
     def received(self) -> Floats:
-        """The model that each client receives, float64 (C, P)."""
         out = np.empty((self._size, self.deliveries[0].parameters.size))
         for one in self.deliveries:
             out[one.rows] = one.parameters

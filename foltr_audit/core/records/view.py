@@ -65,11 +65,7 @@ class ClickBelief:
 
 
 def checked_updates(step: ClientStep, model: Floats, features: Features, clicks: Floats) -> Floats:
-    """The updates (H, P) of click patterns (H, L) on a list with rows (L, d), from a global model (P,).
-
-    Raises:
-        PluginError: the step raises, or gives another shape or a number that is not finite.
-    """
+    """The updates (H, P) of click patterns (H, L) on a list with rows (L, d), from a global model (P,)."""
     if not len(clicks):
         return np.zeros((0, model.size))
     return _called(step, "an update", step.updates, model, features, clicks, shape=(len(clicks), model.size))
@@ -114,11 +110,7 @@ def effects_of_clicks(step: ClientStep, model: Floats, features: Features) -> tu
 
 
 def checked_scores(step: ClientStep, model: Floats, features: Features) -> Floats:
-    """Scores (L,) of documents (L, d) under a model (P,).
-
-    Raises:
-        PluginError: the step gives no scores, another shape, or a number that is not finite.
-    """
+    """Scores (L,) of documents (L, d) under a model (P,)."""
     return _called(step, "scores", step.scores, model, features, shape=(len(features),))
 
 
@@ -263,7 +255,6 @@ class Knowledge:
     update_clip: Ball | None = None
 
     def has(self, name: str) -> bool:
-        """Whether the observer knows this item."""
         value = getattr(self, name)
         return value is not None and value is not False
 
@@ -273,7 +264,6 @@ class Knowledge:
         return RESOLUTION[self.number_format]
 
     def having(self, **more: object) -> Knowledge:
-        """The same observer with more knowledge."""
         return replace(self, **more)  # type: ignore[arg-type]
 
     def without(self, hidden: frozenset[str]) -> Knowledge:
@@ -400,7 +390,6 @@ class View:
 
     @cached_property
     def ranker(self) -> Ranker:
-        """The ranker that the clients train."""
         return make_ranker(self.knowledge.ranker, self.features.shape[3])
 
     @cached_property

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from foltr_audit.core.settings.base import (
-    PARTS,
-    Flag,
-    SpecTable,
-    canonical,
-    known_parts,
-    not_deterministic,
-    once,
-)
+from foltr_audit.core.settings.base import PARTS, Flag, Parts, Several, SpecTable, canonical, left_out, once
 from foltr_audit.core.settings.defaults import (
     CLICK_MODELS,
     MODEL_ATTACKS,
@@ -35,22 +27,13 @@ _MOST_QUOTED = 20  # longest id that an error quotes: by mistake an id may be a 
 
 
 def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of `KNOWLEDGE`, each once, in the order of `KNOWLEDGE`.
-
-    Raises:
-        ValueError: an unknown name.
-    """
+    """Names of `KNOWLEDGE`, each once, in the order of `KNOWLEDGE`."""
     from foltr_audit.core.records.view import KNOWLEDGE
 
     for value in values:
         if value not in KNOWLEDGE:
             raise ValueError(f"unknown knowledge {value!r}; {suggest_name(value, KNOWLEDGE)}")
     return tuple(name for name in KNOWLEDGE if name in values)
-
-
-def not_none_at_all(value: int | None) -> int | None:
-    """None for 0, the default, so that it is left out of the form of a Spec."""
-    return value or None
 
 
 class AttackSpec(SpecTable):
@@ -62,23 +45,19 @@ class AttackSpec(SpecTable):
     """
 
     methods: Annotated[
-        Annotated[tuple[Annotated[str, canonical("attack")], ...], Field(min_length=1), AfterValidator(once)]
-        | None,
+        Several[Annotated[str, canonical("attack")]] | None,
         Flag("method", "olsr, lad and map, or those that fit"),
     ] = Field(None, description="Attack, e.g. olsr, or all.")
-    click_models: Annotated[
-        tuple[Annotated[str, canonical("click model")], ...],
-        Field(min_length=1),
-        AfterValidator(once),
-        Flag("click-model"),
-    ] = Field(CLICK_MODELS, description="How the attacked users click.")
+    click_models: Annotated[Several[Annotated[str, canonical("click model")]], Flag("click-model")] = Field(
+        CLICK_MODELS, description="How the attacked users click."
+    )
     target: Literal["fresh", "training"] = Field(
         "fresh",
         description="Messages to attack: fresh, of one new client per query, or training, of the rounds.",
     )
-    on: Annotated[
-        tuple[str, ...], Field(min_length=1), AfterValidator(known_parts), Flag("attack-on", form="text")
-    ] = Field(("vali", "test"), description="Parts whose queries are attacked.")
+    on: Annotated[Parts, Flag("attack-on", form="text")] = Field(
+        ("vali", "test"), description="Parts whose queries are attacked."
+    )
     repeats: int = Field(
         1, ge=1, le=100_000, description="Draws of clicks and noise for each attacked query."
     )
@@ -94,9 +73,7 @@ class AttackSpec(SpecTable):
         "--repeats rounds.",
     )
     lists: Annotated[
-        Literal["deterministic", "sampled"] | None,
-        AfterValidator(not_deterministic),
-        Flag(default="deterministic"),
+        Literal["deterministic", "sampled"] | None, left_out("deterministic"), Flag(default="deterministic")
     ] = Field(None, description="How the lists of fresh clients are made: deterministic or sampled.")
     choices: int = Field(
         10,
@@ -105,7 +82,7 @@ class AttackSpec(SpecTable):
         description="Number of queries that query-id chooses from, and of messages that linkage chooses "
         "from.",
     )
-    colluders: Annotated[int | None, AfterValidator(not_none_at_all), Flag(default="0")] = Field(
+    colluders: Annotated[int | None, left_out(0), Flag(default="0")] = Field(
         None,
         ge=0,
         description="With --target training --view aggregate: clients that tell the server what they sent.",
@@ -194,11 +171,7 @@ def changed_protocol(protocol: AttackSpec, changes: Mapping[str, object]) -> Att
 
 
 def refuse_unknown_queries(names: Sequence[str], collection: Collection | None) -> None:
-    """Refuse names of queries that are not in a collection; without one, names other than `PART:INDEX`.
-
-    Raises:
-        UsageError: an unknown name; the message gives the nearest ids.
-    """
+    """Refuse names of queries that are not in a collection; without one, names other than `PART:INDEX`."""
     if collection is None:
         for name in names:
             part, _, index = name.partition(":")

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from foltr_audit.core.settings.base import (
-    Flag,
-    SpecTable,
-    known_parts,
-    not_deterministic,
-    once,
-    only_true,
-    validated,
-)
+from foltr_audit.core.settings.base import Flag, Parts, Several, SpecTable, left_out, validated
 from foltr_audit.core.settings.defaults import TRIALS
 from foltr_audit.privacy.observer_views import sees_lists
 
@@ -57,21 +49,13 @@ class FunctionAuditSpec(SpecTable):
 
     @property
     def calls(self) -> int:
-        """All trials with each input."""
         return self.learning + self.choosing + self.trials
 
     @classmethod
     def parse(
         cls, table: Mapping[str, object], where: str = "", names: Mapping[str, str] | None = None
     ) -> FunctionAuditSpec:
-        """The settings of a plain table.
-
-        In messages `where` names the source of the table (empty if it is obvious), and `names` the options
-        that set its fields.
-
-        Raises:
-            UsageError: an unknown field or a refused value.
-        """
+        """The settings of a plain table from the source `where`; arguments and errors as for `validated`."""
         return validated(cls, table, f"{where}: " if where else "", names)
 
 
@@ -96,34 +80,24 @@ class AuditSpec(SpecTable):
     of one message. The chain's claim is checked in views that `claim_on` leaves out.
     """
 
-    views: Annotated[
-        tuple[AuditView, ...],
-        Field(min_length=1),
-        AfterValidator(once),
-        Flag("view", "individual and aggregate, with and without lists"),
-    ] = Field(
-        ("individual", "individual+lists", "aggregate", "aggregate+lists"),
-        description="What the server sees. individual: each message; aggregate: their sum; colluding: also "
-        "what other clients sent. With +lists it sees the shown lists too.",
+    views: Annotated[Several[AuditView], Flag("view", "individual and aggregate, with and without lists")] = (
+        Field(
+            ("individual", "individual+lists", "aggregate", "aggregate+lists"),
+            description="What the server sees. individual: each message; aggregate: their sum; colluding: "
+            "also what other clients sent. With +lists it sees the shown lists too.",
+        )
     )
-    units: Annotated[tuple[Unit, ...], Field(min_length=1), AfterValidator(once), Flag("unit")] = Field(
+    units: Annotated[Several[Unit], Flag("unit")] = Field(
         ("interaction",),
         description="What neighbouring inputs differ in: click, interaction, query or client.",
     )
-    canaries: Annotated[tuple[Canary, ...], Field(min_length=1), AfterValidator(once), Flag("canary")] = (
-        Field(
-            ("data:worst",),
-            description="data:worst (found by search), data:typical (no evidence for a claim), "
-            "data:no-click, data:lists (the later lists differ most) or message (two extreme models; unit "
-            "client).",
-        )
+    canaries: Annotated[Several[Canary], Flag("canary")] = Field(
+        ("data:worst",),
+        description="data:worst (found by search), data:typical (no evidence for a claim), "
+        "data:no-click, data:lists (the later lists differ most) or message (two extreme models; unit "
+        "client).",
     )
-    models: Annotated[
-        tuple[Literal["first", "trained"], ...],
-        Field(min_length=1),
-        AfterValidator(once),
-        Flag("model", "both"),
-    ] = Field(
+    models: Annotated[Several[Literal["first", "trained"]], Flag("model", "both")] = Field(
         ("first", "trained"),
         description="Global models that messages start from: first (of the run) or trained. Each model has "
         "its own game; with several --messages, trained means the models of rounds along the run.",
@@ -131,14 +105,14 @@ class AuditSpec(SpecTable):
     claim: Annotated[float | None, Flag(default="the one that the chain claims")] = Field(
         None, gt=0, description="Epsilon to check."
     )
-    claim_on: Annotated[tuple[AuditView, ...], Field(min_length=1), AfterValidator(once)] | None = None
+    claim_on: Several[AuditView] | None = None
     delta: Annotated[float | None, Flag(default="the one that the chain claims, or 1e-5 without a claim")] = (
         Field(None, ge=0, lt=1, description="Delta of the claim.")
     )
     trials: int = Field(
         TRIALS, ge=20, le=10_000_000, description="Evaluated trials per hypothesis of an audit."
     )
-    stop_early: Annotated[bool | None, AfterValidator(only_true), Flag(default="no")] = Field(
+    stop_early: Annotated[bool | None, left_out(False), Flag(default="no")] = Field(
         None,
         description="Play trials in growing batches, and stop as soon as they refute the claim, or show that "
         "all --trials will hardly do so. Takes estimator betting, whose bound is valid at every stop.",
@@ -148,9 +122,7 @@ class AuditSpec(SpecTable):
         str,
         Flag(default="gaussian-dp for a delta above 0 and noise that is normal or nearly so, else one-run"),
     ] = Field(
-        "auto",
-        min_length=1,
-        description="one-run, clopper-pearson, gaussian-dp, one-run-fdp or betting.",
+        "auto", min_length=1, description="one-run, clopper-pearson, gaussian-dp, one-run-fdp or betting."
     )
     score: str = Field(
         "auto",
@@ -166,24 +138,19 @@ class AuditSpec(SpecTable):
     )
     drop_out: float = Field(0.0, ge=0, lt=1, description="Share of the cohort whose messages do not arrive.")
     colluders: Annotated[int | None, Flag(default="all")] = Field(
-        None,
-        ge=0,
-        description="With --view colluding: number of other clients that collude with the server.",
+        None, ge=0, description="With --view colluding: number of other clients that collude with the server."
     )
     interactions: Annotated[int | None, Flag("canary-interactions", "those of the learner")] = Field(
         None, ge=1, le=100, description="Interactions in each message."
     )
     lists: Annotated[
-        Literal["deterministic", "sampled"] | None,
-        AfterValidator(not_deterministic),
-        Flag(default="deterministic"),
+        Literal["deterministic", "sampled"] | None, left_out("deterministic"), Flag(default="deterministic")
     ] = Field(
-        None,
-        description="How the lists after the first of a message are made: deterministic or sampled.",
+        None, description="How the lists after the first of a message are made: deterministic or sampled."
     )
-    on: Annotated[
-        tuple[str, ...], Field(min_length=1), AfterValidator(known_parts), Flag("canary-on", form="text")
-    ] = Field(("train", "vali", "test"), description="Parts in which canaries are searched.")
+    on: Annotated[Parts, Flag("canary-on", form="text")] = Field(
+        ("train", "vali", "test"), description="Parts in which canaries are searched."
+    )
     min_documents: int = Field(10, ge=2, description="Leave out queries with fewer documents.")
 
     @model_validator(mode="after")

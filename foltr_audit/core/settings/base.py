@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar, cast
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -16,9 +18,6 @@ from pydantic import (
 )
 
 from foltr_audit.errors import UsageError, first_problem, suggest_name
-
-if TYPE_CHECKING:
-    from foltr_audit.core.plugins import Plugin
 
 PARTS = ("train", "vali", "test")
 """Parts of a data set."""
@@ -71,27 +70,25 @@ def once(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def not_deterministic(value: str | None) -> str | None:
-    """None for `deterministic`, the default, so that it is left out of the form of a Spec."""
-    return None if value == "deterministic" else value
-
-
-def only_true(value: bool | None) -> bool | None:
-    """None for False, the default, so that it is left out of the form of a Spec."""
-    return value or None
+def left_out(default: object) -> AfterValidator:
+    """A validator that gives None for the default, so that it is left out of the form of a Spec."""
+    return AfterValidator(lambda value: None if value == default else value)
 
 
 def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of `PARTS`, each once.
-
-    Raises:
-        ValueError: an unknown name.
-    """
+    """Names of `PARTS`, each once."""
     for value in values:
         if value not in PARTS:
             raise ValueError(f"unknown part {value!r}; {suggest_name(value, PARTS)}")
     return once(values)
 
+
+V = TypeVar("V")
+
+Several = Annotated[tuple[V, ...], Field(min_length=1), AfterValidator(once)]
+"""One value or more, each once."""
+
+Parts = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)]
 
 # --- from a table to settings, with errors that name the field -------------------------------------
 
@@ -103,11 +100,8 @@ def validated(
 ) -> T:
     """The settings of a plain table.
 
-    Args:
-        kind: their class.
-        table: its fields.
-        source: what messages begin with; empty if it is obvious.
-        names: the options that set the fields, for messages.
+    `source`: what messages begin with; empty if it is obvious. `names`: the options that set the fields, for
+    messages.
 
     Raises:
         UsageError: an unknown field (the message names the nearest known one) or a refused value.
@@ -127,14 +121,7 @@ def refuse_unknown(kind: type[SpecTable], table: Mapping[str, object], source: s
 
 
 def with_default(table: Mapping[str, object], name: str, field: str, value: object) -> Mapping[str, object]:
-    """A table in which a field of an inner table has a value if none is given.
-
-    Args:
-        table: the table of a Spec.
-        name: of an inner table, which is made if it is missing.
-        field: of the inner table.
-        value: that the field gets.
-    """
+    """A table in which a field of an inner table has a value if none is given."""
     inner = table.get(name) or {}
     if not isinstance(inner, Mapping) or field in inner:
         return table
@@ -150,7 +137,7 @@ def canonical(kind: str) -> WrapValidator:
     def text(value: object, read: ValidatorFunctionWrapHandler) -> str:
         from foltr_audit.core.plugins.registry import SINGULAR, make, text_of
 
-        base = cast("type[Plugin]", next(base for base, name in SINGULAR.items() if name == kind))
+        base = next(base for base, name in SINGULAR.items() if name == kind)
         return make(base, read(text_of(base, value))).text
 
     return WrapValidator(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.settings.base import Flag, SpecTable
+from foltr_audit.core.settings.base import Flag, SpecTable, left_out
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import whole_number
 
@@ -57,11 +57,7 @@ _SYNTHETIC = re.compile(rf"{SYNTHETIC}(?::(.*))?")
 
 
 def canonical_intents(text: str) -> str:
-    """The same text with every default spelt out.
-
-    Raises:
-        ValueError: an empty name, or a number of synthetic intents out of range.
-    """
+    """The same text with every default spelt out."""
     number = synthetic_count(text)
     if not text.strip():
         raise ValueError(f"intents {text!r}: expected a folder of qrels, or synthetic:I")
@@ -94,15 +90,6 @@ def are_synthetic(intents: str) -> bool:
     return synthetic_count(intents) is not None
 
 
-def _canonical_intents(text: str | None) -> str | None:
-    return None if text is None else canonical_intents(text)
-
-
-def _only_false(value: bool | None) -> bool | None:
-    """None for the default, so that it is left out of the form of a Spec."""
-    return None if value is None or value else False
-
-
 class DataSpec(SpecTable):
     """The data, and how they are prepared; fold 0 is that of data without folds."""
 
@@ -120,12 +107,12 @@ class DataSpec(SpecTable):
     dtype: Literal["float32", "float64"] = Field(
         "float32", description="Type of the features: float32 or float64."
     )
-    intents: Annotated[str | None, AfterValidator(_canonical_intents)] = Field(
+    intents: Annotated[str, AfterValidator(canonical_intents)] | None = Field(
         None,
         description="Folder with TREC qrels for each intent (1.txt, 2.txt, ...), or synthetic[:I] for "
         "synthetic ones.",
     )
-    balance: Annotated[bool | None, AfterValidator(_only_false), Flag(default="yes")] = Field(
+    balance: Annotated[bool | None, left_out(True), Flag(default="yes")] = Field(
         None, description="Renumber each query's intents at random, by seed and run."
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from foltr_audit.core.settings.base import Flag, SpecTable, once
+from foltr_audit.core.settings.base import Flag, Several, SpecTable
 
 MembershipView = Literal["released", "client"]
 MembershipMethod = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
@@ -22,15 +22,13 @@ class MembershipSpec(SpecTable):
     is attacked in turn, with all others as shadows.
     """
 
-    methods: Annotated[
-        tuple[MembershipMethod, ...], Field(min_length=1), AfterValidator(once), Flag("method")
-    ] = Field(("lira", "rmia"), description="lira, lira-offline, rmia or rmia-offline.")
-    views: Annotated[tuple[MembershipView, ...], Field(min_length=1), AfterValidator(once), Flag("view")] = (
-        Field(
-            ("released", "client"),
-            description="What the observer sees. released: the first and the trained model; client: the "
-            "global model of every round, as a participant does.",
-        )
+    methods: Annotated[Several[MembershipMethod], Flag("method")] = Field(
+        ("lira", "rmia"), description="lira, lira-offline, rmia or rmia-offline."
+    )
+    views: Annotated[Several[MembershipView], Flag("view")] = Field(
+        ("released", "client"),
+        description="What the observer sees. released: the first and the trained model; client: the "
+        "global model of every round, as a participant does.",
     )
     of: Literal["client", "log"] = Field(
         "client",

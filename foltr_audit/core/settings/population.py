@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.settings.base import Flag, SpecTable
+from foltr_audit.core.settings.base import Flag, SpecTable, left_out
 from foltr_audit.core.settings.defaults import NO_POISONING, SCENARIO
 
 if TYPE_CHECKING:
@@ -28,16 +28,6 @@ def parse_scenarios(text: str) -> tuple[Scenario, ...]:
         for model in scenario.click_models:
             make(ClickModel, model)
     return scenarios
-
-
-def not_one(value: int | None) -> int | None:
-    """None for 1, the default, so that it is left out of the form of a Spec."""
-    return None if value == 1 else value
-
-
-def not_sampled(value: str | None) -> str | None:
-    """None for `sampled`, the default, so that it is left out of the form of a Spec."""
-    return None if value == "sampled" else value
 
 
 def canonical_scenarios(text: str) -> str:
@@ -83,18 +73,17 @@ class PopulationSpec(SpecTable):
         None, ge=1, description="Number of clients sampled for each round."
     )
 
-    separation: Annotated[int | None, AfterValidator(not_one), Flag(default="1")] = Field(
+    separation: Annotated[int | None, left_out(1), Flag(default="1")] = Field(
         None,
         ge=1,
         le=10_000_000,
         description="Rounds from one in which a client takes part to its next one, at least.",
     )
 
-    cohorts: Annotated[
-        Literal["sampled", "fixed"] | None, AfterValidator(not_sampled), Flag(default="sampled")
-    ] = Field(
-        None,
-        description="Who takes part together: sampled, any clients, or fixed, always the same ones.",
+    cohorts: Annotated[Literal["sampled", "fixed"] | None, left_out("sampled"), Flag(default="sampled")] = (
+        Field(
+            None, description="Who takes part together: sampled, any clients, or fixed, always the same ones."
+        )
     )
 
     poisoning: Annotated[str | None, AfterValidator(_canonical_poisoning), Flag(default=NO_POISONING)] = (
@@ -134,7 +123,6 @@ class PopulationSpec(SpecTable):
 
     @property
     def cohort_size(self) -> int:
-        """Number of clients in a round."""
         return self.clients if self.cohort is None else self.cohort
 
     @property

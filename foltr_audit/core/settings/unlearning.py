@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.settings.base import Flag, SpecTable, once
+from foltr_audit.core.settings.base import Flag, Several, SpecTable
 
 UnlearningMethod = Literal["none", "retrain", "fed-eraser", "fed-remove", "fine-tune", "gradient-ascent"]
 
@@ -20,10 +20,6 @@ FEW_CLIENTS: Final = 20
 """Clients of a federation that some leave, if none are given: what one client leaves shows among few."""
 
 
-def _each_once(values: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(set(values)))
-
-
 class UnlearningSpec(SpecTable):
     """Clients leave after the training, and the server makes the trained model forget them.
 
@@ -34,15 +30,11 @@ class UnlearningSpec(SpecTable):
     clients: Annotated[
         tuple[Annotated[int, Field(ge=0)], ...],
         Field(min_length=1),
-        AfterValidator(_each_once),
+        AfterValidator(lambda ids: tuple(sorted(set(ids)))),
         Flag("client"),
     ] = Field((0,), description="Id of a client that leaves, from 0.")
-    methods: Annotated[
-        Annotated[tuple[UnlearningMethod, ...], Field(min_length=1), AfterValidator(once)] | None,
-        Flag("method", "all that can run"),
-    ] = Field(
-        None,
-        description="none, retrain, fed-eraser, fed-remove, fine-tune, gradient-ascent, or all.",
+    methods: Annotated[Several[UnlearningMethod] | None, Flag("method", "all that can run")] = Field(
+        None, description="none, retrain, fed-eraser, fed-remove, fine-tune, gradient-ascent, or all."
     )
     calibrate_every: int = Field(
         2, ge=1, le=10_000_000, description="fed-eraser: store and calibrate every K-th round."

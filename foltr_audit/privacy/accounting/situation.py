@@ -111,9 +111,6 @@ class AccountingContext:
         cohorts: what a bound for several rounds assumes of them: `any`, also that the client takes part in
             every round in which it may; `known`: drawn at random, and the observer knows who takes part;
             `secret`: drawn at random, and it does not.
-
-    Raises:
-        UsageError: a value out of range.
     """
 
     view: str

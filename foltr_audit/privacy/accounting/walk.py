@@ -76,7 +76,6 @@ class ChainAction:
 
     @property
     def is_noise(self) -> bool:
-        """Whether it adds noise to messages."""
         return self.kind in _NOISE
 
 
@@ -94,7 +93,6 @@ def action_of(event: PrivacyEvent | UnknownNoise | None, text: str | None = None
 
 
 def actions_of(events: Iterable[PrivacyEvent]) -> tuple[ChainAction, ...]:
-    """What each event does to a message, in order."""
     return tuple(action_of(event) for event in events)
 
 
@@ -230,7 +228,6 @@ class _SensitivityTracker:
         self.sum_changed: str | None = None
 
     def take(self, event: PrivacyEvent) -> None:
-        """Apply one more event."""
         match event:
             case ClickRandomization():
                 self.bit_epsilon = min(self.bit_epsilon, event.epsilon)

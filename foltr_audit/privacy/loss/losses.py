@@ -116,7 +116,6 @@ class LaplaceLoss:
     once: float
 
     def epsilon(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds."""
         plain = laplace_over(self.once, rounds, delta)
         if share == 1:
             return plain
@@ -143,7 +142,6 @@ class GaussianLoss:
     normal: bool = True
 
     def epsilon(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds."""
         plain = self._plain(rounds, delta)
         if share == 1 or not delta > 0 or not math.isfinite(plain) or self.mu == 0:
             return plain

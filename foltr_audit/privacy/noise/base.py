@@ -191,11 +191,7 @@ class AdditiveNoise(ABC):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The law that a text names; None where it names no law of this class.
-
-        Raises:
-            UsageError: a parameter out of range.
-        """
+        """The law that a text names; None where it names no law of this class."""
         form = f"{re.escape(cls.name)}:"
         for place, field in enumerate(fields(cls)):
             part = f"{',' if place else ''}{field.name}={_KINDS[str(field.type)][0]}"
@@ -281,9 +277,6 @@ class RoundingNoise(_Resolution):
 
     Attributes:
         resolution: how far off rounded numbers typically are, above 0.
-
-    Raises:
-        UsageError: resolution out of range.
     """
 
     text = "none"
@@ -309,9 +302,6 @@ class ScaleFreeNoise(_Resolution):
 
     Attributes:
         resolution: how far off rounded numbers typically are, above 0.
-
-    Raises:
-        UsageError: resolution out of range.
     """
 
     text = "unknown"  # which `parse_law` does not read

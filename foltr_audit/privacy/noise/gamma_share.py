@@ -46,9 +46,6 @@ class GammaShare(AdditiveNoise):
         n: number of shares that make one Laplace variate, at least 1.
         scale: scale s of that Laplace variate, above 0.
         count: how many shares are added up, at least 1; more than n are possible.
-
-    Raises:
-        UsageError: n, scale or count out of range.
     """
 
     name: ClassVar[str] = "gamma-share"
@@ -87,7 +84,6 @@ class GammaShare(AdditiveNoise):
         return self.scale * drawn("gamma", streams, (self.shape, size), lambda: gamma_differences(*given))
 
     def summed(self, count: int) -> GammaShare:
-        """The law of the sum of `count` >= 1 independent draws."""
         return replace(self, count=self.count * count)
 
     def worst_loss(self, shifts: ArrayLike) -> Floats:
@@ -157,7 +153,6 @@ class GammaShare(AdditiveNoise):
         return (LossProof(PureLoss(size * spread), how),)
 
     def with_variance(self, share: float) -> GammaShare:
-        """Shares of a smaller scale."""
         return replace(self, scale=self.scale * math.sqrt(share))
 
     def probability_within(self, size: ArrayLike) -> Floats | None:

@@ -123,9 +123,6 @@ class Gaussian(AdditiveNoise):
 
     Attributes:
         sigma: standard deviation, above 0.
-
-    Raises:
-        UsageError: sigma out of range.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -146,12 +143,10 @@ class Gaussian(AdditiveNoise):
         return self.sigma * self.sigma
 
     def log_density(self, x: ArrayLike) -> Floats:
-        """Natural logarithm of the density at each x."""
         z = np.minimum(multiples(x, self.sigma), math.sqrt(FARTHEST))
         return np.asarray(-0.5 * z * z - 0.5 * math.log(2.0 * math.pi) - math.log(self.sigma))
 
     def sample(self, streams: ClientStreams, size: int) -> Floats:
-        """One number per client and coordinate, shape (C, size)."""
         from scipy.special import ndtri
 
         # By inversion and not by `kernels.philox`: each number comes from one uniform number, which is what
@@ -169,7 +164,6 @@ class Gaussian(AdditiveNoise):
         return np.where(np.asarray(x) < self.sigma, np.abs(steps - np.rint(steps)), 0.25)
 
     def summed(self, count: int) -> Gaussian:
-        """The law of the sum of `count` >= 1 independent draws."""
         return Gaussian(sigma=self.sigma * math.sqrt(count))
 
     @property
@@ -187,11 +181,9 @@ class Gaussian(AdditiveNoise):
         return (LossProof(GaussianLoss(l2 * self.gaussian_slope), how, "Gaussian"),)
 
     def with_variance(self, share: float) -> Gaussian:
-        """Noise of a smaller sigma."""
         return Gaussian(sigma=self.sigma * math.sqrt(share))
 
     def probability_within(self, size: ArrayLike) -> Floats:
-        """P[|X| <= size] at each size >= 0."""
         return within_deviations(np.abs(np.asarray(size, dtype=np.float64)) / self.sigma)
 
 

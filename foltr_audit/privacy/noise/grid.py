@@ -76,7 +76,6 @@ class GridNoise(AdditiveNoise):
         """Noise in grid steps, whole numbers as float64, (C, size)."""
 
     def sample(self, streams: ClientStreams, size: int) -> Floats:
-        """One number per client and coordinate, shape (C, size)."""
         return self.step * self.integers(streams, size)
 
     def with_variance(self, share: float) -> Self:
@@ -147,9 +146,6 @@ class DiscreteGaussian(GridNoise):
         sigma: parameter of one variate, in units of x; 1/2 to 2^24 steps.
         step: width of the grid, above 0.
         count: how many variates are added up, at least 1.
-
-    Raises:
-        UsageError: sigma, step or count out of range.
     """
 
     name: ClassVar[str] = "discrete-gaussian"
@@ -200,7 +196,6 @@ class DiscreteGaussian(GridNoise):
         return np.asarray(drawn.reshape(streams.clients.size, size, self.count).sum(axis=2))
 
     def summed(self, count: int) -> DiscreteGaussian:
-        """The law of the sum of `count` >= 1 independent draws."""
         return replace(self, count=self.count * count)
 
     def within_steps(self, steps: Floats) -> Floats | None:
@@ -262,9 +257,6 @@ class Skellam(GridNoise):
     Attributes:
         sigma: standard deviation, in units of x; 1e-6 to 2^24 steps.
         step: width of the grid, above 0.
-
-    Raises:
-        UsageError: sigma or step out of range.
     """
 
     name: ClassVar[str] = "skellam"
@@ -296,7 +288,6 @@ class Skellam(GridNoise):
         return drawn("poisson", streams, (mean, size), lambda: poisson_differences(*given))
 
     def summed(self, count: int) -> Skellam:
-        """The law of the sum of `count` >= 1 independent draws."""
         check_count(count)
         return replace(self, sigma=self.sigma * math.sqrt(count))
 

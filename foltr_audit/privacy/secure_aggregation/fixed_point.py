@@ -29,9 +29,6 @@ class FixedPoint:
         bits: width b of the integers, 16 to 64.
         range: largest |x| of a coordinate before it is weighted, above 0.
         fraction: binary digits behind the point, 0 to 62.
-
-    Raises:
-        UsageError: bits, range or fraction out of range.
     """
 
     bits: int
@@ -72,9 +69,6 @@ class FixedPoint:
 
         Args:
             weights: integers >= 0, shape (C,).
-
-        Raises:
-            UsageError: more bits are needed; the message gives the number.
         """
         needed = self.bits_needed(weights)
         if needed <= self.bits:
@@ -88,12 +82,7 @@ class FixedPoint:
         )
 
     def encode(
-        self,
-        values: ArrayLike,
-        weights: ArrayLike,
-        clients: Ints | None = None,
-        *,
-        summed: bool = True,
+        self, values: ArrayLike, weights: ArrayLike, clients: Ints | None = None, *, summed: bool = True
     ) -> NDArray[np.uint64]:
         """Weighted values as integers modulo 2^bits, uint64 (C, P).
 
@@ -129,7 +118,6 @@ class FixedPoint:
         )
 
     def reduced(self, integers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Integers modulo 2^bits."""
         return np.asarray(integers & np.uint64((1 << self.bits) - 1))
 
     def signed(self, integers: NDArray[np.uint64]) -> Ints:
@@ -182,9 +170,6 @@ class OffsetEncoding:
         quantization_range: number of steps between -c and c.
         modulus_bits: width of the integers, 1 to 64.
         max_weight: weight that stands for the share 1.
-
-    Raises:
-        UsageError: a number out of range.
     """
 
     clipping_range: float
@@ -205,7 +190,6 @@ class OffsetEncoding:
 
     @property
     def bits(self) -> int:
-        """Width of the integers."""
         return self.modulus_bits
 
     @property

@@ -315,9 +315,6 @@ class SecureSum:
             of the cohort that must be exceeded.
         masks: False sends encodings without masks, which shows what masks do.
         agreement: how a pair gets its seed.
-
-    Raises:
-        UsageError: neighbours or threshold out of range.
     """
 
     encoding: FixedPoint

@@ -136,7 +136,7 @@ class Linter:
         if not record.n_messages:
             self.rounds_without += 1
             return
-        seen = ServerView.of(record, self.header.kind)
+        seen = ServerView(record, self.header.kind)
         self.rounds, self.messages = self.rounds + 1, self.messages + record.n_messages
         for check, refusal in self.checks.items():
             if refusal is None:

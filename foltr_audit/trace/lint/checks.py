@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.records.interactions import Cohort, Payload, RoundRecord
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError
 from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
 from foltr_audit.recorder.trace_start import FLOWER_MASKS
@@ -96,56 +96,23 @@ class FindingTally:
         self.add(int(which.sum()), which.size, f"round {round_}, message {which.argmax()}")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ServerView:
     """What an honest-but-curious server sees of one round; M messages of P numbers, none of it truth.
 
-    Attributes:
-        round: number of the round.
-        is_update: whether a message is a change of the global model, not a model.
-        messages: floats, or unsigned integers where messages are masked, (M, P).
-        parameters: the global model, float64; (P,) unless messages are masked.
-        survivors: bool (M,).
-        interactions: number of recorded interactions.
-        features: whether the shown documents' features are recorded.
-        clear: numbers that travelled in clear, by name, float64 (M,), NaN where a client sent none.
-        cohort: whom the server asked, and what became of it; None where that is not recorded.
+    Raises:
+        TraceError: a number that is not finite.
     """
 
-    round: int
-    is_update: bool
-    messages: Payload
-    parameters: Floats
-    survivors: Bools
-    interactions: int
-    features: bool
-    clear: Mapping[str, Floats] = field(default_factory=dict)
-    cohort: Cohort | None = None
-
-    @classmethod
-    def of(cls, record: RoundRecord, kind: str) -> ServerView:
-        """The view of a recorded round with messages of a kind.
-
-        Raises:
-            TraceError: a number that is not finite.
-        """
-        messages = record.messages
+    def __init__(self, record: RoundRecord, kind: str) -> None:
+        """The view of a recorded round with messages of a kind."""
+        self.record, self.round = record, record.round
+        self.messages, self.survivors = record.messages, record.survivors
+        self.is_update = kind == "update"
         if not np.all(np.isfinite(record.parameters)):
-            raise TraceError(f"trace: round {record.round}: the global model is not finite")
-        if messages.dtype.kind == "f" and not np.all(np.isfinite(messages)):
-            row = int(np.argmin(np.isfinite(messages).all(axis=1)))
-            raise TraceError(f"trace: round {record.round}, message {row}: holds a value that is not finite")
-        return cls(
-            round=record.round,
-            is_update=kind == "update",
-            messages=messages,
-            parameters=record.parameters,
-            survivors=record.survivors,
-            interactions=record.n_interactions,
-            features=record.features is not None,
-            clear=record.clear,
-            cohort=record.cohort,
-        )
+            raise TraceError(f"trace: round {self.round}: the global model is not finite")
+        if self.is_real and not np.all(np.isfinite(self.messages)):
+            row = int(np.argmin(np.isfinite(self.messages).all(axis=1)))
+            raise TraceError(f"trace: round {self.round}, message {row}: holds a value that is not finite")
 
     @property
     def is_real(self) -> bool:
@@ -156,7 +123,7 @@ class ServerView:
     def start(self) -> Floats:
         """The message without any change, in its number format, (P,)."""
         with np.errstate(over="ignore"):
-            start = self.parameters.astype(self.messages.dtype).astype(np.float64)
+            start = self.record.parameters.astype(self.messages.dtype).astype(np.float64)
         return np.zeros_like(start) if self.is_update else start
 
     @cached_property
@@ -293,7 +260,7 @@ class ClearMetricCheck(LintCheck):
         Clients without it count as another value, but for those whose message never arrived.
         """
         apart = np.zeros(seen.survivors.size, dtype=np.bool_)
-        for name, values in seen.clear.items():
+        for name, values in seen.record.clear.items():
             if _differ(values[seen.survivors | np.isfinite(values)]):
                 apart |= True
                 known = values[np.isfinite(values)]
@@ -302,7 +269,7 @@ class ClearMetricCheck(LintCheck):
             else:
                 self.constant[name] = None
         self.tally.messages_of(seen.round, apart)
-        self.alike.messages_of(seen.round, np.full(apart.size, bool(seen.clear)) & ~apart)
+        self.alike.messages_of(seen.round, np.full(apart.size, bool(seen.record.clear)) & ~apart)
 
     def findings(self) -> Findings:
         """A leak where metrics tell clients apart, a note where all clients of a round send the same."""
@@ -342,13 +309,14 @@ class ClearFieldCheck(LintCheck):
 
     def look(self, seen: ServerView) -> None:
         """Count what is recorded next to the payload."""
-        self.interactions += seen.interactions
-        self.listed_rounds += seen.interactions > 0
-        self.features |= seen.features and seen.interactions > 0
+        record = seen.record
+        self.interactions += record.n_interactions
+        self.listed_rounds += record.n_interactions > 0
+        self.features |= record.features is not None and record.n_interactions > 0
         self.lost.messages_of(seen.round, ~seen.survivors)
-        if seen.cohort is not None:
-            failed = sum(outcome != "arrived" for outcome in seen.cohort.outcome)
-            self.failed.add(failed, len(seen.cohort), f"round {seen.round}")
+        if record.cohort is not None:
+            failed = sum(outcome != "arrived" for outcome in record.cohort.outcome)
+            self.failed.add(failed, len(record.cohort), f"round {seen.round}")
 
     def findings(self) -> Findings:
         if not self.rounds:
@@ -356,12 +324,15 @@ class ClearFieldCheck(LintCheck):
         if self.header.kind != "masked" and self.declared.text is None:
             yield self._payload()
         if self.interactions:
+            known = "as known to the server: with them it can look for the clicks that explain a message"
+            if self.header.knowledge.get("lists_known") == "auditor":
+                known = "for the auditor, and this server does not have them"
             what = "query, shown list and order of display"
             what += ", with the documents' features," if self.features else ""
             yield LintFinding(
                 check=self.name,
                 severity="note",
-                text=f"{what} of {number(self.interactions, 'interaction')} {self._who_knows}.",
+                text=f"{what} of {number(self.interactions, 'interaction')} are recorded {known}.",
                 rounds=self.listed_rounds,
                 messages=self.messages,
             )
@@ -377,14 +348,6 @@ class ClearFieldCheck(LintCheck):
                 "answer: the server knows whose, and of those that failed why."
             )
             yield self.counted(self.failed, text, "note")
-
-    @property
-    def _who_knows(self) -> str:
-        if self.header.knowledge.get("lists_known") == "auditor":
-            return "are recorded for the auditor, and this server does not have them"
-        return (
-            "are recorded as known to the server: with them it can look for the clicks that explain a message"
-        )
 
     def _payload(self) -> LintFinding:
         """What covers the payload where the header declares no noise law."""
@@ -443,10 +406,12 @@ class MaskSeedCheck(LintCheck):
         bits = self.header.knowledge.get("mask_seed_bits")
         if not isinstance(bits, int) or bits >= ENOUGH_BITS or not self.messages:
             return
+        shares = self.header.knowledge.get("num_shares")
+        others = number(shares - 1, "other") if isinstance(shares, int) and shares > 1 else "others"
         text = (
             f"the header says that every mask follows from a seed of {bits} bits, and {ENOUGH_BITS} are "
             f"needed: a server can try all 2^{bits}. It gets the seed of a client's own mask when it unmasks "
-            f"the sum. What is left are the masks that the client shares with {self._neighbours}: one falls "
+            f"the sum. What is left are the masks that the client shares with {others}: one falls "
             f"in 2^{bits} tries, two in as many tries and as much memory"
         )
         if self.header.masking == FLOWER_MASKS:
@@ -460,11 +425,6 @@ class MaskSeedCheck(LintCheck):
             rounds=self.rounds,
             messages=self.messages,
         )
-
-    @property
-    def _neighbours(self) -> str:
-        shares = self.header.knowledge.get("num_shares")
-        return f"{number(shares - 1, 'other')}" if isinstance(shares, int) and shares > 1 else "others"
 
 
 class ShareAnswerCheck(LintCheck):
@@ -489,7 +449,7 @@ class ShareAnswerCheck(LintCheck):
 
     def look(self, seen: ServerView) -> None:
         """Compare whose shares of either secret were answered in a round."""
-        cohort = seen.cohort
+        cohort = seen.record.cohort
         if cohort is None or not any(stage in (SEED_SHARES, KEY_SHARES) for stage in cohort.stage):
             self.without += 1
             return

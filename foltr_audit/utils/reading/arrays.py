@@ -180,13 +180,8 @@ def read_archive(
 ) -> dict[str, NDArray[np.generic]]:
     """The arrays of an `.npz` archive by name, of its content or its file; all are read-only.
 
-    Args:
-        content: the archive, or its file.
-        where: names it in messages.
-        error: what to raise.
-        stored: whether compressed arrays are refused, and the archive's checksums not compared: of contents
-            whose hash was.
-        longest: length that an axis of an array without values may have.
+    `stored`: whether compressed arrays are refused, and the archive's checksums not compared: of contents
+    whose hash was. `longest`: length that an axis of an array without values may have.
 
     Raises:
         FoltrAuditError: of the given kind: it is damaged, holds something else than plain arrays, or would

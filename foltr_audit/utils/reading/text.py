@@ -87,13 +87,7 @@ class InvalidValueError(ValueError):
 
 @contextmanager
 def parsing(kind: str, where: str, error: type[FoltrAuditError]) -> Iterator[None]:
-    """Turn what parsers and `refuse_odd` raise about a text into one error of one line.
-
-    Args:
-        kind: what the text is to be, e.g. `JSON`.
-        where: names the text.
-        error: what to raise.
-    """
+    """Turn what parsers and `refuse_odd` raise about a text into one error of one line."""
     try:
         yield
     except RecursionError as problem:
@@ -184,11 +178,6 @@ def whole_number(text: str, least: int, most: int) -> int | None:
 
 def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> JsonValue:
     """The value of a JSON text.
-
-    Args:
-        content: the text, or its UTF-8 bytes.
-        where: names the text in messages.
-        error: what to raise.
 
     Raises:
         FoltrAuditError: of the given kind: it is no JSON, a table has a key twice, or it holds NaN, an

@@ -306,12 +306,7 @@ class RecordingGrid:
 
 
 class Exchange(NamedTuple):
-    """Messages of one stage that go out together.
-
-    Attributes:
-        round: their round.
-        stage: the stage, as in the cohort table.
-    """
+    """Messages of one stage that go out together."""
 
     round: OpenRound
     stage: str

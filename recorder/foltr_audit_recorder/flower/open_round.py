@@ -53,7 +53,6 @@ class SecAggRound:
     mean: NDArray[np.float64] | None = None
 
     def sent(self, node: int, config: ConfigRecord) -> None:
-        """Note what the server sends to a node."""
         if config["stage"] == SETUP:
             numbers = ((name, value) for name, value in config.items() if isinstance(value, int | float))
             self.settings = dict(numbers)
@@ -81,7 +80,6 @@ class SecAggRound:
 
     @property
     def facts(self) -> dict[str, object]:
-        """The settings as facts of a trace."""
         settings = self.settings
         return {
             "of": "model",
@@ -214,7 +212,6 @@ class OpenRound:
         return any(outcome is not None for (stage, _), outcome in self.outcomes.items() if stage != EVALUATE)
 
     def asks(self, node: int, stage: str) -> bool:
-        """Whether a node was asked in a stage."""
         return (stage, node) in self.outcomes
 
     def shows(self, message: Message, stage: str) -> None:
