@@ -100,11 +100,7 @@ MECHANISMS = (
         f"gaussian-shares, sum of {CLIENTS}", _APPROXIMATE, _DELTA, Gaussian(sigma=_SHARE), clients=CLIENTS
     ),
     Mechanism(
-        f"skellam, sum of {CLIENTS}",
-        _APPROXIMATE,
-        _DELTA,
-        Skellam(sigma=_SHARE, step=_STEP),
-        clients=CLIENTS,
+        f"skellam, sum of {CLIENTS}", _APPROXIMATE, _DELTA, Skellam(sigma=_SHARE, step=_STEP), clients=CLIENTS
     ),
     Mechanism(
         f"discrete-gaussian, sum of {CLIENTS}",

@@ -16,10 +16,7 @@ from benchmarks.options import BenchmarkOptions
 from benchmarks.processes import foltr_audit
 from foltr_audit.data.load import FOLDER_VARIABLE
 
-RUNS = {
-    "mq2007": ("synthetic:mq2007", 4, 1000),
-    "mslr": ("synthetic:mslr-web10k", 2, 200),
-}
+RUNS = {"mq2007": ("synthetic:mq2007", 4, 1000), "mslr": ("synthetic:mslr-web10k", 2, 200)}
 """Data, interactions of a client and rounds of each run."""
 
 _QUICK = {"mq2007": ("synthetic:mq2007:30", 4, 3)}

@@ -104,11 +104,7 @@ def markdown(report: BenchmarkReport) -> str:
         lines += ["", f"## {_SUBJECTS[name]}"]
         if name == "scale":
             lines += ["", f"![Time and memory of a unit at each size]({PICTURE})"]
-        lines += [
-            "",
-            f"| {' | '.join(_HEADS)} |",
-            "| --- | ---: | --- | ---: | --- | --- |",
-        ]
+        lines += ["", f"| {' | '.join(_HEADS)} |", "| --- | ---: | --- | ---: | --- | --- |"]
         lines += [f"| {' | '.join(_row(figure, report))} |" for figure in figures]
     return "\n".join(lines) + "\n"
 

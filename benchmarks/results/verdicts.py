@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.results.cells import interval_at, matches, shown
-from benchmarks.results.declarations import (
-    VERDICTS,
-    DeclaredTable,
-    PublishedClaim,
-    Row,
-    TableColumn,
-)
+from benchmarks.results.declarations import VERDICTS, DeclaredTable, PublishedClaim, Row, TableColumn
 
 HOLDS, FAILS, OPEN = VERDICTS
 

@@ -34,11 +34,7 @@ class Notes:
 def wrap(module: object, ranker_class: type) -> Notes:
     """Wrap the published functions; returns where they put what they see."""
     notes = Notes()
-    rank, click, draw = (
-        ranker_class.rank_data,
-        module.ClickModel.get_clicks,
-        module.generate_dp_gamma_noise,
-    )
+    rank, click, draw = (ranker_class.rank_data, module.ClickModel.get_clicks, module.generate_dp_gamma_noise)
 
     def noted_list(self, X, sample=True):
         notes.candidates = X

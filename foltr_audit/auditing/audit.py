@@ -10,12 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.auditing.canaries import Canary
-from foltr_audit.auditing.declarations import (
-    DeclarationCheck,
-    LinkTestInput,
-    check_declarations,
-    check_sums,
-)
+from foltr_audit.auditing.declarations import DeclarationCheck, LinkTestInput, check_declarations, check_sums
 from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, FOR_NORMAL, TrialScores, nearly_normal
 from foltr_audit.auditing.evaluation import EarlyStop, Pair, about_best, split
 from foltr_audit.auditing.games import OtherClients

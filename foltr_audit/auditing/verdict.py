@@ -77,10 +77,7 @@ def verdict_on(found: ClaimEvidence) -> tuple[Verdict, str]:
         loss = "no finite loss" if math.isinf(found.exact) else f"a loss of {found.exact:.3g}"
         return "false by exact loss", f"not refuted by these trials, but this very pair has {loss}"
     if found.broken:
-        return (
-            BROKEN,
-            f"no proof holds, since a link does less than it declares ({found.broken})",
-        )
+        return (BROKEN, f"no proof holds, since a link does less than it declares ({found.broken})")
     if math.isinf(found.claimed):
         return "not refuted", "nothing is claimed"
     if not found.worst_case:

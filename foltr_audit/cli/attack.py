@@ -131,11 +131,7 @@ def _refuse_fresh(common: CommonOptions) -> None:
 
 
 def _attack_trace(
-    path: Path,
-    common: CommonOptions,
-    know: Sequence[str],
-    client_step: str | None,
-    guesses: Path | None,
+    path: Path, common: CommonOptions, know: Sequence[str], client_step: str | None, guesses: Path | None
 ) -> None:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import (
-    ANSWER,
-    AUDIT,
-    SHARED,
-    CommonOptions,
-    OtherHelp,
-    stored_report,
-    takes,
-)
+from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, OtherHelp, stored_report, takes
 from foltr_audit.cli.options import flags, option, refuse_others, switch, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
@@ -100,8 +92,7 @@ def audit(
         panel=FUNCTION,
     ),
     no_trials: bool = switch(
-        "--no-trials",
-        "Run nothing: only compare what the system declares with what follows from it.",
+        "--no-trials", "Run nothing: only compare what the system declares with what follows from it."
     ),
     require_proof: bool = switch(
         "--require-proof", "Exit with 1 unless each claim has a proven bound at or below it."

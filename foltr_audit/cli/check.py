@@ -256,10 +256,7 @@ def check(
 
 
 def _check_fresh(
-    limits: SystemLimits,
-    common: CommonOptions,
-    method: list[str] | None,
-    click_model: list[str] | None,
+    limits: SystemLimits, common: CommonOptions, method: list[str] | None, click_model: list[str] | None
 ) -> CheckReport:
     from foltr_audit.evidence.check.checks import check_fresh
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS

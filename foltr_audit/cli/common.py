@@ -137,8 +137,7 @@ class CommonOptions:
         FEDERATION,
     )
     runs: int | None = shared(
-        "Number of repetitions; run i uses fold i mod K. Default: 1, or K with --fold all.",
-        OUTPUT,
+        "Number of repetitions; run i uses fold i mod K. Default: 1, or K with --fold all.", OUTPUT
     )
     out: Path | None = shared("Folder for traces, the model and results.", OUTPUT, metavar="DIR")
     resume: bool = shared("Resume the Run in --out.", OUTPUT, name="--resume", default=False)
@@ -244,11 +243,7 @@ class CommonOptions:
         ]
 
     def plan(
-        self,
-        *,
-        protocol: str | None = None,
-        same: bool = False,
-        tables: Sequence[Table] | None = None,
+        self, *, protocol: str | None = None, same: bool = False, tables: Sequence[Table] | None = None
     ) -> Plan:
         """The plan of all options.
 

@@ -38,7 +38,7 @@ class StudyInterruptError(FoltrAuditError):
 
 app = new_app()
 EXAMPLES = {
-    "Merge models of synthetic topics": "foltr-audit study merge --data synthetic:istella-s:300 --trials 2",
+    "Merge models of synthetic topics": "foltr-audit study merge --data synthetic:istella-s:300 --trials 2"
 }
 
 

@@ -37,12 +37,7 @@ class PresetSelection:
 
     @classmethod
     def of(
-        cls,
-        preset: Preset,
-        common: CommonOptions,
-        *,
-        same: bool = False,
-        scale: float = 1.0,
+        cls, preset: Preset, common: CommonOptions, *, same: bool = False, scale: float = 1.0
     ) -> PresetSelection:
         """Select a preset; without --fold it runs on every fold of data with folds."""
         if common.config is not None:
@@ -75,10 +70,7 @@ class PresetSelection:
         mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
         data = cells[0].data
         extent = StudyExtent(
-            data=data.source,
-            synthetic=data.synthetic,
-            scale=self.scale,
-            overridden=tuple(self._overridden()),
+            data=data.source, synthetic=data.synthetic, scale=self.scale, overridden=tuple(self._overridden())
         )
         kind = AttackComparison if self.preset.published.attacks else FigureComparison
         return kind.of(self.preset, mine, extent)

@@ -58,10 +58,7 @@ def _find_traces(folder: Path) -> list[Path]:
 
 
 def _open_attacks(
-    folder: Path,
-    data: str | None,
-    know: list[str] | None = None,
-    client_step: ClientStep | None = None,
+    folder: Path, data: str | None, know: list[str] | None = None, client_step: ClientStep | None = None
 ) -> Iterator[TraceAttack]:
     """The attack on a trace, or those on the training rounds and the fresh clients of Runs."""
     from foltr_audit.experiments.recorded_attack import TraceAttack
@@ -156,8 +153,7 @@ def check_facts(
     data: Data = None,
     know: Know = None,
     client_step: Annotated[
-        str | None,
-        typer.Option(help="What the clients compute, if it is not PDGD; as for attack --trace."),
+        str | None, typer.Option(help="What the clients compute, if it is not PDGD; as for attack --trace.")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -570,12 +570,7 @@ def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: Bools) -> No
 
 @kernel
 def _judge(
-    data: UserQueries,
-    rules: COLTRRules,
-    candidates: CandidateBuffers,
-    first: int,
-    shown: Ints,
-    costs: Floats,
+    data: UserQueries, rules: COLTRRules, candidates: CandidateBuffers, first: int, shown: Ints, costs: Floats
 ) -> None:
     """Mark the candidates that win by the costs of documents `shown` (n,) of the query at row `first`."""
     documents, wins, gamma, n = candidates.documents, candidates.wins, rules.gamma, shown.size

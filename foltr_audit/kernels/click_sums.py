@@ -48,13 +48,7 @@ def sum_likelihoods(laws: Floats, totals: Ints, after: NDArray[np.int32], sizes:
 
 @kernel
 def fill_sum_likelihoods(
-    laws: Floats,
-    totals: Ints,
-    after: NDArray[np.int32],
-    sizes: Ints,
-    out: Floats,
-    begin: int,
-    end: int,
+    laws: Floats, totals: Ints, after: NDArray[np.int32], sizes: Ints, out: Floats, begin: int, end: int
 ) -> None:
     """Fill out[begin:end] of `sum_likelihoods`, which begins as 0."""
     _, n, v = laws.shape

@@ -237,14 +237,7 @@ def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allo
 
 @kernel
 def fill_hits(
-    positive: Bools,
-    tie: Ints,
-    cluster: Ints,
-    weights: Ints,
-    allowed: Ints,
-    out: Ints,
-    begin: int,
-    end: int,
+    positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allowed: Ints, out: Ints, begin: int, end: int
 ) -> None:
     """Fill out[begin:end] of `weighted_hits`."""
     for b in range(begin, end):

@@ -8,13 +8,7 @@ from dataclasses import dataclass, replace
 from foltr_audit.core.declared.checks import warnings
 from foltr_audit.core.declared.declared_system import DeclaredSystem, chain_claims, chain_steps
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import (
-    Defense,
-    MetricLearner,
-    ModelLearner,
-    PrivacyEvent,
-    RoundContext,
-)
+from foltr_audit.core.plugins import Defense, MetricLearner, ModelLearner, PrivacyEvent, RoundContext
 from foltr_audit.core.results import ProofRecord
 from foltr_audit.core.settings.defaults import CLIENT, DELTA, UNIT
 from foltr_audit.core.warning_kinds import CodedWarning

@@ -299,10 +299,7 @@ class ModelSenders:
             sent, updates, interactions = self._in_blocks(asked, context, dtype)
         else:
             context = replace(
-                context,
-                received=broadcast.received,
-                contrast=broadcast.contrast,
-                reopened=broadcast.reopened,
+                context, received=broadcast.received, contrast=broadcast.contrast, reopened=broadcast.reopened
             )
             models, updates, interactions = self._answers(broadcast, asked, context)
             sent = self._in_format(models, broadcast.received, dtype, context)
@@ -312,11 +309,7 @@ class ModelSenders:
         if not wired.is_encoded:
             messages = sent if wired.messages is sent else to_format(wired.messages, dtype, context.round)
         return CohortMessages(
-            messages=messages,
-            wired=wired,
-            updates=updates,
-            interactions=interactions,
-            broadcast=broadcast,
+            messages=messages, wired=wired, updates=updates, interactions=interactions, broadcast=broadcast
         )
 
     def _in_blocks(

@@ -122,11 +122,7 @@ class MergeReport(PlainReport):
 
 
 def run_merging(
-    spec: MergeSpec,
-    progress: Progress = SILENT,
-    *,
-    data: Collection | None = None,
-    threads: int = 1,
+    spec: MergeSpec, progress: Progress = SILENT, *, data: Collection | None = None, threads: int = 1
 ) -> MergeReport:
     """Run a study; the same spec on the same data gives the same rows on any number of threads.
 

@@ -147,11 +147,7 @@ def _what_removed_the_bound(
 
 
 def _too_small(
-    system: DeclaredSystem,
-    step: DeclaredStep,
-    noise: NoiseAddition,
-    distances: Norms,
-    stated: float,
+    system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition, distances: Norms, stated: float
 ) -> Iterator[DeclarationFinding]:
     needed, radius, ball = of_order(distances, noise.law), *_ball(distances)
     if needed <= stated * _EQUAL:

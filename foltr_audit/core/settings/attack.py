@@ -93,8 +93,7 @@ class AttackSpec(SpecTable):
         "knowledge.",
     )
     queries: Annotated[tuple[str, ...], AfterValidator(once), Flag(form="text")] = Field(
-        (),
-        description="Report the attacked lists of these queries one by one: ID,... or a file of ids.",
+        (), description="Report the attacked lists of these queries one by one: ID,... or a file of ids."
     )
 
     @model_validator(mode="after")

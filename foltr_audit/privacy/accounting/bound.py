@@ -343,9 +343,5 @@ def _bound_of_view(events: Sequence[PrivacyEvent], situation: AccountingContext)
     if situation.sampled < 1 and situation.cohorts != "any":
         always = upper_bound(events, replace(situation, cohorts="any"))
     return RunBound(
-        unit=situation.unit,
-        rounds=situation.rounds,
-        sampled=situation.sampled,
-        upper=upper,
-        always=always,
+        unit=situation.unit, rounds=situation.rounds, sampled=situation.sampled, upper=upper, always=always
     )

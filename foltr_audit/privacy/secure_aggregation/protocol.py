@@ -349,10 +349,7 @@ class SecureSum:
             degree = neighbours_of(self.neighbours, clients)
         needed = -(-(least - 1) * degree // max(clients - 1, 1))
         return SecureSumParameters(
-            clients=clients,
-            neighbours=degree,
-            shares_needed=max(1, min(needed, degree)),
-            at_least=least,
+            clients=clients, neighbours=degree, shares_needed=max(1, min(needed, degree)), at_least=least
         )
 
     def run(

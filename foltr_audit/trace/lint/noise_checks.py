@@ -39,10 +39,7 @@ _TOO_COARSE = "numbers are rounded more coarsely than the noise is wide"
 
 
 def inside(
-    windows: Sequence[NoiseWindow],
-    values: Floats,
-    axis: int | None,
-    margin: float | Floats = 0.0,
+    windows: Sequence[NoiseWindow], values: Floats, axis: int | None, margin: float | Floats = 0.0
 ) -> Ints:
     """How many values lie inside each window, along an axis, (windows, size).
 
