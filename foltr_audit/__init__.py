@@ -53,18 +53,18 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.checks import check
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.lists import (
+        list_attacks,
+        list_click_models,
+        list_defenses,
+        list_names,
+    )
     from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
     from foltr_audit.report.recommendation import recommend
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.results.compare import CompareReport
-    from foltr_audit.report.results.plugin_list import (
-        list_attacks,
-        list_click_models,
-        list_defenses,
-        list_names,
-    )
     from foltr_audit.report.results.recommend import RecommendReport
     from foltr_audit.report.results.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
@@ -73,10 +73,10 @@ _WHERE = {
     "calibrate": "report.noise_calibration",
     "check": "evidence.check.checks",
     "recommend": "report.recommendation",
-    "list_attacks": "report.results.plugin_list",
-    "list_defenses": "report.results.plugin_list",
-    "list_click_models": "report.results.plugin_list",
-    "list_names": "report.results.plugin_list",
+    "list_attacks": "report.lists",
+    "list_defenses": "report.lists",
+    "list_click_models": "report.lists",
+    "list_names": "report.lists",
     "make_data": "data.arrays",
     "make_data_of_qrels": "data.arrays",
     "use_plugin": "core.plugins.registry",

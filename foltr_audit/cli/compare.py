@@ -204,8 +204,8 @@ def _list_cells(grid: ComparisonGrid, common: CommonOptions) -> None:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.comparison.runner import plan_cells
     from foltr_audit.experiments.runner import Runner
-    from foltr_audit.report.tables.planned_cells import PlannedCells, print_planned
+    from foltr_audit.report.lists import PlannedCells
 
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
     planned = PlannedCells.of(plan_cells(grid, Runner(with_undefended=False)), folder)
-    show(planned.json, partial(print_planned, planned), json=common.json)
+    show(planned.json, planned.show, json=common.json)

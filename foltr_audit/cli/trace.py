@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foltr_audit.cli.options import Json, Know
-from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
+from foltr_audit.cli.output import note, print_json, print_line, print_rows, show
 from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
-from foltr_audit.report.tables.table import Column
+from foltr_audit.report.table import Column
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
@@ -101,8 +101,8 @@ def _print(title: str, facts: dict[str, Any]) -> None:
             return "\n".join(f"{key} = {_fact_text(fact)}" for key, fact in held.items())
         return _fact_text(held)
 
-    name = Column[str]("fact", lambda name: name.replace("_", " "), "name")
-    columns = [name, Column[str]("value", value, "fold")]
+    name = Column("fact", lambda name: name.replace("_", " "), "name")
+    columns = [name, Column("value", value, "fold")]
     print_rows(title, columns, facts)
 
 
@@ -195,25 +195,10 @@ def lint(folder: Folder, json: Json = False) -> None:
 
     Each check ends as found, clean or not looked, and says what it did not look at.
     """
+    from foltr_audit.report.lists import LintReport
     from foltr_audit.trace.lint import lint as linted_of
 
-    results = {str(path): linted_of(path) for path in _find_traces(folder)}
-    leaks = sum(linted.leaks for linted in results.values())
-    if json:
-        from foltr_audit.report.tables.leak_lint import LintReport
-
-        print_line(LintReport.of(results).json())
-    else:
-        from rich.markup import escape
-
-        from foltr_audit.report.render.terminal import print_table
-        from foltr_audit.report.tables.leak_lint import lint_lines, lint_table
-
-        console = stdout_console()
-        for path, linted in results.items():
-            print_table(lint_table(path, linted), console)
-            for line in lint_lines(linted):
-                console.print(escape(line))
-            console.print()
-    if leaks:
+    report = LintReport(linted={str(path): linted_of(path) for path in _find_traces(folder)})
+    show(report.json, report.show, json=json)
+    if any(linted.leaks for linted in report.linted.values()):
         raise typer.Exit(1)
