@@ -19,7 +19,7 @@ from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
-    from foltr_audit.report.tables.published_figures import FigureComparison
+    from foltr_audit.report.presets import PresetComparison
     from foltr_audit.studies.model_merging import MergeReport
     from foltr_audit.utils.formatting import JsonValue
 
@@ -107,9 +107,10 @@ def run_merge_study(
     warn(coded("merging", text) for text in study.notes)
 
 
-def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureComparison:
+def _comparison(preset: Preset, study: MergeReport, scale: float) -> PresetComparison:
     """Published figures with the rows of a study; `choice` is 1 for the first category, 2 for the second."""
-    from foltr_audit.report.tables.published_figures import FigureComparison, StudyExtent
+    from foltr_audit.experiments.published import StudyExtent
+    from foltr_audit.report.presets import PresetComparison
 
     chosen = {category: number for number, category in enumerate(study.categories, start=1)}
     figures: dict[str, list[dict[str, JsonValue]]] = {
@@ -121,4 +122,4 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureCompa
     }
     data = study.dataset
     extent = StudyExtent(data=data["source"], synthetic=data["synthetic"], scale=scale)
-    return FigureComparison.of_rows(preset, figures, extent)
+    return PresetComparison.of_figures(preset, figures, extent)
