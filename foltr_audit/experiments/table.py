@@ -266,6 +266,16 @@ class ComparisonTable:
     def _bases(self) -> dict[tuple[WorldKey, str], ComparedPool]:
         return {(pool.world, pool.record.learner): pool for pool in self.pools if not pool.defended}
 
+    @property
+    def alternatives(self) -> list[str]:
+        """The defenses as given, in order; pools of several epsilons belong to one."""
+        return list(dict.fromkeys(pool.label.alternative for pool in self.pools))
+
+    @property
+    def epsilons(self) -> list[float]:
+        """The epsilons that defenses were made for, rising."""
+        return sorted({pool.label.eps for pool in self.pools if pool.label.eps is not None})
+
     def base_of(self, pool: ComparedPool) -> ComparedPool | None:
         """The pool without a defense of the same learner and world; None where there is none."""
         return self._bases.get((pool.world, pool.record.learner))
