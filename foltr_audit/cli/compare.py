@@ -176,6 +176,7 @@ def _compare(
 ) -> None:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.comparison.runner import compare as run_comparison
+    from foltr_audit.experiments.comparison.runner import failure_error
     from foltr_audit.experiments.comparison.runner import worst_failure as worst_error
     from foltr_audit.report.pictures.compare_panels import draw_comparison
     from foltr_audit.report.results.compare import CompareReport
@@ -197,7 +198,7 @@ def _compare(
     worst = worst_error(failed)
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "
-        raise type(worst.error)(several + worst.why)
+        raise failure_error(worst, several)
 
 
 def _list_cells(grid: ComparisonGrid, common: CommonOptions) -> None:
