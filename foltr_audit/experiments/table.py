@@ -128,6 +128,10 @@ class ComparedPool:
         return self.label.text
 
     @property
+    def chain(self) -> str:
+        return "+".join(self.spec.defense)
+
+    @property
     def defended(self) -> bool:
         return self.label.alternative != NO_DEFENSE
 

@@ -1,40 +1,17 @@
-"""The report of `compare`: its document, its tables, and the decision in words."""
+"""The report of `compare`: its document, made of the pools of a comparison."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.markup import escape
-
-from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Server
-from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.results import AuditRecord, Estimate, GapRecord
-from foltr_audit.core.settings.defaults import NO_DEFENSE, SERVER
+from foltr_audit.core.results import UNKNOWN, GapRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
-from foltr_audit.errors import PluginError
-from foltr_audit.experiments.comparison.alternatives import fewest_messages
 from foltr_audit.experiments.comparison.grid import CellPlan
-from foltr_audit.experiments.decide import (
-    ABOVE_GUESS,
-    LEAST,
-    MOST_AUC,
-    MOST_LOSS,
-    ComparedWorld,
-    Decision,
-    JudgedDefense,
-    Judgement,
-    decide,
-    worlds,
-)
-from foltr_audit.experiments.runs.systems import without_shared_parameters
+from foltr_audit.experiments.decide import ComparedWorld, Decision, decide, worlds
 from foltr_audit.experiments.table import (
     ComparedPool,
     ComparisonTable,
@@ -48,37 +25,11 @@ from foltr_audit.experiments.table import (
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees, sees_lists
-from foltr_audit.report.documents import Document, Field, Row, Section, nested, prefixed
-from foltr_audit.report.settings import (
-    DATASET,
-    RUN_BOUND,
-    dataset_line,
-    dataset_row,
-    describe_few_lists,
-    run_bound_columns,
-    run_bound_text,
-    run_caption,
-)
-from foltr_audit.report.table import (
-    EMPTY,
-    Cell,
-    Column,
-    Mark,
-    Table,
-    bound_text,
-    claim_text,
-    counted,
-    delta_text,
-    interval_text,
-    join_names,
-    make_table,
-    name_column,
-    short_method,
-    shortened,
-    verdict_cell,
-)
-from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
-from foltr_audit.utils.formatting import JsonValue, epsilon, short
+from foltr_audit.report.compare_tables import brief_compare, print_compare
+from foltr_audit.report.decision import cheating_server, decision_table
+from foltr_audit.report.documents import Document, Field, Row, Section, nested
+from foltr_audit.report.settings import DATASET, RUN_BOUND, dataset_row, run_bound_columns
+from foltr_audit.utils.formatting import JsonValue, epsilon
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -86,56 +37,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-
-# --- long phrases ----------------------------------------------------------------------------------
-
-CHOSEN = "chosen on the lists that it is shown on, so a little high"
-"""A note on the values of the best attack."""
-
-PROMISE = (
-    "the largest AUC that any attack can have, by the proof of one interaction, where all documents are "
-    "equally likely clicked"
-)
-"""What a proof says of the attacked messages."""
-
-FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
-"""What the intervals and p-values of offline nDCG@10 are over."""
-
-VERDICTS: dict[Judgement, str] = {
-    "holds": "nothing speaks against it",
-    "no proof": "no attack succeeds, but no epsilon is proven",
-    "no bound": "its noise is not computed for what its clip allows",
-    "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 lost (corrected p below {short(LEAST, 2)})",
-    "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and more than "
-    f"{short(ABOVE_GUESS, 1)} above the guess that the attack does not beat",
-    "leaks": "an attack is shown to beat every guess without a message, but that of who knows the grades",
-    "false claim": "a claim is refuted, or its proof cannot hold",
-    "not tested": "no attack or no ranking was measured",
-}
-"""What a verdict means, with its thresholds."""
-
-_MARKS: dict[Judgement, Mark] = {
-    "recommended": "good",
-    "leaks": "bad",
-    "false claim": "bad",
-    "no bound": "warn",
-    "costs too much": "warn",
-    "too few lists": "warn",
-    "not tested": "dim",
-}
-_WHY_NONE: dict[Judgement, str] = {
-    "leaks": "attacks succeed under",
-    "false claim": "the claim is false for",
-    "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
-    "not tested": "nothing is known of",
-    "no bound": "the noise is not computed for what the clip allows under",
-    "too few lists": "too few lists were attacked under",
-}
-_NO_CELL = "No cell of this comparison is done, so nothing can be said yet."
-NO_SUM = "no sum"
-"""In the place of an AUC where attacks had nothing to read."""
-
-# --- the document ----------------------------------------------------------------------------------
+    from foltr_audit.report.terminal import BriefAnswer
 
 COMPARED = Section(
     "data scenario click_model learner pdgd name alternative eps:num|null sensitivity:num|null defense "
@@ -200,12 +102,22 @@ class CompareReport(Document):
 
     Attributes:
         config: the grid as a plain table.
+        dataset: source, fingerprints and sizes of the data; None where no cell is done.
         cells: how many cells of each kind were asked for.
         sensitivities: values of Delta that were tried on the validation split, see `--sensitivity-grid`.
         unfinished: settings with cells that are not done yet, one row per kind; see `partial` of `of`.
         left_out: combinations that are impossible, and why.
         failed: cells that could not be run, and why; with `partial` those of the last run too.
-        table: what the cells found, pooled over repetitions.
+        warnings: incompatible defenses in the chains, one row per defense and warning.
+        claims: one row per audited view, unit and canary of every defense; `sees` is the view in words.
+        attacks: one row per guesser and setting, baselines first.
+        refused: one row per attack and setting in which it could not run, and why.
+        groups: attack success by group of clients; empty where clients do not differ.
+        served: online nDCG@10 by group of clients; empty where clients do not differ.
+        curves: nDCG@10 by round, from 0: means over runs, one row per setting.
+        results: one row per world, learner and defense.
+        worlds: what cells found, pooled over repetitions, by world.
+        decision: which defense to use; None where no cell is done.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
@@ -228,12 +140,22 @@ class CompareReport(Document):
     )
 
     config: Mapping[str, JsonValue]
+    dataset: Row | None
     cells: Row
     sensitivities: Sequence[Row] = ()
     unfinished: Sequence[Row] = ()
     left_out: Sequence[Row] = ()
     failed: Sequence[Row] = ()
-    table: ComparisonTable
+    warnings: Sequence[Row]
+    claims: Sequence[Row]
+    attacks: Sequence[Row]
+    refused: Sequence[Row]
+    groups: Sequence[Row]
+    served: Sequence[Row]
+    curves: Sequence[Row]
+    results: Sequence[Row]
+    worlds: Sequence[ComparedWorld]
+    decision: Decision | None
 
     @classmethod
     def of(
@@ -261,136 +183,98 @@ class CompareReport(Document):
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
         before = [gap for gap in folder.failures() if gap.run not in lost] if partial else []
         specs = {cell.spec.hash: cell.spec for cell in planned}
-        return cls(
+        return cls.of_table(
+            read_table(folder, planned, done, progress),
             config=folder.grid.public.table(),
             cells=CELLS.row({kind: sum(cell.kind == kind for cell in cells) for kind in ("attack", "audit")}),
             sensitivities=[TRIED.of(trial) for trial in folder.sensitivities()],
             unfinished=list(_unfinished(cells, set(done))),
             left_out=[LEFT_OUT.of(exclusion) for exclusion in folder.left_out()],
-            failed=[_failed(specs[gap.run], gap.why) for gap in (*failed, *before) if gap.run in specs],
-            table=read_table(folder, planned, done, progress),
+            failed=[_failed(specs[str(gap.run)], gap.why) for gap in (*failed, *before)],
         )
+
+    @classmethod
+    def of_table(cls, table: ComparisonTable, **others: Any) -> CompareReport:
+        """The report on what cells found; `others` are the fields that do not follow from it."""
+        pools, every = table.pools, worlds(table)
+        facts = [record for pool in pools for record in pool.data]
+        world_of = {pool: world for world in every for pool in world.pools}
+
+        def rows(of: Callable[[ComparedPool], Iterable[Row]]) -> list[Row]:
+            return [row for pool in pools for row in of(pool)]
+
+        return cls(
+            dataset=dataset_row(facts) if facts else None,
+            warnings=_once(rows(_warnings)),
+            claims=_once(rows(_claims)),
+            attacks=rows(_attacks),
+            refused=rows(_refused),
+            groups=rows(_groups),
+            served=rows(_served),
+            curves=rows(_curves),
+            results=[_result(pool, world_of[pool]) for pool in pools],
+            worlds=every,
+            decision=decide(table),
+            **others,
+        )
+
+    @property
+    def asked(self) -> int:
+        """How many cells were asked for."""
+        return sum(map(int, self.cells.values()))
+
+    @property
+    def done(self) -> int:
+        """How many of them are done."""
+        return self.asked - sum(int(row["cells"] - row["done"]) for row in self.unfinished)
 
     @property
     def server(self) -> str:
         """The server of all cells; empty where it is an honest one."""
         spec = self.config.get("spec")
         train = spec.get("train") if isinstance(spec, dict) else None
-        named = train.get("server") if isinstance(train, dict) else None
-        server = make_if_known(Server, named) if isinstance(named, str) else None
-        return "" if server is None or server.name == SERVER else server.label
-
-    @cached_property
-    def dataset(self) -> Row | None:
-        """Source, fingerprints and sizes of the data; None where no cell is done."""
-        facts = [record for pool in self.table.pools for record in pool.data]
-        return dataset_row(facts) if facts else None
-
-    @cached_property
-    def warnings(self) -> Sequence[Row]:
-        """Incompatible defenses in the chains, one row per defense and warning."""
-        return _once(row for pool in self.table.pools for row in _warnings(pool))
-
-    @cached_property
-    def claims(self) -> Sequence[Row]:
-        """One row per audited view, unit and canary of every defense; `sees` is the view in words."""
-        return _once(row for pool in self.table.pools for row in _claims(pool))
-
-    @cached_property
-    def attacks(self) -> Sequence[Row]:
-        """One row per guesser and setting, baselines first."""
-        return [row for pool in self.table.pools for row in _attacks(pool)]
-
-    @cached_property
-    def refused(self) -> Sequence[Row]:
-        """One row per attack and setting in which it could not run, and why."""
-        return [
-            REFUSED.row({"method": method, **compared(pool), "reason": why})
-            for pool in self.table.pools
-            for method, why in pool.refused.items()
-        ]
-
-    @cached_property
-    def groups(self) -> Sequence[Row]:
-        """Attack success by group of clients; empty where clients do not differ."""
-        return [row for pool in self.table.pools for row in _groups(pool)]
-
-    @cached_property
-    def served(self) -> Sequence[Row]:
-        """Online nDCG@10 by group of clients; empty where clients do not differ."""
-        return [
-            SERVED.row({**compared(pool), "group": group, "online_mean": online})
-            for pool in self.table.pools
-            for group, online in pool.served.items()
-        ]
-
-    @cached_property
-    def curves(self) -> Sequence[Row]:
-        """nDCG@10 by round, from 0: means over runs, one row per setting."""
-        return [
-            CURVE.row(
-                {
-                    **compared(pool),
-                    **{name: values.tolist() for name, values in pool.curves.items()},
-                    "round": pool.curves["round"].astype(int).tolist(),
-                }
-            )
-            for pool in self.table.pools
-        ]
-
-    @cached_property
-    def worlds(self) -> Sequence[ComparedWorld]:
-        return worlds(self.table)
-
-    @cached_property
-    def results(self) -> Sequence[Row]:
-        """One row per world, learner and defense."""
-        world_of = {world.key: world for world in self.worlds}
-        return [_result(pool, world_of[pool.world]) for pool in self.table.pools]
-
-    @cached_property
-    def decision(self) -> Decision | None:
-        """Which defense to use; None where no cell is done."""
-        return decide(self.table)
-
-    @property
-    def done(self) -> int:
-        """How many of the cells that were asked for are done."""
-        return self.asked - sum(row["cells"] - row["done"] for row in self.unfinished)
-
-    @property
-    def asked(self) -> int:
-        return int(sum(self.cells.values()))
+        return cheating_server(train.get("server") if isinstance(train, dict) else None)
 
     @property
     def coded_warnings(self) -> list[CodedWarning]:
         """Each warning once, after the defenses and epsilons that it is about."""
-        return warnings_by_defense(self.warnings)
+        about: dict[CodedWarning, dict[str, list[str]]] = {}
+        for row in self.warnings:
+            of = row["name"] if "{" in row["alternative"] else row["alternative"]
+            names = about.setdefault(CodedWarning(row["code"], row["warning"]), {})
+            epsilons = names.setdefault(of, [])
+            if row["eps"] is not None and of != row["name"] and epsilon(row["eps"]) not in epsilons:
+                epsilons.append(epsilon(row["eps"]))
+        return [
+            warning.about(
+                "; ".join(f"{of}, eps {', '.join(eps)}" if eps else of for of, eps in names.items())
+            )
+            for warning, names in about.items()
+        ]
 
     def rows_of(self, world: ComparedWorld) -> list[Row]:
         """The results of a world."""
-        return [
-            row for row in self.results if (row["data"], row["scenario"], row["click_model"]) == world.key
-        ]
+        of = ("data", "scenario", "click_model")
+        return [row for row in self.results if tuple(row[name] for name in of) == world.key]
 
     def plain(self) -> dict[str, JsonValue]:
         """As of every document; without data their table is empty, and folds have their columns by name."""
-        plain = super().plain()
-        dataset = plain["dataset"] or {}
-        if isinstance(dataset, dict) and isinstance(dataset.get("folds"), list):
-            dataset["folds"] = [dict(sorted(fold.items())) for fold in dataset["folds"]]  # type: ignore
-        return plain | {"dataset": dataset}
+        if self.dataset is None:
+            return super().plain() | {"dataset": {}}
+        dataset = self.dataset.plain()
+        folds: list[JsonValue] = [dict(sorted(fold.plain().items())) for fold in self.dataset["folds"]]
+        return super().plain() | {"dataset": dataset | {"folds": folds}}
 
     def json_with_decision(self) -> str:
         """As one JSON object, with the decision in its last field."""
-        return self.json({"decision": None if self.decision is None else _decision(self.decision)})
+        return self.json({"decision": None if self.decision is None else decision_table(self.decision)})
 
     def show(self, console: Console) -> None:
         """Print the decision, what leaks and what it costs in each world, then the claims and what holds."""
         print_compare(self, console)
 
     def short_answer(self) -> BriefAnswer | None:
-        """The conclusion with one table."""
+        """The conclusion with one table; None where no cell is done."""
         return brief_compare(self)
 
     def figure(self) -> Figure:
@@ -406,26 +290,19 @@ class CompareReport(Document):
 def compared(pool: ComparedPool) -> dict[str, Any]:
     """The columns of `COMPARED`."""
     data, scenario, click_model = pool.world
+    record, label = pool.record, pool.label
     return {
-        "data": data,
-        "scenario": scenario,
-        "click_model": click_model,
-        "learner": pool.record.learner,
-        "pdgd": pool.record.pdgd,
-        "name": pool.name,
-        "alternative": pool.label.alternative,
-        "eps": pool.label.eps,
-        "sensitivity": pool.label.sensitivity,
-        "defense": "+".join(pool.spec.defense),
-        "eps_claimed": pool.eps_claimed,
-        "runs": pool.runs,
+        "data": data, "scenario": scenario, "click_model": click_model,
+        "learner": record.learner, "pdgd": record.pdgd, "name": pool.name,
+        "alternative": label.alternative, "eps": label.eps, "sensitivity": label.sensitivity,
+        "defense": pool.chain, "eps_claimed": pool.eps_claimed, "runs": pool.runs,
     }
 
 
 def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
     best, hardest, place = best_attack(pool), hit_hardest(pool), world.front[pool.key]
     attack, without = best.attack, best.without
-    names = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
+    metrics = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
     proofs = [proof for view in VIEWS if (proof := proof_of(pool, view)) is not None]
     several = len({other.record.learner for other in world.pools}) > 1
     worst = next(iter(pool.served), None)
@@ -435,21 +312,16 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             **_audited(pool),
             "attack": None if attack is None else attack.method,
             "attacks": sum(record.role == "attack" for record in pool.attacks),
-            **{name: Estimate(math.nan) if attack is None else attack.metric(name) for name in names},
+            **{name: UNKNOWN if attack is None else attack.metric(name) for name in metrics},
             "lists": None if attack is None else attack.counts["lists"],
             "runs_without_sum": pool.without_sum,
             "ceiling_auc": proven_auc(pool),
-            "ceilings": [
-                CEILING.row({"view": proof.view, "auc": proof.auc, "how": proof.upper.how})
-                for proof in proofs
-            ],
+            "ceilings": [CEILING.of(proof, how=proof.upper.how) for proof in proofs],
             "baseline": None if without is None else without.method,
             "baseline_auc": None if without is None else without.metric("auc").value,
             "ndcg@10": pool.ndcg,
             "evaluated_on": pool.utilities[0].evaluated_on,
-            "ndcg@10_ceiling": pool.mean("ceiling"),
-            "ndcg@10_untrained": pool.mean("untrained"),
-            "ndcg@10_validation": pool.mean("validation"),
+            **{f"ndcg@10_{name}": pool.mean(name) for name in ("ceiling", "untrained", "validation")},
             "online_mean": pool.online,
             "online_sum": pool.mean("online_sum"),
             "clipped": pool.mean("clipped"),
@@ -465,7 +337,7 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             "worst_attacked_group": None if hardest is None else hardest.group,
             "worst_attacked_auc": None if hardest is None else hardest.metric("auc").value,
             "pareto": place.on,
-            "dominated_by": [", ".join(one.key) if several else one.name for one in place.beaten_by],
+            "dominated_by": [", ".join(other.key) if several else other.name for other in place.beaten_by],
         }
     )
 
@@ -477,15 +349,10 @@ def _audited(pool: ComparedPool) -> dict[str, Any]:
         audit = worst_audit(pool, view)
         if audit is not None:
             values = {
-                "eps_claimed": audit.eps_claimed,
-                "eps_proven": audit.upper.epsilon,
-                "eps_exact": audit.exact,
-                "eps_measured": audit.lower.epsilon,
-                "eps_ceiling": audit.lower.ceiling,
-                "delta": audit.delta,
-                "verdict": audit.verdict,
-                "unit": audit.unit,
-                **run_bound_columns(audit.whole_run),
+                "eps_claimed": audit.eps_claimed, "eps_proven": audit.upper.epsilon,
+                "eps_exact": audit.exact, "eps_measured": audit.lower.epsilon,
+                "eps_ceiling": audit.lower.ceiling, "delta": audit.delta,
+                "verdict": audit.verdict, "unit": audit.unit, **run_bound_columns(audit.whole_run),
             }
             columns |= {f"{name}_{view}": value for name, value in values.items()}
     return columns
@@ -493,70 +360,58 @@ def _audited(pool: ComparedPool) -> dict[str, Any]:
 
 def _claims(pool: ComparedPool) -> Iterator[Row]:
     for audit in pool.audits:
-        yield CLAIM.row(
-            {
-                "learner": pool.record.learner,
-                "scenario": pool.spec.population.scenario,
-                "name": pool.name,
-                "defense": "+".join(pool.spec.defense),
-                "view": audit.view,
-                "sees": sees(audit.view, audit.colluders),
-                "unit": audit.unit,
-                "canary": audit.canary,
-                "eps_claimed": audit.eps_claimed,
-                "delta": audit.delta,
-                "eps_upper": audit.upper.epsilon,
-                **run_bound_columns(audit.whole_run),
-                "eps_exact": audit.exact,
-                "eps_lower": audit.lower.epsilon,
-                "eps_ceiling": audit.lower.ceiling,
-                "confidence": audit.lower.confidence,
-                "trials": audit.lower.trials,
-                "verdict": audit.verdict,
-                "why": audit.why,
-                "declared": audit.declared,
-                "declared_why": audit.declared_why,
-                "upper_how": audit.upper.how,
-            }
+        yield CLAIM.of(
+            audit,
+            learner=pool.record.learner,
+            scenario=pool.spec.population.scenario,
+            name=pool.name,
+            defense=pool.chain,
+            sees=sees(audit.view, audit.colluders),
+            eps_upper=audit.upper.epsilon,
+            **run_bound_columns(audit.whole_run),
+            eps_exact=audit.exact,
+            eps_lower=audit.lower.epsilon,
+            eps_ceiling=audit.lower.ceiling,
+            confidence=audit.lower.confidence,
+            trials=audit.lower.trials,
+            upper_how=audit.upper.how,
         )
 
 
 def _attacks(pool: ComparedPool) -> Iterator[Row]:
     columns = compared(pool)
-    last = ("precision_undefined", "unknown")
     for record in pool.attacks:
-        counts = record.counts
-        yield ATTACK.row(
-            {
-                "method": record.method,
-                "baseline": record.baseline,
-                "click_model": columns["click_model"],
-                **columns,
-                "view": "individual",
-                **{name: value for name, value in counts.items() if name not in last},
-                **record.metrics,
-                **{name: counts[name] for name in last},
-            }
-        )
+        first = {"method": record.method, "baseline": record.baseline, "click_model": columns["click_model"]}
+        last = {name: record.counts[name] for name in ("precision_undefined", "unknown")}
+        counts = {name: count for name, count in record.counts.items() if name not in last}
+        yield ATTACK.row({**first, **columns, "view": "individual", **counts, **record.metrics, **last})
 
 
 def _groups(pool: ComparedPool) -> Iterator[Row]:
+    columns = compared(pool)
     for record in pool.groups:
+        first = {"method": record.method, "baseline": record.baseline}
+        place = {"group": record.group, "place": record.place, **record.counts}
         metrics: dict[str, Any] = {}
         for name in GROUP_METRICS:
             metrics |= {name: record.metrics[name], f"{name}_all": record.everybody[name]}
             metrics[f"{name}_difference"] = record.differences[name]
-        yield GROUP.row(
-            {
-                "method": record.method,
-                "baseline": record.baseline,
-                **compared(pool),
-                "group": record.group,
-                "place": record.place,
-                **record.counts,
-                **metrics,
-            }
-        )
+        yield GROUP.row({**first, **columns, **place, **metrics})
+
+
+def _refused(pool: ComparedPool) -> Iterator[Row]:
+    for method, why in pool.refused.items():
+        yield REFUSED.row({"method": method, **compared(pool), "reason": why})
+
+
+def _served(pool: ComparedPool) -> Iterator[Row]:
+    for group, online in pool.served.items():
+        yield SERVED.row({**compared(pool), "group": group, "online_mean": online})
+
+
+def _curves(pool: ComparedPool) -> Iterator[Row]:
+    curves = {name: values.tolist() for name, values in pool.curves.items()}
+    yield CURVE.row({**compared(pool), **curves, "round": [int(number) for number in curves["round"]]})
 
 
 NOISE_SHARES = "FA102"
@@ -568,39 +423,28 @@ def _warnings(pool: ComparedPool) -> Iterator[Row]:
     verdicts = {audit.verdict for audit in pool.audits if not sees_lists(audit.view)}
     for warning in pool.record.warnings:
         if warning.code != NOISE_SHARES or verdicts != {"proven"}:
-            columns = compared(pool)
-            named = {name: columns[name] for name in ("name", "alternative", "eps", "learner")}
-            yield WARNED.row({**named, "code": warning.code, "warning": warning.text})
+            more = {"name": pool.name, "learner": pool.record.learner, "warning": warning.text}
+            yield WARNED.of(pool.label, code=warning.code, **more)
 
 
-def _once(rows: Iterator[Row]) -> list[Row]:
+def _once(rows: Iterable[Row]) -> list[Row]:
     """Each row once: cells of several click models share a chain, and the audit of its claim."""
     return list({str(row): row for row in rows}.values())
 
 
 def _failed(spec: Spec, why: str) -> Row:
-    values = {
-        "defense": "+".join(spec.defense),
-        "learner": spec.train.learner,
-        "click_model": spec.train.click_model,
-        "run": spec.repetition,
-    }
-    return FAILED.row({**values, "why": why})
+    return FAILED.of(spec.train, defense="+".join(spec.defense), run=spec.repetition, why=why)
 
 
 def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> Iterator[Row]:
-    for pool in cells_by_pool(cells).values():
-        finished = sum(cell in done for cell in pool)
-        if finished < len(pool):
-            spec = pool[0].spec
-            yield UNFINISHED.row(
-                {
-                    "kind": pool[0].kind,
-                    "scenario": spec.population.scenario,
-                    "click_model": spec.train.click_model,
-                    "learner": spec.train.learner,
-                    "name": pool[0].label.text,
-                    "cells": len(pool),
-                    "done": finished,
-                }
+    for same in cells_by_pool(cells).values():
+        finished, first = sum(cell in done for cell in same), same[0]
+        if finished < len(same):
+            yield UNFINISHED.of(
+                first.spec.train,
+                kind=first.kind,
+                scenario=first.spec.population.scenario,
+                name=first.label.text,
+                cells=len(same),
+                done=finished,
             )
