@@ -14,7 +14,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.decide import LEAST, ComparedWorld, Decision
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.experiments.table import best_attack
-from foltr_audit.report.decision import MARKS, VERDICTS, decision_sentences
+from foltr_audit.report.decision import MARKS, MOST_SENTENCES, VERDICTS, decision_sentences
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import dataset_line, run_bound_text, run_caption
 from foltr_audit.report.table import (
@@ -347,23 +347,19 @@ def print_compare(report: CompareReport, console: Console) -> None:
         for text in texts:
             console.print(escape(text), highlight=False, style=style)
 
-    said = [_NO_CELL] if report.decision is None else decision_sentences(report.decision)
+    decision = report.decision
+    said = [_NO_CELL] if decision is None else decision_sentences(decision)
     lines(said[:MOST_SENTENCES])
     if about := about_line(report):
         console.print(about)
     lines(server_lines(report))
-    for world in report.worlds if report.decision else ():
-        columns = WorldColumns(world, report.decision)
+    for world in report.worlds if decision is not None else ():
+        columns = WorldColumns(world, decision)
         for table in (leaks_table(report, world, columns), costs_table(report, world, columns)):
             console.print()
             print_table(table, console)
-        lines(
-            [
-                f"  {row['name']}: dominated by {' and '.join(row['dominated_by'])}"
-                for row in report.rows_of(world)
-                if row["dominated_by"]
-            ]
-        )
+        beaten = [row for row in report.rows_of(world) if row["dominated_by"]]
+        lines([f"  {row['name']}: dominated by {' and '.join(row['dominated_by'])}" for row in beaten])
     if report.claims:
         console.print()
         print_table(claims_table(report.claims), console)
