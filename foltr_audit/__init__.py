@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.checks import check
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.lists import (
         list_attacks,
         list_click_models,
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport
-    from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.recommend import RecommendReport
     from foltr_audit.report.results.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
@@ -83,7 +83,7 @@ _WHERE = {
     "AttackReport": "report.results.attack",
     "TrainReport": "report.results.train",
     "AuditReport": "report.results.audit",
-    "CompareReport": "report.results.compare",
+    "CompareReport": "report.compare",
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
     "NoiseCalibrationReport": "report.noise_calibration",

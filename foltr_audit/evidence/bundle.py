@@ -33,13 +33,13 @@ from pydantic import Field, ValidationError
 
 from foltr_audit.core.plugins.registry import GROUPS
 from foltr_audit.core.records import Collection
+from foltr_audit.core.results import DataRecord
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.data import DataSpec, are_synthetic
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.train import ZEROS
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError, first_problem
-from foltr_audit.experiments.comparison.cells import ARRAYS, FACTS, read_arrays, read_facts
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cell
 from foltr_audit.experiments.comparison.workers import Workers
@@ -49,10 +49,11 @@ from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.runs.folder import MODEL, PLAN, RESULTS, SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.experiments.runs.reader import read_plan
+from foltr_audit.experiments.store import ARRAYS, RECORDS, read_arrays, read_records, records_of
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
-from foltr_audit.report.results.compare import CompareReport, known_failures
+from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.train import ROUNDS, TrainReport
 from foltr_audit.report.results.unlearning import UnlearningReport
@@ -164,7 +165,7 @@ class BundleContents:
     def of(cls, root: Path, *, lists: bool, trace: bool) -> BundleContents:
         """The contents of a folder, with the arrays of cells or the traces of Runs; an error if damaged."""
         contents = cls(root)
-        contents._add(INDEX, RESULTS)
+        contents._add(INDEX, RESULTS, RECORDS)
         if INDEX in contents.files:
             contents.kind = "comparison"
             contents._add_comparison(ComparisonFolder(root), [ARRAYS] if lists else [])
@@ -192,11 +193,11 @@ class BundleContents:
         self.files[GRID] = folder.grid.public.toml
         specs = [cell.spec for cell in folder.cells()]
         # The index does not name the cells that were trained to choose a sensitivity.
-        others = [RunFolder(file.parent).spec for file in sorted((self.root / CELLS).glob(f"*/{FACTS}"))]
+        others = [RunFolder(file.parent).spec for file in sorted((self.root / CELLS).glob(f"*/{RECORDS}"))]
         trainings = [spec for spec in others if spec.attack is None and spec.audit is None]
         for spec in dict.fromkeys([*specs, *trainings]):
-            self._add_spec(f"{CELLS}/{spec.hash[:12]}/", spec, FACTS, *arrays)
-        missing = sum(not folder.done(spec) for spec in specs) - len(known_failures(folder))
+            self._add_spec(f"{CELLS}/{spec.hash[:12]}/", spec, RECORDS, *arrays)
+        missing = sum(not folder.done(spec) for spec in specs) - len(folder.failures())
         if missing:
             self.unfinished.append(f"{missing} of {len(specs)} cells are missing")
 
@@ -563,7 +564,7 @@ class _Verifier:
     def _cells(self) -> Outcome:
         """Check that every cell or Run that the bundle lists is there, with its own results."""
         for place in self.contents.finished if self.comparison else ():
-            read_facts(self.root / place, self.contents.specs[place])
+            read_records(self.root / place / RECORDS, self.contents.specs[place])
         problems = [] if self.manifest.partial else self.contents.unfinished
         return _outcome(problems, f"{len(self.contents.finished)} complete {self.cells} of their Specs")
 
@@ -590,7 +591,7 @@ class _Verifier:
     def _fingerprint(self, place: str) -> str:
         spec = self.contents.specs[place]
         if self.comparison:
-            return read_facts(self.root / place, spec).data.fingerprint
+            return records_of(DataRecord, read_records(self.root / place / RECORDS, spec)[1])[0].fingerprint
         folds = cast("dict[str, list[dict[str, object]]]", _table(self.root / RESULTS)["dataset"])["folds"]
         return next(str(row["fingerprint"]) for row in folds if row["fold"] == spec.data.fold)
 
@@ -623,7 +624,7 @@ class _Verifier:
             if not all((self.root / place / ARRAYS).is_file() for place in contents.finished):
                 return "not possible", ["the judged lists are not in the zip; give --all"]
             folder = ComparisonFolder(self.root)
-            report = CompareReport.of(folder, known_failures(folder), self.progress)
+            report = CompareReport.of(folder, folder.failures(), self.progress)
         elif len(self.runs) < len(contents.specs):
             return "not possible", [f"not all {len(contents.specs)} Runs were run again; give --all"]
         else:
@@ -651,7 +652,10 @@ def _values(path: Path) -> Mapping[str, object]:
     """The numbers of a file by name; none of other files: where versions differ, their bytes may too."""
     if path.name == MODEL:
         return {"parameters": read_array(path, TraceError)}
-    return read_arrays(path) if path.name == ARRAYS else _table(path) if path.name in (FACTS, RESULTS) else {}
+    if path.name == RECORDS:
+        lines = file_bytes(path, TraceError).splitlines()
+        return {f"line {n}": json_table(line, path.name, TraceError) for n, line in enumerate(lines, 1)}
+    return read_arrays(path) if path.name == ARRAYS else _table(path) if path.name == RESULTS else {}
 
 
 def _first_difference(stored: object, found: object, tolerance: Mapping[str, float], name: str = "") -> str:
@@ -659,7 +663,7 @@ def _first_difference(stored: object, found: object, tolerance: Mapping[str, flo
     if isinstance(stored, dict) and isinstance(found, dict):
         if odd := stored.keys() ^ found.keys():
             return f"{name}: only in one of them: {', '.join(sorted(odd)):.200}"
-        keys = [key for key in stored if key != "arrays_sha256"]  # whose arrays are compared themselves
+        keys = [key for key in stored if key != "arrays"]  # whose arrays are compared themselves
         inner = [(f"{name}.{key}".lstrip("."), stored[key], found[key]) for key in keys]
     elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
         inner = [(f"{name}[{number}]", *pair) for number, pair in enumerate(zip(stored, found, strict=True))]

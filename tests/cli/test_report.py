@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from foltr_audit.experiments.comparison.cells import FACTS
+
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.report.results.compare import failed_row

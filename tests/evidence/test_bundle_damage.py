@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.experiments.comparison.cells import read_arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.errors import TraceError
 from foltr_audit.evidence import bundle as bundle_archive
 from foltr_audit.evidence.bundle import NAME, entry
-from foltr_audit.experiments.comparison.cells import read_arrays
 from foltr_audit.utils.reading import arrays
 from foltr_audit.utils.reading.arrays import read_array
 from tests.fixtures.bundles import Files, changed_json, content, forged, write_bundle

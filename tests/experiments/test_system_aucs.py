@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from foltr_audit.experiments.comparison.cells import attacked_auc, system_aucs
 from scipy.stats import norm
 
 from foltr_audit.core.settings.attack import AttackSpec
-from foltr_audit.experiments.comparison.cells import attacked_auc, system_aucs
 from tests.conftest import SetupOf
 
 ROUNDS, BANDS, SIGMA = 12, 6, 2.0

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.experiments.comparison.cells import CellFacts, CellRecord
 from scipy.stats import ttest_rel
 
 from foltr_audit.core.results import AuditRecord, Estimate
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
-from foltr_audit.experiments.comparison.cells import CellFacts, CellRecord
 from foltr_audit.experiments.comparison.grid import DefenseLabel
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import (
@@ -235,8 +235,9 @@ def test_rows_are_beaten_by_those_of_their_own_world_only() -> None:
 
 
 def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> None:
-    from foltr_audit.errors import TraceError
     from foltr_audit.experiments.comparison.cells import read_cell
+
+    from foltr_audit.errors import TraceError
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.comparison.runner import run_cell
     from foltr_audit.experiments.runner import Runner

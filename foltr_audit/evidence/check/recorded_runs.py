@@ -14,8 +14,8 @@ from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable, refusals
-from foltr_audit.experiments.comparison.cells import system_aucs
 from foltr_audit.experiments.recorded_attack import TraceAttack
+from foltr_audit.experiments.run import proofs_of
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.attack_rows import AttackRow, RefusedRow
@@ -122,8 +122,11 @@ def _ceilings(recorded: TraceAttack) -> list[ViewCeiling]:
     """The proven AUC of any attack for each view; none of a trace without its Spec or data."""
     if recorded.spec is None or recorded.collection is None:
         return []
-    found = system_aucs(Setup(recorded.spec, recorded.collection).privacy)
-    return [ViewCeiling(view=one.view, auc=one.auc, how=one.how) for one in found]
+    found = proofs_of(Setup(recorded.spec, recorded.collection).privacy)
+    return [
+        ViewCeiling(view=one.view, auc=1.0 if one.auc is None else one.auc, how=one.upper.how)
+        for one in found
+    ]
 
 
 def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> CheckReading:

@@ -11,11 +11,11 @@ from typing import TypeVar, cast
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec, AuditView
 from foltr_audit.core.settings.experiment import Spec, first_difference
-from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.experiments.comparison.folder import ComparisonFolder, comparison_folder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
-from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
+from foltr_audit.experiments.comparison.runner import failure_error, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner
@@ -134,9 +134,12 @@ def run_fresh(
     with comparison_folder(None) if folder is None else nullcontext(folder) as place:
         place.save_index(grid, cells, list(expansion.left_out))
         failed = run_cells([cell.spec for cell in cells], place, Workers(jobs=1), progress)
-        for one in failed:
-            if one.spec.audit is None or one.exit_code != UsageError.exit_code or _needs_audit(limits):
-                raise _error(one, limits)
+        specs = {cell.spec.hash: cell.spec for cell in cells}
+        for gap in failed:
+            spec = specs[str(gap.run)]
+            if spec.audit is None or gap.exit_code != UsageError.exit_code or _needs_audit(limits):
+                names = ", ".join(limits.given if spec.audit is None else limits.audited)
+                raise failure_error(gap, f"{names} cannot be judged: {'+'.join(spec.defense)}: ")
         return CompareReport.of(place, failed, progress)
 
 
@@ -184,11 +187,3 @@ def _refuse_no_claim(cells: Sequence[CellPlan], runner: Runner) -> None:
         raise UsageError(
             f"no_refuted_claims cannot be judged: {names} makes no claim; state a claim with --claim"
         )
-
-
-def _error(failed: CellFailure, limits: SystemLimits) -> FoltrAuditError:
-    """The error of a cell that failed to run, with the limits that needed it."""
-    names = limits.given if failed.spec.audit is None else limits.audited
-    return type(failed.error)(
-        f"{', '.join(names)} cannot be judged: {'+'.join(failed.spec.defense)}: {failed.why}"
-    )

@@ -9,12 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
-from foltr_audit.core.results import Interval
+from foltr_audit.core.results import GapRecord, Interval
 from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
+from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
@@ -23,6 +22,7 @@ from foltr_audit.experiments.recommend.space import (
     CandidateRejection,
     SearchSpace,
 )
+from foltr_audit.experiments.store import StoredRun
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.rng import Streams
@@ -200,7 +200,7 @@ class CandidateEvaluator:
         self.runs = runs
         self.progress = progress
         self.judged: list[CandidateResult] = []
-        self.lost: list[CellFailure] = []
+        self.lost: list[GapRecord] = []
 
     def __call__(self, points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
         """Score candidates; None for one that accounting rejected or that could not be run."""
@@ -212,7 +212,7 @@ class CandidateEvaluator:
         name = f"candidates {first} to {first + len(points) - 1} of {self.total}"
         failed = run_cells(every, self.folder, self.workers, self.progress, name) if every else []
         self.lost += failed
-        why = {one.spec: one.why for one in failed}
+        why = {gap.run: gap.why for gap in failed}
         for point in points:
             self.judged.append(self._evaluate(point, answers[point], specs.get(point, []), why))
         return [one.score for one in self.judged[first - 1 :]]
@@ -233,15 +233,15 @@ class CandidateEvaluator:
         point: CandidatePoint,
         answer: CandidateProof | CandidateRejection,
         specs: Sequence[Spec],
-        why: dict[Spec, str],
+        why: dict[str | None, str],
     ) -> CandidateResult:
         if isinstance(answer, CandidateRejection):
             return CandidateResult(point=point, refused=answer)
-        lost = [why[spec] for spec in specs if spec in why]
+        lost = [why[spec.hash] for spec in specs if spec.hash in why]
         if lost:
             return CandidateResult(point=point, proven=answer, failed=lost[0])
         cells = [self.folder.read(spec) for spec in specs]
-        ndcg = float(np.mean([cell.facts.validation for cell in cells]))
+        ndcg = float(np.mean(np.array([cell.utility.validation for cell in cells], dtype=np.float64)))
         if math.isnan(ndcg):
             return CandidateResult(
                 point=point, proven=answer, failed="no query of the validation split counts"
@@ -258,7 +258,7 @@ class CandidateEvaluator:
         )
 
 
-def worst_leak(cells: Sequence[CellRecord]) -> LeakEstimate | None:
+def worst_leak(cells: Sequence[StoredRun]) -> LeakEstimate | None:
     """The attack with the largest upper end of its AUC's interval, pooled over repetitions; None without one.
 
     Baselines, which read no message, do not count.

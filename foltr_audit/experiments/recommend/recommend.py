@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import ValidationError
 
-from foltr_audit.core.results import DataRecord
+from foltr_audit.core.results import DataRecord, GapRecord
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE, TRIALS
@@ -17,7 +17,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError, first_problem
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
-from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
+from foltr_audit.experiments.comparison.runner import failure_error, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, CandidateResult, search
 from foltr_audit.experiments.recommend.space import (
@@ -85,7 +85,7 @@ class Recommendation:
     refused: tuple[CandidateRejection, ...]
     judged: tuple[CandidateResult, ...]
     chosen: int | None
-    lost: list[CellFailure] = field(default_factory=list)
+    lost: list[GapRecord] = field(default_factory=list)
 
     @property
     def winner(self) -> CandidateResult | None:
@@ -152,7 +152,7 @@ def confirm(
     workers: Workers,
     effort: SearchBudget,
     progress: Progress = SILENT,
-) -> list[CellFailure]:
+) -> list[GapRecord]:
     """Run a candidate and no defense again, and audit the candidate; the folder's index lists these cells.
 
     Args:
@@ -240,8 +240,7 @@ def recommend(
     )
     found = search(space, candidates, effort.candidates, setup.streams) if space.defenses else []
     if candidates.lost and not any(one.score for one in candidates.judged):
-        lost = candidates.lost[0]
-        raise type(lost.error)(f"recommend: no candidate could be run; the first: {lost.why}")
+        raise failure_error(candidates.lost[0], "recommend: no candidate could be run; the first: ")
     chosen = choose(candidates.judged)
     failed = []
     if chosen is not None:

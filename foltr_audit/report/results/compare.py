@@ -15,16 +15,15 @@ from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.plugins import Server
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
-from foltr_audit.core.results import UNKNOWN, AuditRecord, DataRecord, Estimate
+from foltr_audit.core.results import UNKNOWN, AuditRecord, DataRecord, Estimate, GapRecord
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE, SERVER
 from foltr_audit.core.settings.experiment import Spec, flat
-from foltr_audit.errors import FoltrAuditError, TraceError
+from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
-from foltr_audit.experiments.comparison.cells import CellFacts, CellRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel, GridExclusion, SensitivityTrial
-from foltr_audit.experiments.comparison.runner import CellFailure
+from foltr_audit.experiments.store import StoredRun
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.significance import mean_interval, paired_t_test
@@ -87,33 +86,33 @@ class CellGroup:
     """
 
     label: DefenseLabel
-    cells: list[CellRecord]
+    cells: list[StoredRun]
     findings: Sequence[AuditRecord] = ()
 
     @cached_property
     def setting(self) -> ComparedSetting:
         """The columns that name its rows."""
-        spec, facts, label = self.cells[0].spec, self.cells[0].facts, self.label
+        spec, record, label = self.cells[0].spec, self.cells[0].record, self.label
         # The epsilon that the chain is proven for if its name promises a proof, else what its parts claim
         promised = DefenseAlternative(label.alternative).proven(label.eps, 0.0)
         return ComparedSetting(
             data=path_name(spec.data.source),
             scenario=spec.population.scenario,
             click_model=spec.train.click_model,
-            learner=facts.learner,
-            pdgd=facts.pdgd,
+            learner=record.learner,
+            pdgd=record.pdgd,
             name=label.text,
             alternative=label.alternative,
             eps=label.eps,
             sensitivity=label.sensitivity,
             defense="+".join(spec.defense),
-            eps_claimed=float(facts.eps_claimed if promised is None else promised["claim"]),
+            eps_claimed=float(promised["claim"])
+            if promised
+            else math.inf
+            if record.claim is None
+            else record.claim,
             runs=len(self.cells),
         )
-
-    @property
-    def facts(self) -> list[CellFacts]:
-        return [cell.facts for cell in self.cells]
 
     @property
     def streams(self) -> Streams:
@@ -136,7 +135,7 @@ class CellGroup:
             replace(other, cells=[theirs[run] for run in both]),
         )
 
-    def _by_run(self) -> dict[tuple[int, int], CellRecord]:
+    def _by_run(self) -> dict[tuple[int, int], StoredRun]:
         return {(cell.spec.repetition, cell.spec.data.fold): cell for cell in self.cells}
 
     @cached_property
@@ -152,7 +151,7 @@ class CellGroup:
 
     def online_mean(self) -> Floats:
         """Mean online nDCG@10 of each repetition."""
-        return np.array([facts.online_mean for facts in self.facts])
+        return np.array([cell.utility.online_mean for cell in self.cells], dtype=np.float64)
 
 
 def attack_rows_of(group: CellGroup) -> list[ComparedAttackRow]:
@@ -221,26 +220,28 @@ def compare_row(
         auc=best.found.auc if best else UNKNOWN,
         tpr_at_1=best.found.tpr_at_1 if best else UNKNOWN,
         lists=best.found.lists if best else None,
-        runs_without_sum=sum(bool(facts.unread) for facts in group.facts),
-        ceiling_auc=_ceiling(group.facts),
+        runs_without_sum=sum(bool(cell.gaps) for cell in group.cells),
+        ceiling_auc=_ceiling(group.cells),
         ceilings=tuple(
-            ViewCeiling(view=bound.view, auc=bound.auc, how=bound.how) for bound in group.facts[0].proven_aucs
+            ViewCeiling(view=proof.view, auc=1.0 if proof.auc is None else proof.auc, how=proof.upper.how)
+            for proof in group.cells[0].proofs
+            if proof.of == "all rounds"
         ),
         baseline=guess.method if guess else None,
         baseline_auc=guess.found.auc.value if guess else None,
         ndcg=QueryBootstrap(names, group.streams).share(values) if names.size else UNKNOWN,
         evaluated_on=evaluated_on([cell.rounds for cell in group.cells]),
-        ceiling=_mean([facts.ceiling for facts in group.facts]),
-        untrained=_mean([facts.untrained for facts in group.facts]),
-        validation=_mean([facts.validation for facts in group.facts]),
+        ceiling=_mean([cell.utility.ceiling for cell in group.cells]),
+        untrained=_mean([cell.utility.untrained for cell in group.cells]),
+        validation=_mean([cell.utility.validation for cell in group.cells]),
         online_mean=_over_runs(group.online_mean()),
-        online_sum=_mean([facts.online_sum for facts in group.facts]),
-        clipped=_mean([facts.clipped for facts in group.facts]),
+        online_sum=_mean([cell.utility.online_sum for cell in group.cells]),
+        clipped=_mean([cell.utility.clipped for cell in group.cells]),
         ndcg_difference=offline[0],
         ndcg_p=offline[1],
         online_difference=online[0],
         online_p=online[1],
-        bytes_per_client=_mean([facts.bytes_per_client for facts in group.facts]),
+        bytes_per_client=_mean([cell.utility.bytes_per_client for cell in group.cells]),
         worst_served_group=worst.group if worst else None,
         worst_served_online=worst.online_mean if worst else None,
         groups=len(served) or None,
@@ -256,10 +257,11 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if len(known) == len(values) else None
 
 
-def _ceiling(facts: Sequence[CellFacts]) -> float | None:
+def _ceiling(cells: Sequence[StoredRun]) -> float | None:
     """The largest proven AUC of the attacked messages of all repetitions; None where nothing is proven."""
-    known = [1.0 if cell.attacked_auc is None else cell.attacked_auc.auc for cell in facts]
-    return max(known) if max(known) < 1 else None
+    known = [next((proof.auc for proof in cell.proofs if proof.of == "attacked"), None) for cell in cells]
+    most = max(1.0 if auc is None else auc for auc in known)
+    return most if most < 1 else None
 
 
 def _highest(attacks: Sequence[ComparedAttackRow], *, baseline: bool) -> ComparedAttackRow | None:
@@ -345,7 +347,7 @@ def served_rows(group: CellGroup) -> list[ServedRow]:
                 np.mean([mean_of_rounds(cell.rounds[f"{ONLINE_NDCG}/{name}"]) for cell in group.cells])
             ),
         )
-        for name in group.facts[0].groups
+        for name in group.cells[0].record.groups
         if all(f"{ONLINE_NDCG}/{name}" in cell.rounds for cell in group.cells)
     ]
     return sorted(served, key=lambda row: row.online_mean)
@@ -373,7 +375,7 @@ def warning_rows(group: CellGroup) -> list[ComparedWarningRow]:
             code=warning.code,
             warning=warning.text,
         )
-        for warning in dict.fromkeys(group.facts[0].warnings)
+        for warning in dict.fromkeys(group.cells[0].record.warnings)
         if warning.code != NOISE_SHARES or not _is_proven(group)
     ]
 
@@ -485,7 +487,7 @@ class CompareReport(PlainReport):
     def of(
         cls,
         folder: ComparisonFolder,
-        failed: Sequence[CellFailure] = (),
+        failed: Sequence[GapRecord] = (),
         progress: Progress = SILENT,
         *,
         partial: bool = False,
@@ -501,12 +503,11 @@ class CompareReport(PlainReport):
         Raises:
             TraceError: a cell is missing or damaged.
         """
-        lost = {failure.spec for failure in failed}
-        cells = [cell for cell in folder.cells() if cell.spec not in lost]
+        specs = {cell.spec.hash: cell.spec for cell in folder.cells()}
+        lost = {gap.run for gap in failed}
+        cells = [cell for cell in folder.cells() if cell.spec.hash not in lost]
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
-        before = (
-            [failure for failure in known_failures(folder) if failure.spec not in lost] if partial else []
-        )
+        before = [gap for gap in folder.failures() if gap.run not in lost] if partial else []
         read = _CellReader(folder, done, Counter(map(_pool, folder.cells()))).read(progress)
         _refuse_mixed_data(folder, read.data)
         return cls(
@@ -518,7 +519,7 @@ class CompareReport(PlainReport):
             sensitivities=folder.sensitivities(),
             unfinished=_unfinished(cells, set(done)),
             left_out=folder.left_out(),
-            failed=[failed_row(failure.spec, failure.why) for failure in [*failed, *before]],
+            failed=[failed_row(specs[str(gap.run)], gap.why) for gap in [*failed, *before]],
             warnings=list(read.warnings),
             claims=list(read.claims),
             attacks=read.attacks,
@@ -591,20 +592,6 @@ def failed_row(spec: Spec, why: str) -> FailedCellRow:
         run=spec.repetition,
         why=why,
     )
-
-
-def known_failures(folder: ComparisonFolder) -> list[CellFailure]:
-    """The cells that are not done and that failed in the last run, by the results that it wrote."""
-    missing = [cell.spec for cell in folder.cells() if not folder.done(cell.spec)]
-    stored = folder.results().get("failed") if missing else None
-    failures = []
-    for row in stored if isinstance(stored, list) else ():
-        why = row.get("why") if isinstance(row, dict) else None
-        spec = next((spec for spec in missing if failed_row(spec, str(why)).plain() == row), None)
-        if spec is not None:
-            missing.remove(spec)
-            failures.append(CellFailure(spec, str(why), FoltrAuditError.exit_code))
-    return failures
 
 
 def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> list[UnfinishedRow]:
@@ -688,12 +675,12 @@ class _CellReader:
         return CellGroup(
             label=cells[0].label,
             cells=[self.folder.read(cell.spec) for cell in cells],
-            findings=() if audit is None else self.folder.read(audit).facts.findings,
+            findings=() if audit is None else self.folder.read(audit).audits,
         )
 
     def _add(self, group: CellGroup, base: CellGroup | None, asked: int) -> None:
         attacks, hit = attack_rows_of(group), group_rows_of(group)
-        self.data += [facts.data for facts in group.facts]
+        self.data += [cell.data for cell in group.cells]
         self.warnings |= dict.fromkeys(warning_rows(group))
         self.claims |= dict.fromkeys(claim_rows(group))
         self.attacks += attacks
