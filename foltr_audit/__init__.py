@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         lint,
         load_data,
         membership,
+        recommend,
         simulate,
         unlearn,
     )
@@ -61,18 +62,17 @@ if TYPE_CHECKING:
         list_names,
     )
     from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
-    from foltr_audit.report.recommendation import recommend
+    from foltr_audit.report.recommend import RecommendReport
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport
-    from foltr_audit.report.results.recommend import RecommendReport
     from foltr_audit.report.results.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
     "calibrate": "report.noise_calibration",
     "check": "evidence.check.checks",
-    "recommend": "report.recommendation",
+    "recommend": "api",
     "list_attacks": "report.lists",
     "list_defenses": "report.lists",
     "list_click_models": "report.lists",
@@ -84,7 +84,7 @@ _WHERE = {
     "TrainReport": "report.results.train",
     "AuditReport": "report.results.audit",
     "CompareReport": "report.compare",
-    "RecommendReport": "report.results.recommend",
+    "RecommendReport": "report.recommend",
     "CheckReport": "evidence.check.report",
     "NoiseCalibrationReport": "report.noise_calibration",
     "torch_module_step": "core.client_steps.torch_step",

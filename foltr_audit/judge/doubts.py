@@ -87,7 +87,9 @@ def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
     if not worse:
         return None
     click_model, method, auc, _ = min(worse, key=lambda each: each.auc.value)
-    ends = "no interval" if auc.ci95 is None else f"95 % interval [{', '.join(short(e, 2) for e in auc.ci95)}]"
+    ends = (
+        "no interval" if auc.ci95 is None else f"95 % interval [{', '.join(short(e, 2) for e in auc.ci95)}]"
+    )
     return (
         f"{method} reads the {click_model} clicks with the wrong sign: AUC {short(auc.value)} ({ends}), which "
         f"is {short(1 - auc.value)} with the other sign; check the declared facts"

@@ -292,10 +292,18 @@ def compared(pool: ComparedPool) -> dict[str, Any]:
     data, scenario, click_model = pool.world
     record, label = pool.record, pool.label
     return {
-        "data": data, "scenario": scenario, "click_model": click_model,
-        "learner": record.learner, "pdgd": record.pdgd, "name": pool.name,
-        "alternative": label.alternative, "eps": label.eps, "sensitivity": label.sensitivity,
-        "defense": pool.chain, "eps_claimed": pool.eps_claimed, "runs": pool.runs,
+        "data": data,
+        "scenario": scenario,
+        "click_model": click_model,
+        "learner": record.learner,
+        "pdgd": record.pdgd,
+        "name": pool.name,
+        "alternative": label.alternative,
+        "eps": label.eps,
+        "sensitivity": label.sensitivity,
+        "defense": pool.chain,
+        "eps_claimed": pool.eps_claimed,
+        "runs": pool.runs,
     }
 
 
@@ -349,10 +357,15 @@ def _audited(pool: ComparedPool) -> dict[str, Any]:
         audit = worst_audit(pool, view)
         if audit is not None:
             values = {
-                "eps_claimed": audit.eps_claimed, "eps_proven": audit.upper.epsilon,
-                "eps_exact": audit.exact, "eps_measured": audit.lower.epsilon,
-                "eps_ceiling": audit.lower.ceiling, "delta": audit.delta,
-                "verdict": audit.verdict, "unit": audit.unit, **run_bound_columns(audit.whole_run),
+                "eps_claimed": audit.eps_claimed,
+                "eps_proven": audit.upper.epsilon,
+                "eps_exact": audit.exact,
+                "eps_measured": audit.lower.epsilon,
+                "eps_ceiling": audit.lower.ceiling,
+                "delta": audit.delta,
+                "verdict": audit.verdict,
+                "unit": audit.unit,
+                **run_bound_columns(audit.whole_run),
             }
             columns |= {f"{name}_{view}": value for name, value in values.items()}
     return columns

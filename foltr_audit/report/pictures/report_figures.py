@@ -1,4 +1,4 @@
-"""The picture of each report: attacks by AUC, audits by epsilon, candidates by what they leak and keep."""
+"""The picture of each report: attacks by AUC, audits by epsilon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport, FindingRow
-    from foltr_audit.report.results.recommend import CandidateRow, RecommendReport
 
 _WIDTH, _LINE = 4.6, 0.24  # inches: of a panel, of a line in it
 _BESIDE = 3
@@ -94,23 +93,6 @@ def _finding(row: FindingRow, among: Sequence[FindingRow]) -> str:
     return _in_lines(f"{said}: {row.verdict}")
 
 
-def recommend_figure(report: RecommendReport) -> Figure:
-    """Every candidate on the validation split: the AUC of the strongest attack on it against its nDCG@10."""
-    figure, (axis, *_) = _panels(1, 4.0)
-    shown = [row for row in report.candidates if row.auc.known and row.ndcg is not None]
-    _candidates(axis, shown, COLOURS[0], "candidate")
-    chosen = report.recommended
-    if chosen is not None and chosen.auc.known and chosen.ndcg is not None:
-        _candidates(axis, [chosen], COLOURS[1], f"chosen: {chosen.name}", 10.0)
-    limit = report.config.limits.max_auc
-    if limit is not None:
-        axis.axvline(limit, color=COLOURS[6], linestyle="dashed", linewidth=0.9, label="limit")
-    axis.set_xlabel("AUC of the strongest attack (left is private)")
-    axis.set_ylabel("nDCG@10 on the validation split")
-    figure.legend(loc="outside lower center", ncols=3, handlelength=1.2)
-    return figure
-
-
 def noise_figure(noise: Mapping[str, float], title: str) -> Figure:
     """The standard deviation of the noise of each mechanism, on a logarithmic axis, least noise on top."""
     figure, (axis, *_) = _panels(1, 1.2 + _LINE * len(noise))
@@ -123,19 +105,6 @@ def noise_figure(noise: Mapping[str, float], title: str) -> Figure:
     axis.set_xlabel("standard deviation on one coordinate of the average")
     axis.set_title(title)
     return figure
-
-
-def _candidates(axis: Axes, rows: Sequence[CandidateRow], colour: str, label: str, size: float = 6.0) -> None:
-    values = [float("nan") if row.ndcg is None else row.ndcg for row in rows]
-    axis.plot(
-        [row.auc.value for row in rows],
-        values,
-        linestyle="none",
-        marker="o",
-        markersize=size,
-        color=colour,
-        label=label,
-    )
 
 
 def _panels(count: int, height: float, width: float = _WIDTH) -> tuple[Figure, list[Axes]]:
