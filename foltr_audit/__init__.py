@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport
-    from foltr_audit.report.results.compare import CompareReport
+    from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.results.plugin_list import (
         list_attacks,
         list_click_models,
@@ -83,7 +83,7 @@ _WHERE = {
     "AttackReport": "report.results.attack",
     "TrainReport": "report.results.train",
     "AuditReport": "report.results.audit",
-    "CompareReport": "report.results.compare",
+    "CompareReport": "report.compare",
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
     "NoiseCalibrationReport": "report.noise_calibration",

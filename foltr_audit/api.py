@@ -24,7 +24,7 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
-from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.results.function_audit import FunctionAuditReport
 from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.system_lint import SystemLintReport

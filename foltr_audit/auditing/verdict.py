@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from foltr_audit.core.results import Verdict
 from foltr_audit.errors import ContradictionError
@@ -101,33 +101,16 @@ def _contradiction(found: ClaimEvidence) -> str:
     return ""
 
 
-class JudgedClaim(Protocol):
-    @property
-    def defense(self) -> str: ...
-
-    @property
-    def sees(self) -> str: ...
-
-    @property
-    def unit(self) -> str: ...
-
-    @property
-    def verdict(self) -> str: ...
-
-    @property
-    def why(self) -> str: ...
-
-
-def refuse_contradiction(claims: Iterable[JudgedClaim]) -> None:
-    """Raise an error for the first claim whose proof and findings contradict each other.
+def refuse_contradiction(claims: Iterable[Mapping[str, Any]]) -> None:
+    """Raise an error for the first row of a claim whose proof and findings contradict each other.
 
     Raises:
         ContradictionError: there is one.
     """
-    wrong = next((claim for claim in claims if claim.verdict == CONTRADICTION), None)
-    if wrong is not None:
-        where = f"{wrong.defense}, {wrong.sees}, one {wrong.unit}"
-        raise ContradictionError(f"audit: {where}: contradiction: {wrong.why}")
+    for claim in claims:
+        if claim["verdict"] == CONTRADICTION:
+            where = f"{claim['defense']}, {claim['sees']}, one {claim['unit']}"
+            raise ContradictionError(f"audit: {where}: contradiction: {claim['why']}")
 
 
 def is_proven(claimed: float, proven: float) -> bool:

@@ -178,10 +178,8 @@ def _compare(
     from foltr_audit.experiments.comparison.runner import compare as run_comparison
     from foltr_audit.experiments.comparison.runner import failure_error
     from foltr_audit.experiments.comparison.runner import worst_failure as worst_error
-    from foltr_audit.report.pictures.compare_panels import draw_comparison
-    from foltr_audit.report.results.compare import CompareReport
-    from foltr_audit.report.results.decision import json_with_decision
-    from foltr_audit.report.tables.compare import print_brief_compare, print_compare, warnings_by_defense
+    from foltr_audit.report.compare import CompareReport
+    from foltr_audit.report.compare_tables import print_brief_compare
 
     warn_of_unloadable(Attack)
     progress = on_terminal()
@@ -189,11 +187,10 @@ def _compare(
     report = CompareReport.of(folder, failed, progress)
     folder.save_results(report.json())
     for picture in pictures:
-        draw_comparison(picture, report)
+        report.save(picture)
     brief = partial(print_brief_compare, report, quiet=common.quiet)
-    full = partial(print_compare, report)
-    show(partial(json_with_decision, report), full if common.full else brief, json=common.json)
-    warn(warnings_by_defense(report.warnings))
+    show(report.json_with_decision, report.show if common.full else brief, json=common.json)
+    warn(report.coded_warnings)
     refuse_contradiction(report.claims)
     worst = worst_error(failed)
     if worst is not None:
