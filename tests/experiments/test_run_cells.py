@@ -126,11 +126,15 @@ def test_cells_that_cannot_be_run_stop_no_other(tmp_path: Path, monkeypatch: pyt
     folder, progress = begun(tmp_path / "folder", cells), Noting()
     run_cells([cells[4].spec], folder, ALONE)
     failed = run_cells([cell.spec for cell in cells], folder, ALONE, progress)
-    assert [(one.spec.repetition, one.exit_code) for one in failed] == [(1, 2), (2, 1)]
+    assert [(gap.run, gap.exit_code) for gap in failed] == [(cells[1].spec.hash, 2), (cells[2].spec.hash, 1)]
     assert "not this one" in failed[0].why
     assert "memory" in failed[1].why
     assert progress.told == ["skipped", *["done"] * 4]
     assert len(stored(folder.path)) == 3
+    assert folder.failures() == failed
+    monkeypatch.setattr(runner, "run_cell", real)
+    assert run_cells([cells[2].spec], folder, ALONE) == []
+    assert folder.failures() == failed[:1], "what is known of other cells stays"
 
 
 def test_a_full_disk_is_one_line_and_finished_cells_stay_whole(

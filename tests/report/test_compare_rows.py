@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.experiments.comparison.cells import CellFacts, CellRecord
 from scipy.stats import ttest_rel
 
-from foltr_audit.core.results import AuditRecord, Estimate
+from foltr_audit.core.results import AuditRecord, Estimate, GapRecord, UtilityRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.comparison.grid import DefenseLabel
+from foltr_audit.experiments.store import StoredRun
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import (
     NOISE_SHARES,
@@ -33,31 +33,29 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import JsonValue
 from tests.fixtures.comparisons import attack, result, same_queries, warning, where
 from tests.fixtures.evidence import random_evidence
+from tests.fixtures.run_results import run_of
 
 NDCG = np.array([[0.2, 0.4, np.nan, 0.9, 0.1], [0.3, 0.2, np.nan, 0.8, 0.3]])
 BASE = np.array([[0.5, 0.4, 0.2, 0.9, 0.3], [0.4, 0.6, 0.2, 0.7, 0.3]])
 ONLINE = {"none": (0.5, 0.56, 0.53), "published": (0.4, 0.42, 0.02)}
 
 
-def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> CellRecord:
+def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **record: Any) -> StoredRun:
     """A made-up cell of one run."""
     defense = ["none"] if name == "none" else ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]
     spec = Spec.parse({"repetition": run, "defense": defense, "attack": {"click_models": ["perfect"]}})
-    usual: dict[str, Any] = {
-        "eps_claimed": math.inf if name == "none" else 1.2,
-        "learner": "fpdgd",
-        "pdgd": "pham-2022",
-        "groups": ["a", "b"],
-        "ceiling": 0.9,
-        "untrained": 0.1,
-        "validation": 0.3 + run,
-        "online_mean": ONLINE[name][run],
-        "online_sum": 5.0,
-        "clipped": 0.25,
-        "bytes_per_client": 184.0 + run,
-        "proven_aucs": [],
-        "attacked_auc": None,
-    }
+    made = run_of(spec, eps_claimed=math.inf if name == "none" else 1.2)
+    utility = UtilityRecord(
+        ndcg=0.4,
+        untrained=0.1,
+        ceiling=0.9,
+        validation=0.3 + 0.2 * run,
+        evaluated_on="the test split",
+        online_sum=5.0,
+        online_mean=ONLINE[name][run],
+        clipped=0.25,
+        bytes_per_client=184.0 + run,
+    )
     rounds = {
         "round": np.arange(2.0),
         "online_ndcg@10": np.array([0.1, 0.2]) + run,
@@ -65,16 +63,21 @@ def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> Cel
         "online_ndcg@10/a": np.array([0.1, 0.3]),
         "online_ndcg@10/b": np.array([0.1, np.nan]) if run else np.array([0.1, 0.2]),
     }
-    judged = random_evidence(run, 30)
-    made = CellFacts.model_construct(**(usual | facts))
-    return CellRecord(
-        spec=spec, facts=made, rounds=rounds, query_ndcg=ndcg, validation_ndcg=ndcg, evidence=judged
+    return StoredRun(
+        spec=spec,
+        record=made.record.model_copy(update={"groups": ("a", "b"), **record}),
+        data=made.data,
+        utility=utility,
+        rounds=rounds,
+        query_ndcg=ndcg,
+        validation_ndcg=ndcg,
+        evidence=random_evidence(run, 30),
     )
 
 
-def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> CellGroup:
+def setting(name: str, values: np.ndarray[Any, Any], **record: Any) -> CellGroup:
     label = DefenseLabel("none") if name == "none" else DefenseLabel("published", 1.2, 3.0)
-    return CellGroup(label=label, cells=[stored(name, run, row, **facts) for run, row in enumerate(values)])
+    return CellGroup(label=label, cells=[stored(name, run, row, **record) for run, row in enumerate(values)])
 
 
 def row_of(
@@ -85,8 +88,8 @@ def row_of(
 
 def test_runs_in_which_no_sum_opened_are_counted() -> None:
     group = setting("published", NDCG)
-    facts = group.cells[0].facts.model_copy(update={"unread": "no sum"})
-    silent = replace(group.cells[0], evidence=None, facts=facts)
+    gap = GapRecord(what="nothing to read", why="no sum")
+    silent = replace(group.cells[0], evidence=None, gaps=(gap,))
     some = CellGroup(label=group.label, cells=[silent, group.cells[1]])
     row = compare_row(some, attack_rows_of(some), [], None, 2)
     assert (row.runs_without_sum, row.unread, row.auc.known) == (1, False, True)
@@ -235,12 +238,12 @@ def test_rows_are_beaten_by_those_of_their_own_world_only() -> None:
 
 
 def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> None:
-    from foltr_audit.experiments.comparison.cells import read_cell
 
     from foltr_audit.errors import TraceError
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.comparison.runner import run_cell
     from foltr_audit.experiments.runner import Runner
+    from foltr_audit.experiments.store import read_run
 
     table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}, "train": {"rounds": 2}}
     attack = {"methods": ["olsr"], "click_models": ["perfect"], "min_documents": 5}
@@ -249,7 +252,7 @@ def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> No
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
     folder.write(spec, run_cell(spec, study))
     cell, found = study.run(spec), folder.read(spec)
-    assert found.facts.ndcg == cell.trained.ndcg
+    assert found.utility.ndcg == cell.trained.ndcg
     assert found.query_ndcg.mean() == pytest.approx(cell.trained.ndcg)
     evidence = cell.attacks.evidence["perfect"]
     assert found.evidence is not None
@@ -261,7 +264,7 @@ def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> No
     packed[len(packed) // 2] ^= 1
     (where / "arrays.npz").write_bytes(bytes(packed))
     with pytest.raises(TraceError, match=r"arrays\.npz: damaged"):
-        read_cell(where, spec)
+        read_run(where, spec)
 
 
 def test_a_warning_is_said_once_with_all_that_it_is_about() -> None:
