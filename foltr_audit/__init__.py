@@ -50,15 +50,14 @@ if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.data.arrays import make_data, make_data_of_qrels
     from foltr_audit.errors import FoltrAuditError
-    from foltr_audit.evidence.check.checks import check
-    from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.check import CheckReport
+    from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
     from foltr_audit.report.recommendation import recommend
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport
-    from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.results.plugin_list import (
         list_attacks,
         list_click_models,
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "calibrate": "report.noise_calibration",
-    "check": "evidence.check.checks",
+    "check": "api",
     "recommend": "report.recommendation",
     "list_attacks": "report.results.plugin_list",
     "list_defenses": "report.results.plugin_list",
@@ -85,7 +84,7 @@ _WHERE = {
     "AuditReport": "report.results.audit",
     "CompareReport": "report.compare",
     "RecommendReport": "report.results.recommend",
-    "CheckReport": "evidence.check.report",
+    "CheckReport": "report.check",
     "NoiseCalibrationReport": "report.noise_calibration",
     "torch_module_step": "core.client_steps.torch_step",
     "torch_step": "core.client_steps.torch_step",

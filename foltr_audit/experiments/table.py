@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from foltr_audit.core.results import (
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec, flat
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
@@ -36,7 +37,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records, group_records
 from foltr_audit.judge.significance import mean_interval, paired_t_test
 from foltr_audit.privacy.bounds import UpperBound
-from foltr_audit.privacy.observer_views import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import json_text
@@ -56,6 +57,10 @@ PoolKey = tuple[str, str]
 """Learner and name, which tell a pool from the others of its world."""
 
 CURVES = ("round", ONLINE_NDCG, OFFLINE_NDCG)
+
+
+NOISE_SHARES = "FA102"
+"""The warning of a message, or a sum, that holds only a part of the noise."""
 
 
 class Difference(NamedTuple):
@@ -172,7 +177,17 @@ class ComparedPool:
 # --- joins -----------------------------------------------------------------------------------------
 
 
-def proof_of(pool: ComparedPool, view: str) -> ProofRecord | None:
+class Proven(Protocol):
+    """What holds the proofs of a chain, and what its audit found."""
+
+    @property
+    def proofs(self) -> Sequence[ProofRecord]: ...
+
+    @property
+    def audits(self) -> Sequence[AuditRecord]: ...
+
+
+def proof_of(pool: Proven, view: str) -> ProofRecord | None:
     """What is proven for an observer of all rounds; None where it was not computed.
 
     That is nothing where an audit of the chain found a broken link, or contradicts a proof.
@@ -189,7 +204,7 @@ def proven_auc(pool: ComparedPool) -> float | None:
     return max(auc for auc in known if auc is not None)
 
 
-def _if_it_holds(pool: ComparedPool, proof: ProofRecord) -> ProofRecord:
+def _if_it_holds(pool: Proven, proof: ProofRecord) -> ProofRecord:
     broken = next((audit.declared_why for audit in pool.audits if audit.declared == "broken"), "")
     wrong = next((audit.why for audit in pool.audits if audit.verdict == CONTRADICTION), "")
     if not broken and not wrong:
@@ -197,6 +212,14 @@ def _if_it_holds(pool: ComparedPool, proof: ProofRecord) -> ProofRecord:
     why = f"a link does less than it declares: {broken}" if broken else f"its audit contradicts it: {wrong}"
     nothing = UpperBound(epsilon=math.inf, delta=proof.upper.delta, how=why)
     return proof.model_copy(update={"upper": nothing, "auc": 1.0})
+
+
+def warnings_of(pool: ComparedPool) -> Iterator[CodedWarning]:
+    """The warnings about a pool, but for missing noise that the proof of its claim counts in."""
+    verdicts = {audit.verdict for audit in pool.audits if not sees_lists(audit.view)}
+    for warning in dict.fromkeys(pool.record.warnings):
+        if warning.code != NOISE_SHARES or verdicts != {"proven"}:
+            yield warning
 
 
 def worst_audit(pool: ComparedPool, view: str) -> AuditRecord | None:
@@ -313,7 +336,7 @@ def read_table(
     """
     asked = Counter(pool_of(cell.spec) for cell in planned)
     pooled = cells_by_pool(cell for cell in done if cell.kind == "attack")
-    audits = {_chain(cell.spec): folder.read(cell.spec).audits for cell in done if cell.kind == "audit"}
+    audits = {chain_of(cell.spec): folder.read(cell.spec).audits for cell in done if cell.kind == "audit"}
     bases: dict[tuple[str, str, str], _Quality] = {}
     pools: dict[str, ComparedPool] = {}
     with progress.task("report", len(pooled)) as tick:
@@ -321,7 +344,7 @@ def read_table(
             cell = pooled[name][0]
             runs = [folder.read(each.spec) for each in pooled[name]]
             quality, place = _Quality.of(runs), _place(cell.spec)
-            pool = _pool(runs, cell.label, asked[name], audits.get(_chain(cell.spec), ()), quality)
+            pool = _pool(runs, cell.label, asked[name], audits.get(chain_of(cell.spec), ()), quality)
             if cell.label.alternative == NO_DEFENSE:
                 bases[place] = quality
             elif place in bases:
@@ -336,7 +359,7 @@ def _place(spec: Spec) -> tuple[str, str, str]:
     return spec.train.learner, spec.population.scenario, spec.train.click_model
 
 
-def _chain(spec: Spec) -> tuple[str, str, tuple[str, ...]]:
+def chain_of(spec: Spec) -> tuple[str, str, tuple[str, ...]]:
     """What cells share with the audit of their claim."""
     return spec.train.learner, spec.population.scenario, spec.defense
 

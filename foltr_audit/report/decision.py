@@ -21,10 +21,11 @@ from foltr_audit.experiments.decide import (
     Judgement,
 )
 from foltr_audit.experiments.table import ComparedPool, best_attack, worst_audit
+from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
-from foltr_audit.report.settings import describe_few_lists, short_scenario
-from foltr_audit.report.table import Mark, interval_text, join_names, shortened
-from foltr_audit.utils.formatting import JsonValue, short
+from foltr_audit.report.settings import short_scenario
+from foltr_audit.report.table import Mark, interval_text, shortened
+from foltr_audit.utils.formatting import JsonValue, join_names, short
 
 VERDICTS: dict[Judgement, str] = {
     "holds": "nothing speaks against it",
