@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.data.arrays import make_data, make_data_of_qrels
     from foltr_audit.errors import FoltrAuditError
-    from foltr_audit.evidence.check.checks import check
-    from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.audit import AuditReport
+    from foltr_audit.report.calibrate import NoiseCalibrationReport, calibrate
+    from foltr_audit.report.check import CheckReport
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.lists import (
         list_attacks,
@@ -61,17 +62,15 @@ if TYPE_CHECKING:
         list_defenses,
         list_names,
     )
-    from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
     from foltr_audit.report.recommend import RecommendReport
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.results.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
-    "calibrate": "report.noise_calibration",
-    "check": "evidence.check.checks",
+    "calibrate": "report.calibrate",
+    "check": "api",
     "recommend": "api",
     "list_attacks": "report.lists",
     "list_defenses": "report.lists",
@@ -82,11 +81,11 @@ _WHERE = {
     "use_plugin": "core.plugins.registry",
     "AttackReport": "report.results.attack",
     "TrainReport": "report.results.train",
-    "AuditReport": "report.results.audit",
+    "AuditReport": "report.audit",
     "CompareReport": "report.compare",
     "RecommendReport": "report.recommend",
-    "CheckReport": "evidence.check.report",
-    "NoiseCalibrationReport": "report.noise_calibration",
+    "CheckReport": "report.check",
+    "NoiseCalibrationReport": "report.calibrate",
     "torch_module_step": "core.client_steps.torch_step",
     "torch_step": "core.client_steps.torch_step",
     "FirstLayer": "core.plugins",

@@ -8,7 +8,8 @@ from typing import Literal
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
-from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, Chain, Clicks, refuse_fleeting
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, Chain, Clicks, refuse_fleeting, texts_of
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.core.settings.data import DataSpec
@@ -16,24 +17,26 @@ from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.folder import comparison_folder
+from foltr_audit.evidence.check.checks import check_comparison, check_fresh, check_trace, limits_of
+from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
+from foltr_audit.evidence.check.subjects import click_attacks
+from foltr_audit.experiments.comparison.folder import INDEX, comparison_folder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.runner import compare as run_grid
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
-from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.plan import Plan, trained_on_each
 from foltr_audit.experiments.recommend.recommend import SearchBudget, attacked_as_trained
 from foltr_audit.experiments.recommend.recommend import recommend as search
 from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
+from foltr_audit.report.audit import AuditReport, FunctionAuditReport, SystemLintReport
+from foltr_audit.report.check import CheckReport
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.audit import AuditReport
-from foltr_audit.report.results.function_audit import FunctionAuditReport
 from foltr_audit.report.results.membership import MembershipReport
-from foltr_audit.report.results.system_lint import SystemLintReport
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
@@ -291,13 +294,12 @@ def audit_mechanism(
     Example:
         >>> import foltr_audit as fa
         >>> laplace = lambda value, rng: value + rng.laplace()
-        >>> fa.audit_mechanism(laplace, (0.0, 1.0), eps=1.0, trials=400).results[0].verdict
+        >>> fa.audit_mechanism(laplace, (0.0, 1.0), eps=1.0, trials=400).results[0]["verdict"]
         'not refuted'
     """
     given = {"eps": eps, "delta": delta, "trials": trials, "confidence": confidence}
     spec = FunctionAuditSpec.parse({**given, "estimator": estimator, "seed": seed}, "audit_mechanism")
-    name = getattr(mechanism, "__name__", type(mechanism).__name__)
-    return FunctionAuditReport.of(audit_function(mechanism, inputs, spec), name, spec)
+    return FunctionAuditReport.of(audit_function(mechanism, inputs, spec), spec)
 
 
 @names_arguments
@@ -423,6 +425,63 @@ def lint(subject: Specs | str | Path, *, data: Collection | None = None) -> Syst
     if isinstance(subject, str | Path):
         return SystemLintReport.of(subjects_at(Path(subject)))
     return SystemLintReport.of(subjects_of(_several(subject, data, None, {}), collection=data))
+
+
+@names_arguments
+def check(
+    limits: str | Path | Mapping[str, object],
+    subject: Spec | Sequence[Spec] | str | Path,
+    *,
+    methods: Attacks | None = None,
+) -> CheckReport:
+    """Check a system against limits, as `foltr-audit check` does.
+
+    Args:
+        limits: the table of limits, e.g. `{"max_attack_auc": 0.6}`, or the path of a file with one.
+        subject: one or several Specs, which are run; or the path of a recorded Run, a trace or a comparison.
+        methods: attacks that alone are to be tried, texts, objects or classes; None for those of the Specs
+            and olsr, lad and map, or those that fit.
+
+    Returns:
+        A report whose `holds` says whether every limit holds, with one row for each limit.
+
+    Raises:
+        UsageError: an unknown limit, or an attack that does not infer clicks.
+        TraceError: a damaged trace, Run or comparison.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> spec = fa.Spec(data={"source": "synthetic:mq2007:30"}, train={"rounds": 1},
+        ...                population={"clients": 10}, attack={"click_models": ["perfect"]})
+        >>> fa.check({"max_attack_auc": 0.6}, spec).holds
+        False
+    """
+    given = limits_of(limits)
+    chosen = () if methods is None else click_attacks(texts_of(Attack, methods), every=False)
+    if isinstance(subject, str | Path):
+        path = Path(subject)
+        if (path / INDEX).is_file():
+            if chosen:
+                raise UsageError("--method: a comparison was run already; expected none")
+            return CheckReport.of(check_comparison(given, path))
+        return CheckReport.of(check_trace(given, path, chosen))
+    specs = (subject,) if isinstance(subject, Spec) else tuple(subject)
+    if not specs:
+        raise UsageError("no Spec to check; expected at least one")
+    protocol = {"attack.methods": chosen} if chosen else {}
+    tables = [spec.having(protocol).table() if chosen else {"attack": {}, **spec.table()} for spec in specs]
+    plan = Plan.of([cell for table in tables for cell in trained_on_each(table)])
+    for spec in plan.specs:
+        click_attacks(spec.attacks, every=False)  # refuses other attacks
+    request = CheckRunRequest(
+        plan=plan,
+        defenses=tuple(dict.fromkeys("+".join(spec.defense) for spec in plan.specs)),
+        audit={}
+        if specs[0].audit is None
+        else dict(specs[0].audit.model_dump(mode="json", exclude_none=True)),
+    )
+    with comparison_folder(None) as folder:
+        return CheckReport.of(check_fresh(given, request, folder, named=bool(chosen), every=False))
 
 
 def _plan(

@@ -48,10 +48,11 @@ from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
+    from foltr_audit.evidence.check.checks import Checked
+    from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.evidence.check.report import CheckReport, LimitsPlace
-    from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.check import CheckReport, LimitsPlace
 
 # --- the forms of an answer: option `--format` -----------------------------------------------------
 
@@ -111,7 +112,7 @@ class CheckOutputs:
             except FoltrAuditError as error:
                 problem = problem or error
         if self.shown == "table":
-            from foltr_audit.evidence.check.report import print_check
+            from foltr_audit.report.check import print_check
 
             print_check(report, stdout_console())
         else:
@@ -120,8 +121,8 @@ class CheckOutputs:
 
 
 def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> None:
-    from foltr_audit.evidence.check.report import append
     from foltr_audit.recorder import atomic_files
+    from foltr_audit.report.check import append
 
     text = _text(form, report, place)
     if form == "markdown":
@@ -131,7 +132,7 @@ def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) ->
 
 
 def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
-    from foltr_audit.evidence.check.report import annotation_lines, junit_xml, markdown
+    from foltr_audit.report.check import annotation_lines, junit_xml, markdown
 
     if form == "json":
         return report.json()
@@ -244,7 +245,7 @@ def check(
             raise UsageError(f"{flag}: only with a zip of results")
     from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.evidence.check.report import LimitsPlace
+    from foltr_audit.report.check import CheckReport, LimitsPlace
 
     if limits.is_dir():
         raise UsageError(
@@ -258,14 +259,14 @@ def check(
     if trace is not None:
         refuse_others(ctx, WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        report = _check_trace(trace, given, common, method)
+        checked = _check_trace(trace, given, common, method)
     elif comparison is not None:
         refuse_others(ctx, WITH_COMPARISON, "not with --comparison, which was run already")
         use_threads(common.threads)
-        report = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
+        checked = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
     else:
-        report = _check_fresh(given, common, method, click_model)
-    _finish(report, outputs, place)
+        checked = _check_fresh(given, common, method, click_model)
+    _finish(CheckReport.of(checked), outputs, place)
 
 
 def _check_fresh(
@@ -273,29 +274,34 @@ def _check_fresh(
     common: CommonOptions,
     method: list[str] | None,
     click_model: list[str] | None,
-) -> CheckReport:
+) -> Checked:
     from foltr_audit.evidence.check.checks import check_fresh
-    from foltr_audit.evidence.check.limits import AUDIT_LIMITS
-    from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.evidence.check.limits import AUDIT_LIMITS, CEILING
+    from foltr_audit.experiments.comparison.folder import comparison_folder
+    from foltr_audit.report.compare import CompareReport
 
     common.output()  # refuses options that exclude each other
     audit = common.of_table("audit")
     for name in audit if not limits.audited else ():
-        raise UsageError(f"--{name}: only with a limit that needs an audit: {', '.join(AUDIT_LIMITS)}")
+        raise UsageError(
+            f"--{name}: only with a limit that needs an audit: {', '.join((CEILING, *AUDIT_LIMITS))}"
+        )
     request = _request(common, method, click_model, audit)
     save_config(common.save_config, request.plan)  # as given: defaults must not be frozen into it
     use_threads(common.threads)
-    folder = None
-    if common.out is not None:
-        folder = ComparisonFolder.create(common.out, resume=common.resume, overwrite=common.overwrite)
-    return check_fresh(limits, request, folder, on_terminal(), named=bool(method), every=_every(method))
+    progress, every = on_terminal(), _every(method)
+    with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
+        checked = check_fresh(limits, request, folder, progress, named=bool(method), every=every)
+        if common.out is not None:
+            folder.save_results(CompareReport.of(folder, folder.failures(), progress).json())
+    return checked
 
 
 def _request(
     common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: Table
 ) -> CheckRunRequest:
     from foltr_audit.core.defense_chain import DEFAULT_SENSITIVITY
-    from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
+    from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
     from foltr_audit.evidence.check.subjects import click_attacks
 
     for flag, given in (
@@ -350,7 +356,7 @@ def _alternatives(common: CommonOptions, plan: Plan) -> tuple[tuple[str, ...], t
 
 def _check_trace(
     path: Path, limits: SystemLimits, common: CommonOptions, method: list[str] | None
-) -> CheckReport:
+) -> Checked:
     from foltr_audit.evidence.check.checks import check_trace
 
     places = {name: common.fields.get(field) for name, field in _PLACES.items()}
@@ -360,11 +366,11 @@ def _check_trace(
 def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:
     """Write the files, print the outcomes, and exit with the code of the outcomes."""
     problem = outputs.write(report, place)
-    warn(row.coded for row in report.warnings)
-    for outcome in report.of_status("broken"):
-        note(f"broken: {outcome.line}")
-    for outcome in report.of_status("not judged"):
-        note(f"error: cannot be judged: {outcome.line}")
+    warn(report.coded_warnings)
+    for line in report.lines_of("broken"):
+        note(f"broken: {line}")
+    for line in report.lines_of("not judged"):
+        note(f"error: cannot be judged: {line}")
     if problem is not None:
         raise problem
     if not report.holds:

@@ -51,9 +51,9 @@ from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.experiments.store import ARRAYS, RECORDS, read_arrays, read_records, records_of
 from foltr_audit.recorder import atomic_files
+from foltr_audit.report.audit import AuditReport
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.audit import AuditReport
-from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.train import ROUNDS, TrainReport
 from foltr_audit.report.results.unlearning import UnlearningReport

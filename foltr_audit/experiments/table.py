@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from foltr_audit.core.results import (
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec, flat
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
@@ -36,7 +37,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records, group_records
 from foltr_audit.judge.significance import mean_interval, paired_t_test
 from foltr_audit.privacy.bounds import UpperBound
-from foltr_audit.privacy.observer_views import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import json_text
@@ -56,6 +57,10 @@ PoolKey = tuple[str, str]
 """Learner and name, which tell a pool from the others of its world."""
 
 CURVES = ("round", ONLINE_NDCG, OFFLINE_NDCG)
+
+
+NOISE_SHARES = "FA102"
+"""The warning of a message, or a sum, that holds only a part of the noise."""
 
 
 class Difference(NamedTuple):
@@ -82,6 +87,8 @@ class ComparedPool:
         spec: of the first cell.
         asked: how many cells the grid has; some may be missing.
         record: what the first cell ran.
+        eps_claimed: the epsilon that its name promises a proof of, else what its chain claims; infinite
+            without one.
         data, utilities: of each cell.
         proofs: what is proven for each view, and of the attacked messages of each cell.
         audits: what the audit of its chain found; empty without one.
@@ -99,6 +106,7 @@ class ComparedPool:
     spec: Spec
     asked: int
     record: RunRecord
+    eps_claimed: float
     data: tuple[DataRecord, ...]
     utilities: tuple[UtilityRecord, ...]
     proofs: tuple[ProofRecord, ...] = ()
@@ -139,14 +147,6 @@ class ComparedPool:
     def runs(self) -> int:
         return len(self.utilities)
 
-    @cached_property
-    def eps_claimed(self) -> float:
-        """The epsilon that its name promises a proof of, else what its chain claims; infinite without one."""
-        promised = DefenseAlternative(self.label.alternative).proven(self.label.eps, 0.0)
-        if promised is not None:
-            return promised["claim"]
-        return math.inf if self.record.claim is None else self.record.claim
-
     @property
     def refused(self) -> dict[str, str]:
         """Why attacks could not run, by their names."""
@@ -177,7 +177,17 @@ class ComparedPool:
 # --- joins -----------------------------------------------------------------------------------------
 
 
-def proof_of(pool: ComparedPool, view: str) -> ProofRecord | None:
+class Proven(Protocol):
+    """What holds the proofs of a chain, and what its audit found."""
+
+    @property
+    def proofs(self) -> Sequence[ProofRecord]: ...
+
+    @property
+    def audits(self) -> Sequence[AuditRecord]: ...
+
+
+def proof_of(pool: Proven, view: str) -> ProofRecord | None:
     """What is proven for an observer of all rounds; None where it was not computed.
 
     That is nothing where an audit of the chain found a broken link, or contradicts a proof.
@@ -194,7 +204,7 @@ def proven_auc(pool: ComparedPool) -> float | None:
     return max(auc for auc in known if auc is not None)
 
 
-def _if_it_holds(pool: ComparedPool, proof: ProofRecord) -> ProofRecord:
+def _if_it_holds(pool: Proven, proof: ProofRecord) -> ProofRecord:
     broken = next((audit.declared_why for audit in pool.audits if audit.declared == "broken"), "")
     wrong = next((audit.why for audit in pool.audits if audit.verdict == CONTRADICTION), "")
     if not broken and not wrong:
@@ -202,6 +212,14 @@ def _if_it_holds(pool: ComparedPool, proof: ProofRecord) -> ProofRecord:
     why = f"a link does less than it declares: {broken}" if broken else f"its audit contradicts it: {wrong}"
     nothing = UpperBound(epsilon=math.inf, delta=proof.upper.delta, how=why)
     return proof.model_copy(update={"upper": nothing, "auc": 1.0})
+
+
+def warnings_of(pool: ComparedPool) -> Iterator[CodedWarning]:
+    """The warnings about a pool, but for missing noise that the proof of its claim counts in."""
+    verdicts = {audit.verdict for audit in pool.audits if not sees_lists(audit.view)}
+    for warning in dict.fromkeys(pool.record.warnings):
+        if warning.code != NOISE_SHARES or verdicts != {"proven"}:
+            yield warning
 
 
 def worst_audit(pool: ComparedPool, view: str) -> AuditRecord | None:
@@ -318,7 +336,7 @@ def read_table(
     """
     asked = Counter(pool_of(cell.spec) for cell in planned)
     pooled = cells_by_pool(cell for cell in done if cell.kind == "attack")
-    audits = {_chain(cell.spec): folder.read(cell.spec).audits for cell in done if cell.kind == "audit"}
+    audits = {chain_of(cell.spec): folder.read(cell.spec).audits for cell in done if cell.kind == "audit"}
     bases: dict[tuple[str, str, str], _Quality] = {}
     pools: dict[str, ComparedPool] = {}
     with progress.task("report", len(pooled)) as tick:
@@ -326,7 +344,7 @@ def read_table(
             cell = pooled[name][0]
             runs = [folder.read(each.spec) for each in pooled[name]]
             quality, place = _Quality.of(runs), _place(cell.spec)
-            pool = _pool(runs, cell.label, asked[name], audits.get(_chain(cell.spec), ()), quality)
+            pool = _pool(runs, cell.label, asked[name], audits.get(chain_of(cell.spec), ()), quality)
             if cell.label.alternative == NO_DEFENSE:
                 bases[place] = quality
             elif place in bases:
@@ -341,7 +359,7 @@ def _place(spec: Spec) -> tuple[str, str, str]:
     return spec.train.learner, spec.population.scenario, spec.train.click_model
 
 
-def _chain(spec: Spec) -> tuple[str, str, tuple[str, ...]]:
+def chain_of(spec: Spec) -> tuple[str, str, tuple[str, ...]]:
     """What cells share with the audit of their claim."""
     return spec.train.learner, spec.population.scenario, spec.defense
 
@@ -389,6 +407,13 @@ class _Quality(NamedTuple):
         return np.array([self.online[key] for key in among])
 
 
+def _claimed(label: DefenseLabel, record: RunRecord) -> float:
+    promised = DefenseAlternative(label.alternative).proven(label.eps, 0.0)
+    if promised is not None:
+        return promised["claim"]
+    return math.inf if record.claim is None else record.claim
+
+
 def _pool(
     runs: Sequence[StoredRun],
     label: DefenseLabel,
@@ -409,6 +434,7 @@ def _pool(
         spec=first.spec,
         asked=asked,
         record=first.record,
+        eps_claimed=_claimed(label, first.record),
         data=tuple(run.data for run in runs),
         utilities=tuple(run.utility for run in runs),
         proofs=(*(proof for proof in first.proofs if proof.of != "attacked"), *attacked),

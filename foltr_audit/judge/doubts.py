@@ -11,6 +11,22 @@ from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.utils.formatting import short
 
+FEW_LISTS = 30
+"""With fewer lists than this a sentence says how many there are."""
+
+
+def describe_few_lists(counts: Sequence[int]) -> str:
+    """The numbers of lists that are too few, in words that follow a name; empty where each has enough.
+
+    >>> describe_few_lists([14, 11, 90]), describe_few_lists([5]), describe_few_lists([30])
+    ('only 11 to 14 lists', 'only 5 lists', '')
+    """
+    few = sorted(count for count in counts if count < FEW_LISTS)
+    if not few:
+        return ""
+    span = str(few[0]) if few[0] == few[-1] else f"{few[0]} to {few[-1]}"
+    return f"only {span} {'list' if few[-1] == 1 else 'lists'}"
+
 
 def beats_guessing(auc: Estimate, queries: int, choices: int) -> bool:
     """Whether `sure_auc` is above one half.

@@ -27,7 +27,7 @@ class UpperBound:
 
     def __post_init__(self) -> None:
         if self.epsilon != self.epsilon or self.delta != self.delta:
-            raise ValueError("NaN; expected an epsilon and a delta")
+            raise ValueError("not a number; expected an epsilon and a delta")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,11 @@ from foltr_audit.experiments.table import (
     proof_of,
     proven_auc,
     read_table,
+    warnings_of,
     worst_audit,
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
-from foltr_audit.privacy.observer_views import VIEWS, sees, sees_lists
+from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.compare_tables import brief_compare, print_compare
 from foltr_audit.report.decision import cheating_server, decision_table
 from foltr_audit.report.documents import Document, Field, Row, Section, nested
@@ -427,17 +428,10 @@ def _curves(pool: ComparedPool) -> Iterator[Row]:
     yield CURVE.row({**compared(pool), **curves, "round": [int(number) for number in curves["round"]]})
 
 
-NOISE_SHARES = "FA102"
-"""The warning of a message, or a sum, that holds only a part of the noise."""
-
-
 def _warnings(pool: ComparedPool) -> Iterator[Row]:
-    """The warnings about a pool, but for missing noise that the proof of its claim counts in."""
-    verdicts = {audit.verdict for audit in pool.audits if not sees_lists(audit.view)}
-    for warning in pool.record.warnings:
-        if warning.code != NOISE_SHARES or verdicts != {"proven"}:
-            more = {"name": pool.name, "learner": pool.record.learner, "warning": warning.text}
-            yield WARNED.of(pool.label, code=warning.code, **more)
+    for warning in warnings_of(pool):
+        more = {"name": pool.name, "learner": pool.record.learner, "warning": warning.text}
+        yield WARNED.of(pool.label, code=warning.code, **more)
 
 
 def _once(rows: Iterable[Row]) -> list[Row]:

@@ -40,6 +40,7 @@ _ENDS: Schema = {
     "maxItems": 2,
 }
 _INTERVAL: Schema = {"anyOf": [_ENDS, _SIMPLE["null"]]}
+_SIMPLE["interval"] = _INTERVAL
 
 
 class Field(NamedTuple):

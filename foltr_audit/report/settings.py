@@ -20,9 +20,10 @@ from foltr_audit.core.settings.experiment import flat
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.systems import without_shared_parameters
+from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.bounds import RunBound
 from foltr_audit.privacy.observer_views import attacker_sees
-from foltr_audit.report.documents import Row, Section, nested
+from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import (
     Column,
     Table,
@@ -191,10 +192,6 @@ def chain_label(chain: str) -> str:
     return "+".join(part if one is None else one.label for part, one in zip(parts, known, strict=True))
 
 
-FEW_LISTS = 30
-"""With fewer lists than this a sentence says how many there are."""
-
-
 def few_lists(counts: Sequence[int]) -> str:
     """A sentence on the numbers of lists that conclusions rest on; empty where each has enough.
 
@@ -203,15 +200,6 @@ def few_lists(counts: Sequence[int]) -> str:
     """
     few = describe_few_lists(counts)
     return f" This rests on {few}." if few else ""
-
-
-def describe_few_lists(counts: Sequence[int]) -> str:
-    """As `few_lists`, in words that follow a name: `only 14 lists`."""
-    few = sorted(count for count in counts if count < FEW_LISTS)
-    if not few:
-        return ""
-    span = str(few[0]) if few[0] == few[-1] else f"{few[0]} to {few[-1]}"
-    return f"only {span} {'list' if few[-1] == 1 else 'lists'}"
 
 
 # --- data, warnings and utility --------------------------------------------------------------------
@@ -231,6 +219,46 @@ UTILITY = Section(
     "runs:int ndcg@10:num ndcg@10_undefended:num|null ndcg@10_untrained:num|null ndcg@10_ceiling:num|null "
     "evaluated_on online_sum:num? online_mean:num? maxrr_last_10:num? clipped:num",
 )
+
+
+def _group_metric(name: str) -> Section:
+    """A metric of a group of clients, the same of all clients, and their difference."""
+    return Section(f"{name}:est {name}_all:num|null {name}_difference:est")
+
+
+UTILITY_GROUP = Section(
+    SETTING,
+    "runs:int last_rounds:int group place:int",
+    *map(_group_metric, ("online_mean", "online_last", "ndcg@10")),
+)
+"""How well a training serves one group of clients."""
+
+RUN_FIELDS = Section(
+    "config:table",
+    nested("dataset", DATASET, many=False),
+    nested("utility", UTILITY),
+    nested("utility_groups", UTILITY_GROUP, optional=True),
+    nested("warnings", WARNING),
+)
+"""The fields that documents of commands which run a plan begin with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDocument(Document):
+    """The result of a command that runs a plan; a subclass adds its own rows, and `RUN_FIELDS` to its fields.
+
+    Attributes:
+        config: the plan as a plain table.
+        dataset: the data.
+        utility, utility_groups: how good the trained models are, for all clients and by group.
+        warnings: one row per chain and warning.
+    """
+
+    config: Mapping[str, JsonValue]
+    dataset: Row
+    utility: tuple[Row, ...]
+    utility_groups: tuple[Row, ...] = ()
+    warnings: tuple[Row, ...] = ()
 
 
 def dataset_row(facts: Sequence[DataRecord], queries_too_short: int | None = None) -> Row:
