@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.markup import escape
@@ -75,9 +76,10 @@ CANDIDATE = Section(
     "candidate:int name alternative eps:num|null norm:num|null defense:[str] options eps_proven:num|null "
     "auc_proven:num|null delta:num|null how:str|null",
     _or_null("run", RUN_BOUND),
-    "ndcg@10_validation:num|null attack:str|null auc:est attacked_queries:int|null excess:num|null outcome why",
+    "ndcg@10_validation:num|null attack:str|null auc:est attacked_queries:int|null excess:num|null outcome "
+    "why",
 )
-"""A candidate in the search, numbered from 1: what is proven for it, and its results on the validation split."""
+"""A candidate, numbered from 1: what is proven for it, and its results on the validation split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +96,9 @@ class RecommendReport(Document):
         broken: the limits that it broke there, in words.
         search: how many candidates were run, refused, failed or above a limit.
         recommended: the chosen candidate on the validation split; None if none stays within the limits.
-        evidence: its row of a comparison: test split, fresh repetitions, audited; None without one.
-        without: the same of no defense.
-        attacks: one row per guesser on the test split, baselines first, of the recommended one.
-        claims: one row per audited view of the recommended one.
+        evidence, without: its row of a comparison, and that of no defense: test split, fresh repetitions,
+            audited; None without one.
+        attacks, claims: one row per guesser on the test split, and per audited view, of the recommended one.
         runners_up: the best candidate of each other defense within the limits, best first.
         nearest: where none does: the nearest candidate of each defense, nearest first.
         refused: defenses without a proof within the limit; they were not run.
@@ -133,19 +134,19 @@ class RecommendReport(Document):
     sentence: str
     runner_up: str
     sample: str
-    broken: Sequence[str]
+    broken: Sequence[str] = ()
     search: Row
     recommended: Row | None
     evidence: Row | None
     without: Row | None
-    attacks: Sequence[Row]
-    claims: Sequence[Row]
-    runners_up: Sequence[Row]
-    nearest: Sequence[Row]
-    refused: Sequence[Row]
-    candidates: Sequence[Row]
-    failed: Sequence[Row]
-    warnings: Sequence[Row]
+    attacks: Sequence[Row] = ()
+    claims: Sequence[Row] = ()
+    runners_up: Sequence[Row] = ()
+    nearest: Sequence[Row] = ()
+    refused: Sequence[Row] = ()
+    candidates: Sequence[Row] = ()
+    failed: Sequence[Row] = ()
+    warnings: Sequence[Row] = ()
 
     @classmethod
     def of(
@@ -158,37 +159,45 @@ class RecommendReport(Document):
         """
         limits, search = found.limits, COUNTS.row(found.counts)
         rows = [_candidate_row(number, candidate) for number, candidate in enumerate(found.judged, start=1)]
-        chosen = None if found.chosen is None else rows[found.chosen]
         runners_up = [rows[number] for number in found.runners_up]
-        compared = None if chosen is None else CompareReport.of(folder, found.lost, progress)
-        name = "" if chosen is None else chosen["name"]
-        results = {row["name"]: row for row in compared.results} if compared else {}
-        pools = {pool.name: pool for world in compared.worlds for pool in world.pools} if compared else {}
-        evidence = results.get(name)
-        broken = broken_on_test(pools.get(name), found.lost, limits) if compared else []
-        claims = [row for row in (compared.claims if compared else ()) if row["name"] == name]
+        chosen, compared, pools = None, None, {}
+        if found.chosen is not None:
+            chosen = rows[found.chosen]
+            compared = CompareReport.of(folder, found.lost, progress)
+            pools = {pool.name: pool for world in compared.worlds for pool in world.pools}
+        name = None if chosen is None else chosen["name"]
+        broken = [] if chosen is None else broken_on_test(pools.get(name), found.lost, limits)
+
+        def named(section: str, name: str | None = name) -> list[Row]:
+            return [row for row in getattr(compared, section, ()) if row["name"] == name]
+
+        evidence = next(iter(named("results")), None)
         return cls(
             base=found.base,
             limits=limits,
             effort=found.effort,
             dataset=dataset_row([found.data]),
             confirmed=chosen is not None and not broken,
-            sentence=_sentence(chosen, evidence, broken, rows, search, limits),
-            runner_up=_runner_up(runners_up),
+            sentence=_none(rows, search, limits)
+            if chosen is None
+            else _answer(chosen, evidence, broken, rows, search, limits),
+            runner_up=_runner_up(runners_up[0]) if runners_up else "",
             sample=describe_sample(found, pools.get(name), broken),
             broken=broken,
             search=search,
             recommended=chosen,
             evidence=evidence,
-            without=results.get(NO_DEFENSE),
-            attacks=[row for row in (compared.attacks if compared else ()) if row["name"] == name],
-            claims=claims if evidence is not None else [],
+            without=next(iter(named("results", NO_DEFENSE)), None),
+            attacks=named("attacks"),
+            claims=named("claims"),
             runners_up=runners_up,
             nearest=[rows[number] for number in found.nearest],
-            refused=[_refused_row(candidate) for candidate in found.refused],
+            refused=[
+                REFUSED.of(one, alternative=one.point.alternative, why=one.refused) for one in found.refused
+            ],
             candidates=rows,
-            failed=compared.failed if compared else [],
-            warnings=[row for row in (compared.warnings if compared else ()) if row["name"] == name],
+            failed=compared.failed if compared else (),
+            warnings=named("warnings"),
         )
 
     @property
@@ -202,44 +211,68 @@ class RecommendReport(Document):
 
     def show(self, console: Console) -> None:
         """Print the answer, the options, their evidence, and the other candidates."""
-        console.print(_data_line(self))
-        console.print(escape(_limits_line(self)), highlight=False)
+        console.print(self._data_line)
+        console.print(escape(self._limits_line), highlight=False)
         console.print()
         style = "bold" if self.confirmed else "bold red"
         console.print(escape(self.sentence), highlight=False, style=style)
-        for line in _answer_lines(self):
+        for line in self._answer_lines:
             console.print()
             console.print(escape(line), highlight=False, soft_wrap=True)
-        candidates = [self.recommended, *self.runners_up] if self.recommended else self.nearest
-        for rows, table in ((self._tested, _tested_table), (candidates, _candidates_table)):
-            if rows:
+        for table in (_tested_table(self), _candidates_table(self)):
+            if table.lines:
                 console.print()
-                print_table(table(rows, self), console)
+                print_table(table, console)
         console.print()
         for line in _search_lines(self):
             console.print(escape(line), highlight=False)
-        for line in _failed_lines(self):
+        lost = {row["alternative"]: row["why"] for row in self.candidates if row["outcome"] == "failed"}
+        for line in (*(f"failed: {name}: {why}" for name, why in lost.items()), *self._failed_lines):
             console.print(escape(line), style="red", highlight=False)
 
     def short_answer(self) -> BriefAnswer:
         """The evidence for the recommended defense, or the nearest candidates."""
-        others = self.runners_up if self.recommended else self.nearest
-        table = _nearest_table(others) if others else None
+        tested, others = _tested_table(self, brief=True), _candidates_table(self, brief=True)
         return BriefAnswer(
-            conclusion=(self.sentence, *_answer_lines(self)),
-            about=_data_line(self),
-            table=_brief_table(self._tested, self.limits.view) if self._tested else table,
-            notes=(_limits_line(self), *(f"failed: {row['defense']}: {row['why']}" for row in self.failed)),
+            conclusion=(self.sentence, *self._answer_lines),
+            about=self._data_line,
+            table=tested if tested.lines else others if others.lines else None,
+            notes=(self._limits_line, *self._failed_lines),
             left_out=("the other candidates", "what accounting refused", "p-values and baselines"),
         )
 
     @property
-    def _tested(self) -> list[Row]:
-        """The recommended defense on the test split, and no defense, once each."""
-        if self.evidence is None:
-            return []
-        rows = [row for row in (self.evidence, self.without) if row is not None]
-        return list({row["name"]: row for row in rows}.values())
+    def _answer_lines(self) -> list[str]:
+        """What follows the answer: the options, the runner-up, and whether the sample is too small."""
+        options = "" if self.recommended is None else self.recommended["options"]
+        return [line for line in (options, self.runner_up, self.sample) if line]
+
+    @property
+    def _failed_lines(self) -> list[str]:
+        return [f"failed: {row['defense']}: {row['why']}" for row in self.failed]
+
+    @property
+    def _data_line(self) -> str:
+        """The data, learner and seed, as Rich markup."""
+        trained = (self.base.train.learner, "none")
+        if self.evidence is not None:
+            trained = (self.evidence["learner"], self.evidence["pdgd"])
+        return dataset_line(self.dataset, self.base.public.table(), [trained])
+
+    @property
+    def _limits_line(self) -> str:
+        """The setting of the search, and its limits."""
+        limits, spec = self.limits, self.base
+        most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
+        most = "any epsilon" if math.isinf(limits.max_eps) else most
+        if limits.max_proven_auc is not None:
+            most += f", proven AUC at most {short(limits.max_proven_auc)}"
+        if limits.max_auc is not None:
+            most += f", AUC of attacks at most {short(limits.max_auc)}"
+        return (
+            f"{spec.train.click_model} clicks, scenario {spec.population.scenario}, "
+            f"the server sees {with_article(sees(limits.view))}: {most}"
+        )
 
     def figure(self) -> Figure:
         """Every candidate on the validation split: the AUC of the strongest attack against its nDCG@10."""
@@ -248,17 +281,17 @@ class RecommendReport(Document):
 
         figure = Figure(figsize=(4.6, 4.0), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
         axis = figure.subplots()
-        groups = {"candidate": (self.candidates, COLOURS[0], 6.0)}
-        if (chosen := self.recommended) is not None:
-            groups[f"chosen: {chosen['name']}"] = ([chosen], COLOURS[1], 10.0)
-        for label, (rows, colour, size) in groups.items():
+        chosen = [] if self.recommended is None else [self.recommended]
+        label = f"chosen: {chosen[0]['name']}" if chosen else ""
+        for rows, colour, size, text in (
+            (self.candidates, COLOURS[0], 6.0, "candidate"),
+            (chosen, COLOURS[1], 10.0, label),
+        ):
             shown = [row for row in rows if row["auc"].known and row["ndcg@10_validation"] is not None]
             aucs, ndcgs = [row.number("auc") for row in shown], [row["ndcg@10_validation"] for row in shown]
-            axis.plot(aucs, ndcgs, linestyle="none", marker="o", markersize=size, color=colour, label=label)
-        if self.limits.max_auc is not None:
-            axis.axvline(
-                self.limits.max_auc, color=COLOURS[6], linestyle="dashed", linewidth=0.9, label="limit"
-            )
+            axis.plot(aucs, ndcgs, "o", markersize=size, color=colour, label=text or None)
+        if (limit := self.limits.max_auc) is not None:
+            axis.axvline(limit, color=COLOURS[6], linestyle="dashed", linewidth=0.9, label="limit")
         axis.set_xlabel("AUC of the strongest attack (left is private)")
         axis.set_ylabel("nDCG@10 on the validation split")
         figure.legend(loc="outside lower center", ncols=3, handlelength=1.2)
@@ -295,48 +328,31 @@ def _candidate_row(number: int, candidate: Candidate) -> Row:
     )
 
 
-def _refused_row(candidate: Candidate) -> Row:
-    return REFUSED.of(candidate, alternative=candidate.point.alternative, why=candidate.refused)
-
-
 # --- sentences -------------------------------------------------------------------------------------
 
 
-def _sentence(
-    chosen: Row | None,
+def _answer(
+    chosen: Row,
     evidence: Row | None,
     broken: Sequence[str],
     candidates: Sequence[Row],
     search: Row,
     limits: PrivacyLimits,
 ) -> str:
-    """The answer in words.
-
-    Args:
-        chosen: the row of the recommended candidate; None if none is within the limits.
-        evidence: its row on the test split.
-        broken: see `broken_on_test`.
-        candidates: all of them.
-        search: counts of candidates.
-        limits: the limits of the search.
-    """
-    if chosen is None:
-        return _none(candidates, search, limits)
+    """Which candidate was chosen, and what its `evidence` on the test split shows."""
     start = _choice(chosen, candidates, search)
     if evidence is None:
         return f"{start}, but {'; '.join(broken)}."
     loss, auc = evidence.number("ndcg@10_difference"), evidence.estimate("auc")
-    compared = (
-        "" if math.isnan(loss) else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
-    )
-    text = f"{start}. On the test split its nDCG@10 is {short(evidence.number('ndcg@10'))}{compared}"
+    compared = f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
+    text = f"{start}. On the test split its nDCG@10 is {short(evidence.number('ndcg@10'))}"
+    text += "" if math.isnan(loss) else compared
     if auc.known:
         upper = "" if auc.ci95 is None else f" (95 % interval up to {short(auc.ci95[1])})"
         text += f"; the best attack, {evidence['attack']}, has an AUC of {short(auc.value)}{upper}"
     proven = evidence.number(f"eps_proven_{limits.view}")
     if math.isfinite(proven):
-        observer = with_article(sees(limits.view))
-        text += f"; epsilon {proven:.4g} is proven where the server sees {observer}"
+        text += f"; epsilon {proven:.4g} is proven where the server sees {with_article(sees(limits.view))}"
     if limits.max_proven_auc is not None:
         promised = short(chosen["auc_proven"])
         text += f"; no attack can infer a click of one interaction with an AUC above {promised}"
@@ -360,18 +376,16 @@ def _choice(chosen: Row, candidates: Sequence[Row], search: Row) -> str:
     )
 
 
-def _runner_up(runners_up: Sequence[Row]) -> str:
-    """The second choice, which was made before the test split was looked at; empty where there is none."""
-    if not runners_up:
-        return ""
-    first = runners_up[0]
+def _runner_up(row: Row) -> str:
+    """The second choice, which was made before the test split was looked at."""
     return (
-        f"Runner-up: {first['name']}, nDCG@10 {short(first['ndcg@10_validation'])} on the validation split, "
-        f"not tried on the test split: {first['options']}"
+        f"Runner-up: {row['name']}, nDCG@10 {short(row['ndcg@10_validation'])} on the validation split, not "
+        f"tried on the test split: {row['options']}"
     )
 
 
 def _none(candidates: Sequence[Row], search: Row, limits: PrivacyLimits) -> str:
+    """Why no defense is recommended."""
     if not search["candidates"]:
         limited = [] if math.isinf(limits.max_eps) else [f"an epsilon of at most {limits.max_eps:g}"]
         if limits.max_proven_auc is not None:
@@ -381,10 +395,11 @@ def _none(candidates: Sequence[Row], search: Row, limits: PrivacyLimits) -> str:
             f"proven where the server sees {with_article(sees(limits.view))}."
         )
     start = f"No defense is within the limits: none of {search['candidates']} candidates"
-    known = [row for row in candidates if row["excess"] is not None]
-    if not known:
+    first = min(
+        (row for row in candidates if row["excess"] is not None), key=itemgetter("excess"), default=None
+    )
+    if first is None:
         return f"{start}; none could be run."
-    first = min(known, key=lambda row: row["excess"])
     if first["auc"].ci95 is None:
         return f"{start}; attacks could not be measured on any."
     return (
@@ -393,44 +408,13 @@ def _none(candidates: Sequence[Row], search: Row, limits: PrivacyLimits) -> str:
     )
 
 
-def _answer_lines(report: RecommendReport) -> list[str]:
-    """What follows the answer: the options, the runner-up, and whether the sample is too small."""
-    options = "" if report.recommended is None else report.recommended["options"]
-    return [line for line in (options, report.runner_up, report.sample) if line]
-
-
-def _data_line(report: RecommendReport) -> str:
-    """The data, learner and seed, as Rich markup."""
-    evidence = report.evidence
-    trained = (
-        (report.base.train.learner, "none") if evidence is None else (evidence["learner"], evidence["pdgd"])
-    )
-    return dataset_line(report.dataset, report.base.public.table(), [trained])
-
-
-def _limits_line(report: RecommendReport) -> str:
-    """The setting of the search, and its limits."""
-    limits, spec = report.limits, report.base
-    most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
-    most = "any epsilon" if math.isinf(limits.max_eps) else most
-    if limits.max_proven_auc is not None:
-        most += f", proven AUC at most {short(limits.max_proven_auc)}"
-    if limits.max_auc is not None:
-        most += f", AUC of attacks at most {short(limits.max_auc)}"
-    return (
-        f"{spec.train.click_model} clicks, scenario {spec.population.scenario}, "
-        f"the server sees {with_article(sees(limits.view))}: {most}"
-    )
-
-
 def _search_lines(report: RecommendReport) -> Iterator[str]:
     """How many candidates there were, and what accounting refused before the search."""
     search = report.search
     parts = [f"{search['kept']} kept to the limits", f"{search['above_auc']} above --max-attack-auc"]
     parts += [f"{search['refused']} refused by accounting", f"{search['failed']} failed"]
-    repeated = search["candidates"] - search["different"]
+    repeated, count = search["candidates"] - search["different"], search["defenses_refused"]
     again = f" ({repeated} of them again)" if repeated else ""
-    count = search["defenses_refused"]
     before = f"; {counted(count, 'defense')} refused before any was run:" if count else ""
     yield f"{counted(search['candidates'], 'candidate')}{again}: {', '.join(parts)}{before}"
     for row in report.refused:
@@ -438,144 +422,103 @@ def _search_lines(report: RecommendReport) -> Iterator[str]:
         yield f"refused: {row['alternative']}: {proven} is proven: {row['why']}"
 
 
-def _failed_lines(report: RecommendReport) -> Iterator[str]:
-    why = {row["alternative"]: row["why"] for row in report.candidates if row["outcome"] == "failed"}
-    for name, reason in [*why.items(), *((row["defense"], row["why"]) for row in report.failed)]:
-        yield f"failed: {name}: {reason}"
-
-
 # --- tables ----------------------------------------------------------------------------------------
 
-_AUC = "AUC of the best attack (.5: a coin flip, 1: perfect)"
+_AUC = "AUC: of the best attack (.5: a coin flip, 1: perfect)"
+_PROVEN = "proven: epsilon for one interaction, at most, by accounting"
 _ATTACKED = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
 _PROMISED = "AUC promised: the most that any attack on a click can reach, by the proof of one interaction"
+_NAME = name_column("defense", "name")
+_ATTACK = Column("attack", "attack", "name", narrow=short_method)
+_AUC_COLUMN = Column("AUC", lambda row: known_cell(row.estimate("auc")))
 
 
-def _audited(header: str, name: str, view: str, text: Callable[[Any], str] = bound_text) -> Column:
+def _audited(header: str, column: str, text: Callable[[Any], str] = bound_text) -> Column:
     """An epsilon of the audited view; dim where it was not audited."""
-
-    def cell(row: Row) -> Cell:
-        value = row.get(f"{name}_{view}")
-        return EMPTY if value is None else Cell(text(value))
-
-    return Column(header, cell)
+    return Column(header, lambda row: Cell(text(row[column])) if column in row else EMPTY)
 
 
-def _run_of(row: Row, view: str) -> Row | None:
-    """What is proven of the whole run, from the columns of the audited view; None where it was not audited."""
+def _run_in(row: Row, view: str) -> Row | None:
+    """What the columns of the audited view say of the whole run; None where it was not audited."""
     names = [each.name for each in RUN_BOUND.fields]
     if f"run_eps_{view}" not in row:
         return None
     return RUN_BOUND.row({name: row[f"run_{name}_{view}"] for name in names})
 
 
-def _run_column(of: Callable[[Row], Row | None]) -> Column:
-    def cell(row: Row) -> Cell:
-        run = of(row)
-        return EMPTY if run is None else Cell(run_bound_text(run, ""))
-
-    return Column("run", cell)
+def _run_column(run_of: Callable[[Row], Row | None]) -> Column:
+    return Column("run", lambda row: EMPTY if (run := run_of(row)) is None else Cell(run_bound_text(run, "")))
 
 
-def _run_notes(runs: Sequence[Row | None]) -> list[str]:
-    """What the column `run` assumes."""
+def _run_note(runs: Iterable[Row | None]) -> list[str]:
     known = [run for run in runs if run is not None]
     return [run_caption(known, "")] if known else []
 
 
-def _difference(row: Row) -> Cell:
-    return difference_cell(row.estimate("ndcg@10_difference"), row["ndcg@10_p"])
-
-
-def _tested_table(rows: Sequence[Row], report: RecommendReport) -> Table:
+def _tested_table(report: RecommendReport, *, brief: bool = False) -> Table:
     """What the recommended defense does on the test split, next to no defense."""
     view, effort = report.limits.view, report.effort
-    return make_table(
-        f"on the test split, {counted(effort.runs, 'fresh repetition')}: nothing here was used to choose",
-        [
-            name_column("defense", "name"),
-            Column("nDCG@10", "ndcg@10"),
-            Column("difference", _difference),
-            Column("attack", "attack", "name", narrow=short_method),
-            Column("AUC", lambda row: known_cell(row.estimate("auc"))),
-            WITHOUT,
-            _audited("claimed", "eps_claimed", view, claim_text),
-            _audited("proven", "eps_proven", view),
-            _run_column(lambda row: _run_of(row, view)),
-            _audited("measured", "eps_measured", view),
-            BYTES,
-        ],
-        rows,
-        caption="; ".join(
-            [
-                "in brackets: 95 % intervals over queries",
-                "difference: to no defense",
-                _AUC,
-                "without: highest AUC of a guess that reads no message",
-                "claimed, proven, measured: epsilon for one interaction; proven: at most, by accounting",
-                *_run_notes([_run_of(row, view) for row in rows]),
-                f"measured: at least, by {effort.trials} trials",
-                "bytes: of a client in a round",
-            ]
-        ),
-        spare=("bytes", "claimed", "without", "attack", "measured", "run"),
-    )
-
-
-def _candidates_table(rows: Sequence[Row], report: RecommendReport) -> Table:
-    """The best candidates on the validation split."""
-    limited, promised = report.limits.max_auc is not None, report.limits.max_proven_auc is not None
-    title = "the best candidate of each defense" if report.recommended else "the nearest candidates"
-    columns = [
-        name_column("defense", "name"),
-        Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}"),
-        _PROVEN,
-        *([short_column("AUC\npromised", "auc_proven")] if promised else []),
-        _run_column(lambda row: row["run"]),
-        short_column("nDCG@10", "ndcg@10_validation"),
+    rows = [
+        row for row in (report.evidence, report.without) if report.evidence is not None and row is not None
     ]
-    if limited:
-        columns += [Column("attack", "attack", "name", narrow=short_method), Column("AUC", "auc")]
-    notes = ["proven: epsilon for one interaction", *_run_notes([row["run"] for row in rows])]
+    rows = list({row["name"]: row for row in rows}.values())
+    ndcg = short_column("nDCG@10", "ndcg@10") if brief else Column("nDCG@10", "ndcg@10")
+    difference = Column(
+        "difference", lambda row: difference_cell(row.estimate("ndcg@10_difference"), row["ndcg@10_p"])
+    )
+    proven = _audited("proven", f"eps_proven_{view}")
+    audited = [
+        _audited("claimed", f"eps_claimed_{view}", claim_text),
+        proven,
+        _run_column(lambda row: _run_in(row, view)),
+        _audited("measured", f"eps_measured_{view}"),
+    ]
+    if brief:
+        title = "on the test split, in new repetitions"
+        columns = [_NAME, proven, _AUC_COLUMN, ndcg, difference, BYTES]
+        notes = [_PROVEN, _AUC]
+    else:
+        title = (
+            f"on the test split, {counted(effort.runs, 'fresh repetition')}: nothing here was used to choose"
+        )
+        columns = [_NAME, ndcg, difference, _ATTACK, _AUC_COLUMN, WITHOUT, *audited, BYTES]
+        notes = [_AUC, "without: highest AUC of a guess that reads no message", _PROVEN]
+        notes += [
+            *_run_note(_run_in(row, view) for row in rows),
+            f"measured: at least, by {effort.trials} trials",
+        ]
+    notes += ["in brackets: 95 % intervals", "difference: of nDCG@10 to no defense"]
     return make_table(
-        f"{title}, on the validation split, which chose",
+        title,
         columns,
         rows,
-        caption="; ".join([*notes, *[_PROMISED] * promised, *[f"{_AUC}: {_ATTACKED}"] * limited]),
-        spare=("attack", "clip", "run"),
+        caption="; ".join([*notes, "bytes: that a client sends in a round"]),
+        spare=("bytes", "difference")
+        if brief
+        else ("bytes", "claimed", "without", "attack", "measured", "run"),
     )
 
 
-_PROVEN = Column("proven", lambda row: bound_text(row["eps_proven"]))
-
-
-def _brief_table(rows: Sequence[Row], view: str) -> Table:
+def _candidates_table(report: RecommendReport, *, brief: bool = False) -> Table:
+    """The best candidates on the validation split, or those nearest to the limits."""
+    chosen, limits = report.recommended, report.limits
+    rows = report.nearest if chosen is None else [*([] if brief else [chosen]), *report.runners_up]
+    proven = Column("proven", lambda row: bound_text(row["eps_proven"]))
+    ndcg = short_column("nDCG@10", "ndcg@10_validation")
+    if brief:
+        columns, notes = [_NAME, proven, _AUC_COLUMN, ndcg], [_PROVEN, f"{_AUC}, with its 95 % interval"]
+    else:
+        promised, limited = limits.max_proven_auc is not None, limits.max_auc is not None
+        clip = Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}")
+        columns = [_NAME, clip, proven, *([short_column("AUC\npromised", "auc_proven")] * promised)]
+        columns += [_run_column(itemgetter("run")), ndcg, *([_ATTACK, _AUC_COLUMN] * limited)]
+        notes = [_PROVEN, *_run_note(row["run"] for row in rows), *[_PROMISED] * promised]
+        notes += [f"{_AUC}; {_ATTACKED}"] * limited
+    title = "the nearest candidates" if brief or chosen is None else "the best candidate of each defense"
     return make_table(
-        "on the test split, in new repetitions",
-        [
-            name_column("defense", "name"),
-            _audited("proven", "eps_proven", view),
-            Column("AUC", lambda row: known_cell(row.estimate("auc"))),
-            short_column("nDCG@10", "ndcg@10"),
-            Column("difference", _difference),
-            BYTES,
-        ],
+        f"{title}, on the validation split" + ("" if brief else ", which chose"),
+        columns,
         rows,
-        caption=f"proven: epsilon for one interaction; {_AUC}; in brackets: 95 % intervals; difference of "
-        "nDCG@10 to no defense; bytes that a client sends in a round",
-        spare=("bytes", "difference"),
-    )
-
-
-def _nearest_table(rows: Sequence[Row]) -> Table:
-    return make_table(
-        "the nearest candidates, on the validation split",
-        [
-            name_column("defense", "name"),
-            _PROVEN,
-            Column("AUC", lambda row: known_cell(row["auc"])),
-            short_column("nDCG@10", "ndcg@10_validation"),
-        ],
-        rows,
-        caption=f"proven: epsilon for one interaction; {_AUC}, and its 95 % interval",
+        caption="; ".join(notes),
+        spare=() if brief else ("attack", "clip", "run"),
     )
