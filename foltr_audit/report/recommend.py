@@ -25,7 +25,7 @@ from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.compare import ATTACK, CLAIM, FAILED, RESULT, WARNED, CompareReport
 from foltr_audit.report.compare_tables import BYTES, WITHOUT, difference_cell
 from foltr_audit.report.documents import Document, Field, Row, Section, nested
-from foltr_audit.report.picture_style import COLOURS
+from foltr_audit.report.figures import recommend_figure
 from foltr_audit.report.settings import (
     DATASET,
     RUN_BOUND,
@@ -158,7 +158,7 @@ class RecommendReport(Document):
             TraceError: a cell of it is missing or damaged.
         """
         limits, search = found.limits, COUNTS.row(found.counts)
-        rows = [_candidate_row(number, candidate) for number, candidate in enumerate(found.judged, start=1)]
+        rows = [candidate_row(number, candidate) for number, candidate in enumerate(found.judged, start=1)]
         runners_up = [rows[number] for number in found.runners_up]
         chosen, compared, pools = None, None, {}
         if found.chosen is not None:
@@ -276,29 +276,11 @@ class RecommendReport(Document):
 
     def figure(self) -> Figure:
         """Every candidate on the validation split: the AUC of the strongest attack against its nDCG@10."""
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-        figure = Figure(figsize=(4.6, 4.0), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
-        axis = figure.subplots()
-        chosen = [] if self.recommended is None else [self.recommended]
-        label = f"chosen: {chosen[0]['name']}" if chosen else ""
-        for rows, colour, size, text in (
-            (self.candidates, COLOURS[0], 6.0, "candidate"),
-            (chosen, COLOURS[1], 10.0, label),
-        ):
-            shown = [row for row in rows if row["auc"].known and row["ndcg@10_validation"] is not None]
-            aucs, ndcgs = [row.number("auc") for row in shown], [row["ndcg@10_validation"] for row in shown]
-            axis.plot(aucs, ndcgs, "o", markersize=size, color=colour, label=text or None)
-        if (limit := self.limits.max_auc) is not None:
-            axis.axvline(limit, color=COLOURS[6], linestyle="dashed", linewidth=0.9, label="limit")
-        axis.set_xlabel("AUC of the strongest attack (left is private)")
-        axis.set_ylabel("nDCG@10 on the validation split")
-        figure.legend(loc="outside lower center", ncols=3, handlelength=1.2)
-        return figure
+        return recommend_figure(self.candidates, self.recommended, self.limits.max_auc)
 
 
-def _candidate_row(number: int, candidate: Candidate) -> Row:
+def candidate_row(number: int, candidate: Candidate) -> Row:
+    """What is proven for a candidate, and its results."""
     point, attack, score = candidate.point, candidate.attack, candidate.score
     proof = None if candidate.refused else candidate.proof
     upper, run = (None, None) if proof is None else (proof.upper, proof.whole_run)
