@@ -34,7 +34,7 @@ def list_(json: Json = False) -> None:
 
     presets = [load_preset(name) for name in preset_names()]
     if json:
-        print_json("studies/1", presets=[preset_row(preset).plain() for preset in presets])
+        print_json("studies/1", presets=[preset_row(preset) for preset in presets])
     else:
         print_table(preset_table(presets), stdout_console())
 
@@ -43,11 +43,11 @@ def list_(json: Json = False) -> None:
 def show(name: Name, json: Json = False) -> None:
     """Show a preset as TOML for --config, with its data and published numbers as comments."""
     from foltr_audit.experiments.presets import load_preset
-    from foltr_audit.report.presets import PresetReport, preset_text
+    from foltr_audit.report.presets import preset_document, preset_text
 
     preset = load_preset(name)
     if json:
-        print_line(PresetReport(preset=preset).json())
+        print_json("study/1", **preset_document(preset))
     else:
         print_line(preset_text(preset))
 

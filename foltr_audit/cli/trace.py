@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foltr_audit.cli.options import Json, Know
-from foltr_audit.cli.output import note, print_json, print_line, print_rows, show
+from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
 from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
@@ -195,10 +196,16 @@ def lint(folder: Folder, json: Json = False) -> None:
 
     Each check ends as found, clean or not looked, and says what it did not look at.
     """
-    from foltr_audit.report.lists import LintReport
+    from foltr_audit.report.lists import print_lint
     from foltr_audit.trace.lint import lint as linted_of
 
-    report = LintReport(linted={str(path): linted_of(path) for path in _find_traces(folder)})
-    show(report.json, report.show, json=json)
-    if any(linted.leaks for linted in report.linted.values()):
+    results = {str(path): linted_of(path) for path in _find_traces(folder)}
+    if json:
+        clean = all(result.clean for result in results.values())
+        print_json(
+            "trace-lint/2", clean=clean, traces={path: asdict(result) for path, result in results.items()}
+        )
+    else:
+        print_lint(results, stdout_console())
+    if any(result.leaks for result in results.values()):
         raise typer.Exit(1)

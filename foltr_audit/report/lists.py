@@ -6,7 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.markup import escape
 
@@ -16,7 +16,6 @@ from foltr_audit.core.records.view import KNOWLEDGE as PIECES
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan
-from foltr_audit.report.documents import Document, Field, Row, Section, nested, one_of
 from foltr_audit.report.notebook import NotebookReport
 from foltr_audit.report.table import Cell, Column, Table, counted, make_table, percent
 from foltr_audit.report.terminal import BriefAnswer, print_table
@@ -183,41 +182,39 @@ _NAME = Column("name", _name, "name")
 
 # --- the cells of a comparison ---------------------------------------------------------------------
 
-_COUNT = Section("kind cells:int done:int to_run:int")
-_CELL = Section("name kind spec_hash done:bool")
+Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedCells(Document):
-    """The cells that a grid will run, and how many there are of each kind."""
+def cell_rows(cells: Sequence[CellPlan], folder: ComparisonFolder | None) -> Rows:
+    """The cells that a grid will run, some of which a folder may hold."""
+    return [
+        {
+            "name": cell.name,
+            "kind": cell.kind,
+            "spec_hash": cell.spec.hash,
+            "done": folder is not None and folder.done(cell.spec),
+        }
+        for cell in cells
+    ]
 
-    SCHEMA: ClassVar[str] = "foltr-audit/estimate/2"
-    FIELDS: ClassVar[Section] = Section(nested("kinds", _COUNT), nested("cells", _CELL))
 
-    kinds: tuple[Row, ...]
-    cells: tuple[Row, ...]
+def kind_rows(cells: Rows) -> Rows:
+    """How many cells of each kind there are."""
+    done = Counter(row["kind"] for row in cells if row["done"])
+    return [
+        {"kind": kind, "cells": count, "done": done[kind], "to_run": count - done[kind]}
+        for kind, count in Counter(row["kind"] for row in cells).items()
+    ]
 
-    @classmethod
-    def of(cls, cells: Sequence[CellPlan], folder: ComparisonFolder | None) -> PlannedCells:
-        """The cells, some of which a folder may hold."""
-        rows = [
-            _CELL.of(cell, spec_hash=cell.spec.hash, done=folder is not None and folder.done(cell.spec))
-            for cell in cells
-        ]
-        done = Counter(row["kind"] for row in rows if row["done"])
-        kinds = [
-            _COUNT.row({"kind": kind, "cells": count, "done": done[kind], "to_run": count - done[kind]})
-            for kind, count in Counter(row["kind"] for row in rows).items()
-        ]
-        return cls(kinds=tuple(kinds), cells=tuple(rows))
 
-    def show(self, console: Console) -> None:
-        """Print every cell, and the number of each kind."""
-        print_table(make_table("cells", _CELLS, self.cells), console)
-        console.print()
-        print_table(make_table("number of cells", _KINDS, self.kinds), console)
-        to_run = sum(row["to_run"] for row in self.kinds)
-        console.print(f"\n{counted(to_run, 'cell')} to run", style="bold", highlight=False)
+def print_cells(cells: Rows, console: Console) -> None:
+    """Print every cell, and the number of each kind."""
+    kinds = kind_rows(cells)
+    print_table(make_table("cells", _CELLS, cells), console)
+    console.print()
+    print_table(make_table("number of cells", _KINDS, kinds), console)
+    to_run = sum(row["to_run"] for row in kinds)
+    console.print(f"\n{counted(to_run, 'cell')} to run", style="bold", highlight=False)
 
 
 _CELLS = [
@@ -235,71 +232,14 @@ _KINDS = [
 
 # --- what messages leak ----------------------------------------------------------------------------
 
-_GAP = Section("part why")
-_OUTCOME = Section(
-    "name tells",
-    one_of("state", Literal["found", "clean", "not looked"]),
-    "reason:str|null applies:bool looked_in_part:bool",
-    nested("not_looked_at", _GAP),
-    "power:str|null",
-)
-_FINDING = Section(
-    "check",
-    one_of("severity", Literal["leak", "note"]),
-    "text rounds:int messages:int share:num|null",
-    Field("of", {"anyOf": [{"enum": ["messages", "coordinates"]}, {"type": "null"}]}),
-    "example:str|null",
-)
-_LINTED = Section(
-    "rounds:int rounds_without_messages:int messages:int noise_declared:str|null clean:bool",
-    nested("checks", _OUTCOME),
-    nested("findings", _FINDING),
-)
 
-
-@dataclass(frozen=True, kw_only=True)
-class LintReport(Document):
-    """The result of `trace lint`.
-
-    Attributes:
-        clean: whether nothing leaks from any trace, and every check looked at all that it promises.
-        traces: the traces by their folders.
-        linted: what was found in each.
-    """
-
-    SCHEMA: ClassVar[str] = "foltr-audit/trace-lint/2"
-    FIELDS: ClassVar[Section] = Section(
-        "clean:bool", Field("traces", {"type": "object", "additionalProperties": _LINTED.schema()})
-    )
-
-    linted: Mapping[str, LintResult]
-
-    @property
-    def clean(self) -> bool:
-        return all(result.clean for result in self.linted.values())
-
-    @property
-    def traces(self) -> dict[str, Row]:
-        return {folder: _lint_row(result) for folder, result in self.linted.items()}
-
-    def rows(self) -> list[dict[str, JsonValue]]:
-        return [_FINDING.of(each).plain() for result in self.linted.values() for each in result.findings]
-
-    def show(self, console: Console) -> None:
-        """Print the findings of every trace, leaks first, and the checks that found none."""
-        for folder, result in self.linted.items():
-            print_table(_lint_table(folder, result), console)
-            for line in lint_lines(result):
-                console.print(escape(line))
-            console.print()
-
-
-def _lint_row(result: LintResult) -> Row:
-    checks = [
-        _OUTCOME.of(check, not_looked_at=[_GAP.of(gap) for gap in check.not_looked_at])
-        for check in result.checks
-    ]
-    return _LINTED.of(result, checks=checks, findings=[_FINDING.of(finding) for finding in result.findings])
+def print_lint(results: Mapping[str, LintResult], console: Console) -> None:
+    """Print what each trace leaks, leaks first, and the checks that found nothing."""
+    for folder, result in results.items():
+        print_table(_lint_table(folder, result), console)
+        for line in _lint_lines(result):
+            console.print(escape(line))
+        console.print()
 
 
 def _lint_table(title: str, result: LintResult) -> Table:
@@ -329,7 +269,7 @@ _FINDINGS = [
 ]
 
 
-def lint_lines(linted: LintResult) -> Iterator[str]:
+def _lint_lines(linted: LintResult) -> Iterator[str]:
     """The checks that found nothing or could not look, and a summary."""
     if not linted.rounds:
         yield "no round with messages is recorded: there is nothing to look at"

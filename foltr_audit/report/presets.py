@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from operator import itemgetter
 from textwrap import wrap
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
@@ -29,7 +29,7 @@ from foltr_audit.experiments.published import (
 )
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.report.documents import Document, Row, Section, prefixed
+from foltr_audit.report.documents import Row, Section, prefixed
 from foltr_audit.report.results.twins import SpecRuns, period_rows, runs_by_spec
 from foltr_audit.report.settings import Pool, claim_words, heading, pools, utility_rows
 from foltr_audit.report.table import Column, Table, make_table, method_lines, short_column, short_method
@@ -41,33 +41,25 @@ if TYPE_CHECKING:
 
 # --- what a preset repeats -------------------------------------------------------------------------
 
-PRESET = Section(
-    "name kind about source needs get twin systems:[str] specs:int? repetitions:int? interactions:int? "
-    "trials:any? trees:any?"
-)
-
 FOLDS = 5
 """Folds of the data sets that the papers use."""
 
 
-def preset_row(preset: Preset) -> Row:
-    """What a preset repeats, which data it needs, and its size: Specs, or trials and trees of a model."""
-    return PRESET.of(
-        preset, **preset.data.model_dump(), systems=[cell.name for cell in preset.cells], **_size(preset)
-    )
+def preset_row(preset: Preset) -> dict[str, Any]:
+    """What a preset repeats, which data it needs, and its size: Specs, or trials and trees of a model.
 
-
-def _size(preset: Preset) -> dict[str, JsonValue]:
-    """Data with folds that are run once each count as five repetitions, as those of the papers."""
-    merge = flat(preset.merge)
-    specs = preset.plan.specs if preset.cells else ()
-    repetitions = preset.repetitions or FOLDS
+    Data with folds that are run once each count as five repetitions, as those of the papers.
+    """
+    size: dict[str, Any] = {name: flat(preset.merge).get(name) for name in ("trials", "trees")}
+    if preset.cells:
+        specs, repetitions = preset.plan.specs, preset.repetitions or FOLDS
+        interactions = repetitions * sum(map(_interactions, specs))
+        size = {"specs": len(specs), "repetitions": repetitions, "interactions": interactions}
     return {
-        "specs": len(specs) or None,
-        "repetitions": repetitions if specs else None,
-        "interactions": repetitions * sum(map(_interactions, specs)) if specs else None,
-        "trials": merge.get("trials"),
-        "trees": merge.get("trees"),
+        **{name: getattr(preset, name) for name in ("name", "kind", "about", "source")},
+        **preset.data.model_dump(),
+        "systems": [cell.name for cell in preset.cells],
+        **size,
     }
 
 
@@ -76,27 +68,10 @@ def _interactions(spec: Spec) -> int:
     return spec.population.cohort_size * each * spec.train.rounds
 
 
-@dataclass(frozen=True, kw_only=True)
-class PresetReport(Document):
+def preset_document(preset: Preset) -> dict[str, Any]:
     """Everything known of a preset: its row, one repetition of every Spec, and what the study found."""
-
-    SCHEMA: ClassVar[str] = "foltr-audit/study/1"
-    FIELDS: ClassVar[Section] = Section(PRESET, "plan:table toml published:table")
-
-    preset: Preset
-
-    def plain(self) -> dict[str, JsonValue]:
-        """Everything as one plain table."""
-        return {
-            **preset_row(self.preset).plain(),
-            "plan": _plan_table(self.preset),
-            "toml": _toml(self.preset),
-            "published": self.preset.published.model_dump(mode="json"),
-        }
-
-    def rows(self) -> list[dict[str, JsonValue]]:
-        """The row of the preset."""
-        return [preset_row(self.preset).plain()]
+    plan, published = _plan_table(preset), preset.published.model_dump(mode="json")
+    return {**preset_row(preset), "plan": plan, "toml": _toml(preset), "published": published}
 
 
 def _plan_table(preset: Preset) -> dict[str, JsonValue]:
@@ -155,8 +130,8 @@ def preset_table(presets: Iterable[Preset]) -> Table:
     )
 
 
-def _size_text(row: Row) -> str:
-    if row["interactions"] is None:
+def _size_text(row: Mapping[str, Any]) -> str:
+    if "specs" not in row:
         return f"{row['trials']} trials a model, up to {row['trees']:,} trees"
     return f"{row['specs']} x {row['repetitions']}, {count(row['interactions'])}"
 

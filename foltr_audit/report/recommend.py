@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rich.markup import escape
 
@@ -24,7 +24,7 @@ from foltr_audit.experiments.recommend.space import Candidate, PrivacyLimits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.compare import ATTACK, CLAIM, FAILED, RESULT, WARNED, CompareReport
 from foltr_audit.report.compare_tables import BYTES, WITHOUT, difference_cell
-from foltr_audit.report.documents import Document, Field, Row, Section, nested
+from foltr_audit.report.documents import Document, Field, Row, Section, nested, one_of
 from foltr_audit.report.figures import recommend_figure
 from foltr_audit.report.settings import (
     DATASET,
@@ -65,7 +65,11 @@ def _or_null(name: str, section: Section) -> Field:
     return Field(name, {"anyOf": [section.schema(), {"type": "null"}]})
 
 
-LIMITS = Section("max_eps:num max_auc:num|null max_proven_auc:num|null view delta:num")
+LIMITS = Section(
+    "max_eps:num max_auc:num|null max_proven_auc:num|null",
+    one_of("view", Literal["individual", "individual+lists", "aggregate", "aggregate+lists"]),
+    "delta:num",
+)
 EFFORT = Section("candidates:int search_runs:int runs:int trials:int")
 CONFIG = Section(nested("limits", LIMITS, many=False), nested("effort", EFFORT, many=False), "spec:table")
 COUNTS = Section(
