@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -169,10 +169,10 @@ class RecommendReport(Document):
             chosen = rows[found.chosen]
             compared = CompareReport.of(folder, found.lost, progress)
             pools = {pool.name: pool for world in compared.worlds for pool in world.pools}
-        name = None if chosen is None else chosen["name"]
+        name: str = "" if chosen is None else chosen["name"]
         broken = [] if chosen is None else broken_on_test(pools.get(name), found.lost, limits)
 
-        def named(section: str, name: str | None = name) -> list[Row]:
+        def named(section: str, name: str = name) -> list[Row]:
             return [row for row in getattr(compared, section, ()) if row["name"] == name]
 
         evidence = next(iter(named("results")), None)
@@ -182,9 +182,7 @@ class RecommendReport(Document):
             effort=found.effort,
             dataset=dataset_row([found.data]),
             confirmed=chosen is not None and not broken,
-            sentence=_none(rows, search, limits)
-            if chosen is None
-            else _answer(chosen, evidence, broken, rows, search, limits),
+            sentence=_answer(chosen, evidence, broken, rows, search, limits),
             runner_up=_runner_up(runners_up[0]) if runners_up else "",
             sample=describe_sample(found, pools.get(name), broken),
             broken=broken,
@@ -318,7 +316,7 @@ def candidate_row(number: int, candidate: Candidate) -> Row:
 
 
 def _answer(
-    chosen: Row,
+    chosen: Row | None,
     evidence: Row | None,
     broken: Sequence[str],
     candidates: Sequence[Row],
@@ -326,6 +324,8 @@ def _answer(
     limits: PrivacyLimits,
 ) -> str:
     """Which candidate was chosen, and what its `evidence` on the test split shows."""
+    if chosen is None:
+        return _none(candidates, search, limits)
     start = _choice(chosen, candidates, search)
     if evidence is None:
         return f"{start}, but {'; '.join(broken)}."
@@ -410,13 +410,77 @@ def _search_lines(report: RecommendReport) -> Iterator[str]:
 
 # --- tables ----------------------------------------------------------------------------------------
 
-_AUC = "AUC: of the best attack (.5: a coin flip, 1: perfect)"
+_BRIEF = ("defense", "proven", "AUC", "nDCG@10", "difference", "bytes")
+"""Headers of the columns of a short answer."""
+
+_INTERVALS = "in brackets: 95 % intervals"
 _PROVEN = "proven: epsilon for one interaction, at most, by accounting"
-_ATTACKED = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
-_PROMISED = "AUC promised: the most that any attack on a click can reach, by the proof of one interaction"
+_BEST = "AUC: of the best attack (.5: a coin flip, 1: perfect)"
 _NAME = name_column("defense", "name")
 _ATTACK = Column("attack", "attack", "name", narrow=short_method)
-_AUC_COLUMN = Column("AUC", lambda row: known_cell(row.estimate("auc")))
+_AUC = Column("AUC", lambda row: known_cell(row.estimate("auc")))
+
+
+def _tested_table(report: RecommendReport, *, brief: bool = False) -> Table:
+    """What the recommended defense does on the test split, next to no defense."""
+    view, effort, tested = report.limits.view, report.effort, report.evidence is not None
+    rows = {row["name"]: row for row in (report.evidence, report.without) if tested and row is not None}
+    columns = {
+        _NAME: "",
+        Column("nDCG@10", "ndcg@10"): "",
+        Column("difference", _difference): "difference: of nDCG@10 to no defense",
+        _ATTACK: "",
+        _AUC: f"{_BEST}; {_INTERVALS}",
+        WITHOUT: "without: highest AUC of a guess that reads no message",
+        _audited("claimed", f"eps_claimed_{view}", claim_text): "",
+        _audited("proven", f"eps_proven_{view}"): _PROVEN,
+        _run_column(lambda row: _run_in(row, view)): _run_note(_run_in(row, view) for row in rows.values()),
+        _audited("measured", f"eps_measured_{view}"): f"measured: at least, by {effort.trials} trials",
+        BYTES: "bytes: that a client sends in a round",
+    }
+    return _table(
+        f"on the test split, {counted(effort.runs, 'fresh repetition')}: nothing here was used to choose",
+        columns,
+        list(rows.values()),
+        ("bytes", "claimed", "without", "attack", "measured", "run"),
+        brief=brief,
+    )
+
+
+def _candidates_table(report: RecommendReport, *, brief: bool = False) -> Table:
+    """The best candidates on the validation split, or those nearest to the limits."""
+    chosen, limits = report.recommended, report.limits
+    rows = report.nearest if chosen is None else [chosen, *report.runners_up]
+    columns = {
+        _NAME: "",
+        Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}"): "",
+        Column("proven", lambda row: bound_text(row["eps_proven"])): _PROVEN,
+    }
+    if limits.max_proven_auc is not None:
+        columns[short_column("AUC\npromised", "auc_proven")] = _PROMISED
+    columns[_run_column(itemgetter("run"))] = _run_note(row["run"] for row in rows)
+    columns[short_column("nDCG@10", "ndcg@10_validation")] = ""
+    if limits.max_auc is not None:
+        columns |= {_ATTACK: "", _AUC: f"{_BEST}; {_INTERVALS}; {_ATTACKED}"}
+    title = "the nearest candidates" if chosen is None else "the best candidate of each defense"
+    spare = ("attack", "clip", "run")
+    return _table(f"{title}, on the validation split, which chose", columns, rows, spare, brief=brief)
+
+
+_ATTACKED = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
+_PROMISED = "AUC promised: the most that any attack on a click can reach, by the proof of one interaction"
+
+
+def _table(
+    title: str, columns: Mapping[Column, str], rows: Sequence[Row], spare: Sequence[str], *, brief: bool
+) -> Table:
+    """A table with what its columns mean below it; a short answer shows some of them."""
+    shown = {column: note for column, note in columns.items() if not brief or column.header in _BRIEF}
+    return make_table(title, [*shown], rows, caption="; ".join(filter(None, shown.values())), spare=spare)
+
+
+def _difference(row: Row) -> Cell:
+    return difference_cell(row.estimate("ndcg@10_difference"), row["ndcg@10_p"])
 
 
 def _audited(header: str, column: str, text: Callable[[Any], str] = bound_text) -> Column:
@@ -426,85 +490,15 @@ def _audited(header: str, column: str, text: Callable[[Any], str] = bound_text) 
 
 def _run_in(row: Row, view: str) -> Row | None:
     """What the columns of the audited view say of the whole run; None where it was not audited."""
-    names = [each.name for each in RUN_BOUND.fields]
     if f"run_eps_{view}" not in row:
         return None
-    return RUN_BOUND.row({name: row[f"run_{name}_{view}"] for name in names})
+    return RUN_BOUND.row({each.name: row[f"run_{each.name}_{view}"] for each in RUN_BOUND.fields})
 
 
 def _run_column(run_of: Callable[[Row], Row | None]) -> Column:
     return Column("run", lambda row: EMPTY if (run := run_of(row)) is None else Cell(run_bound_text(run, "")))
 
 
-def _run_note(runs: Iterable[Row | None]) -> list[str]:
+def _run_note(runs: Iterable[Row | None]) -> str:
     known = [run for run in runs if run is not None]
-    return [run_caption(known, "")] if known else []
-
-
-def _tested_table(report: RecommendReport, *, brief: bool = False) -> Table:
-    """What the recommended defense does on the test split, next to no defense."""
-    view, effort = report.limits.view, report.effort
-    rows = [
-        row for row in (report.evidence, report.without) if report.evidence is not None and row is not None
-    ]
-    rows = list({row["name"]: row for row in rows}.values())
-    ndcg = short_column("nDCG@10", "ndcg@10") if brief else Column("nDCG@10", "ndcg@10")
-    difference = Column(
-        "difference", lambda row: difference_cell(row.estimate("ndcg@10_difference"), row["ndcg@10_p"])
-    )
-    proven = _audited("proven", f"eps_proven_{view}")
-    audited = [
-        _audited("claimed", f"eps_claimed_{view}", claim_text),
-        proven,
-        _run_column(lambda row: _run_in(row, view)),
-        _audited("measured", f"eps_measured_{view}"),
-    ]
-    if brief:
-        title = "on the test split, in new repetitions"
-        columns = [_NAME, proven, _AUC_COLUMN, ndcg, difference, BYTES]
-        notes = [_PROVEN, _AUC]
-    else:
-        title = (
-            f"on the test split, {counted(effort.runs, 'fresh repetition')}: nothing here was used to choose"
-        )
-        columns = [_NAME, ndcg, difference, _ATTACK, _AUC_COLUMN, WITHOUT, *audited, BYTES]
-        notes = [_AUC, "without: highest AUC of a guess that reads no message", _PROVEN]
-        notes += [
-            *_run_note(_run_in(row, view) for row in rows),
-            f"measured: at least, by {effort.trials} trials",
-        ]
-    notes += ["in brackets: 95 % intervals", "difference: of nDCG@10 to no defense"]
-    return make_table(
-        title,
-        columns,
-        rows,
-        caption="; ".join([*notes, "bytes: that a client sends in a round"]),
-        spare=("bytes", "difference")
-        if brief
-        else ("bytes", "claimed", "without", "attack", "measured", "run"),
-    )
-
-
-def _candidates_table(report: RecommendReport, *, brief: bool = False) -> Table:
-    """The best candidates on the validation split, or those nearest to the limits."""
-    chosen, limits = report.recommended, report.limits
-    rows = report.nearest if chosen is None else [*([] if brief else [chosen]), *report.runners_up]
-    proven = Column("proven", lambda row: bound_text(row["eps_proven"]))
-    ndcg = short_column("nDCG@10", "ndcg@10_validation")
-    if brief:
-        columns, notes = [_NAME, proven, _AUC_COLUMN, ndcg], [_PROVEN, f"{_AUC}, with its 95 % interval"]
-    else:
-        promised, limited = limits.max_proven_auc is not None, limits.max_auc is not None
-        clip = Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}")
-        columns = [_NAME, clip, proven, *([short_column("AUC\npromised", "auc_proven")] * promised)]
-        columns += [_run_column(itemgetter("run")), ndcg, *([_ATTACK, _AUC_COLUMN] * limited)]
-        notes = [_PROVEN, *_run_note(row["run"] for row in rows), *[_PROMISED] * promised]
-        notes += [f"{_AUC}; {_ATTACKED}"] * limited
-    title = "the nearest candidates" if brief or chosen is None else "the best candidate of each defense"
-    return make_table(
-        f"{title}, on the validation split" + ("" if brief else ", which chose"),
-        columns,
-        rows,
-        caption="; ".join(notes),
-        spare=() if brief else ("attack", "clip", "run"),
-    )
+    return run_caption(known, "") if known else ""
