@@ -78,9 +78,9 @@ def rows(runs: int, sizes: Sequence[int], functions: Sequence[NamedFunction] = F
                 audit_mechanism(each.release, inputs, eps=EPS, trials=n, seed=seed).results[0]
                 for seed in range(runs)
             ]
-            bound = np.mean([row.eps_lower for row in found])
-            refuted = np.mean([row.verdict == "refuted" for row in found])
-            repeats = np.mean([row.repeats is not None for row in found])
+            bound = np.mean([row["eps_lower"] for row in found])
+            refuted = np.mean([row["verdict"] == "refuted" for row in found])
+            repeats = np.mean([row["repeats"] is not None for row in found])
             cells.append(f"{bound:.2f} | {100 * refuted:.1f} % | {100 * repeats:.1f} %")
         yield f"| {each.name} | {' | '.join(cells)} |"
 

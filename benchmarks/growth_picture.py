@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import BenchmarkFigure
 from benchmarks.scale import TEXTS
-from foltr_audit.report.pictures.style import COLOURS, save_picture
+from foltr_audit.report.picture_style import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

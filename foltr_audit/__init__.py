@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from foltr_audit.data.arrays import make_data, make_data_of_qrels
     from foltr_audit.errors import FoltrAuditError
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.audit import AuditReport
+    from foltr_audit.report.calibrate import NoiseCalibrationReport, calibrate
     from foltr_audit.report.check import CheckReport
     from foltr_audit.report.compare import CompareReport
-    from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
     from foltr_audit.report.recommendation import recommend
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.results.plugin_list import (
         list_attacks,
         list_click_models,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
-    "calibrate": "report.noise_calibration",
+    "calibrate": "report.calibrate",
     "check": "api",
     "recommend": "report.recommendation",
     "list_attacks": "report.results.plugin_list",
@@ -81,11 +81,11 @@ _WHERE = {
     "use_plugin": "core.plugins.registry",
     "AttackReport": "report.results.attack",
     "TrainReport": "report.results.train",
-    "AuditReport": "report.results.audit",
+    "AuditReport": "report.audit",
     "CompareReport": "report.compare",
     "RecommendReport": "report.results.recommend",
     "CheckReport": "report.check",
-    "NoiseCalibrationReport": "report.noise_calibration",
+    "NoiseCalibrationReport": "report.calibrate",
     "torch_module_step": "core.client_steps.torch_step",
     "torch_step": "core.client_steps.torch_step",
     "FirstLayer": "core.plugins",

@@ -26,13 +26,11 @@ from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan, trained_on_each
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
+from foltr_audit.report.audit import AuditReport, FunctionAuditReport, SystemLintReport
 from foltr_audit.report.check import CheckReport
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.audit import AuditReport
-from foltr_audit.report.results.function_audit import FunctionAuditReport
 from foltr_audit.report.results.membership import MembershipReport
-from foltr_audit.report.results.system_lint import SystemLintReport
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
@@ -289,13 +287,12 @@ def audit_mechanism(
     Example:
         >>> import foltr_audit as fa
         >>> laplace = lambda value, rng: value + rng.laplace()
-        >>> fa.audit_mechanism(laplace, (0.0, 1.0), eps=1.0, trials=400).results[0].verdict
+        >>> fa.audit_mechanism(laplace, (0.0, 1.0), eps=1.0, trials=400).results[0]["verdict"]
         'not refuted'
     """
     given = {"eps": eps, "delta": delta, "trials": trials, "confidence": confidence}
     spec = FunctionAuditSpec.parse({**given, "estimator": estimator, "seed": seed}, "audit_mechanism")
-    name = getattr(mechanism, "__name__", type(mechanism).__name__)
-    return FunctionAuditReport.of(audit_function(mechanism, inputs, spec), name, spec)
+    return FunctionAuditReport.of(audit_function(mechanism, inputs, spec), spec)
 
 
 @names_arguments

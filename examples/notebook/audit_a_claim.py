@@ -9,7 +9,7 @@
 import foltr_audit as fa
 
 published = fa.published_chain(eps=1.2)
-proven = fa.calibrate(1.2, parameters=46, clients=100, mechanisms=["laplace"]).found[0].defense
+proven = fa.calibrate(1.2, parameters=46, clients=100, mechanisms=["laplace"]).results[0]["defense"]
 
 # %% [markdown]
 # There are two observers: a server that sees each message, and one that sees sums only.

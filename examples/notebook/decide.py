@@ -30,7 +30,7 @@ print(report.summary())
 
 # %%
 limits = {"max_attack_auc": 0.75}
-chain = fa.calibrate(1.2, parameters=46, clients=1000, mechanisms=["laplace"]).found[0].defense
+chain = fa.calibrate(1.2, parameters=46, clients=1000, mechanisms=["laplace"]).results[0]["defense"]
 spec = fa.Spec(**federation, attack={"click_models": ["informational"]}, defense=chain)
 print(fa.check(limits, spec).summary())
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from foltr_audit.auditing.function_outputs import (
     repeated_noise,
 )
 from foltr_audit.auditing.verdict import ClaimEvidence, verdict_on
-from foltr_audit.core.results import LowerBound, Verdict
+from foltr_audit.core.results import FunctionRecord, LowerBound, Verdict
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
@@ -177,38 +176,14 @@ _MOST_STANDARD_ERRORS = 6.0
 _AS_GOOD, _BY_CHANCE = 0.95, 0.15  # of scores; thousands of trials choose them
 
 
-@dataclass(frozen=True, kw_only=True)
-class FunctionFinding:
-    """What trials show of a function on one pair of neighbouring inputs.
-
-    Attributes:
-        eps_claimed: what is claimed; infinite without a claim.
-        lower: the lower bound, at its confidence.
-        estimates: the lower bounds of all estimators for the same trials.
-        score: the score that told the inputs apart best on trials of its own.
-        verdict: `refuted` or `not refuted`.
-        why: the reason for the verdict.
-        repeats: why the noise repeats, in words; empty where nothing says so.
-        notes: what else a reader should know.
-    """
-
-    eps_claimed: float
-    lower: LowerBound
-    estimates: tuple[LowerBound, ...]
-    score: str
-    verdict: Verdict
-    why: str
-    repeats: str
-    notes: tuple[CodedWarning, ...]
-
-
 def audit_function(
     mechanism: Mechanism[T],
     inputs: tuple[T, T],
     spec: FunctionAuditSpec,
     progress: Progress = SILENT,
     reload: Callable[[], Mechanism[T]] | None = None,
-) -> FunctionFinding:
+    name: str | None = None,
+) -> FunctionRecord:
     """Measure a lower bound on the epsilon of a function, and compare it with a claim.
 
     Each trial calls the function once, with a random generator of its own. Scores are learned from the first
@@ -217,18 +192,17 @@ def audit_function(
     *Guarantees* for any function whose trials are independent: the probability that the bound is above the
     epsilon of this pair is at most 1 - confidence, as its estimator states. Neighbours are the two inputs,
     and the observer sees the whole output. With `reload`, see `call_function`, a seed that the function sets
-    when it is loaded is found as well.
+    when it is loaded is found as well. The record names the function by `name`, or as its code does.
 
     Raises:
         UsageError: an unknown estimator or one that does not fit, or see `call_function`.
     """
     _check_estimator(spec)
-    return audit_outputs(
-        call_function(mechanism, inputs, spec.calls, Streams(spec.seed), progress, reload), spec
-    )
+    outputs = call_function(mechanism, inputs, spec.calls, Streams(spec.seed), progress, reload)
+    return audit_outputs(outputs, spec, name or str(getattr(mechanism, "__name__", type(mechanism).__name__)))
 
 
-def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> FunctionFinding:
+def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str = "") -> FunctionRecord:
     """As `audit_function`, on the outputs of `spec.calls` trials with each input that were made before.
 
     Raises:
@@ -252,15 +226,17 @@ def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> Function
     verdict, why = _verdict(claimed, lower)
     # An intact mechanism of so large an epsilon may repeat itself as often.
     repeats = repeated_noise(outputs) if spec.eps is None or spec.eps < lower.ceiling else ""
-    return FunctionFinding(
-        eps_claimed=claimed,
+    return FunctionRecord(
+        function=name,
+        claim=spec.eps,
+        delta=spec.delta,
         lower=lower,
         estimates=bounds,
         score=score,
         verdict=verdict,
         why=why,
         repeats=repeats,
-        notes=tuple(_notes(outputs, claimed, lower)),
+        warnings=tuple(_warnings(outputs, claimed, lower)),
     )
 
 
@@ -344,7 +320,7 @@ def _away_from_normal(scores: Floats) -> tuple[float, float]:
     return abs(float(stats.skewtest(scores).statistic)), abs(float(stats.kurtosistest(scores).statistic))
 
 
-def _notes(outputs: FunctionOutputs, claimed: float, lower: LowerBound) -> Iterator[CodedWarning]:
+def _warnings(outputs: FunctionOutputs, claimed: float, lower: LowerBound) -> Iterator[CodedWarning]:
     """What a reader should know apart from the verdict."""
     zero, one = outputs.zero, outputs.one
     seen = np.unique(np.concatenate([zero.codes, one.codes])).size

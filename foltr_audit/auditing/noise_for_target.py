@@ -51,6 +51,22 @@ class NoiseCalibration:
     wired: bool = False
     pure: bool = False
 
+    @property
+    def sum_only(self) -> bool:
+        """Whether the bound only holds for sums of messages."""
+        return calibrations()[self.mechanism].in_sum and (bool(self.why_not) or self.upper.rests_on == "sum")
+
+    @property
+    def noise_in(self) -> str:
+        """Where the noise is that the bound rests on; empty where there is none."""
+        if self.sum_only:
+            return "sum only"
+        if self.why_not:
+            return ""
+        if self.upper.rests_on == "aggregator":
+            return "aggregator"
+        return "clicks" if self.average_sd is None else "message"
+
 
 @cache
 def calibrations() -> dict[str, Calibration]:

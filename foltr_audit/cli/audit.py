@@ -120,12 +120,12 @@ def audit(
     for name, value in {"zero": zero, "one": one, "inputs": inputs}.items():
         if value is not None:
             raise UsageError(f"--{name}: only with a function, as FILE.py:FUNCTION")
-    from foltr_audit.report.results.audit import AuditReport, print_audit, print_brief_audit
+    from foltr_audit.report.audit import AuditReport
 
     report = stored_report(common, "audit", AuditReport.of)
-    brief = partial(print_brief_audit, report, quiet=common.quiet)
-    show(report.json, partial(print_audit, report) if common.full else brief, json=common.json)
-    warn(row.coded for row in report.warnings)
+    brief = partial(report.short_answer().print, quiet=common.quiet)
+    show(report.json, report.show if common.full else brief, json=common.json)
+    warn(report.coded_warnings)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)
 
@@ -133,7 +133,7 @@ def audit(
 def _compare_declared(ctx: typer.Context, common: CommonOptions, path: str | None) -> None:
     """Compare what a system declares with what follows from it; exit code 1 if a claim does not follow."""
     from foltr_audit.experiments.lint_subjects import subjects_of
-    from foltr_audit.report.results.system_lint import SystemLintReport, print_lint
+    from foltr_audit.report.audit import SystemLintReport
 
     if path is not None and ":" in path and not Path(path).exists():
         raise UsageError("--no-trials: not with a function, which only trials can audit")
@@ -144,7 +144,7 @@ def _compare_declared(ctx: typer.Context, common: CommonOptions, path: str | Non
         refuse_others(ctx, {"what", "no_trials", "json"}, "not with a path, which says what the system is")
         systems = tuple(_stored(Path(path)))
     report = SystemLintReport.of(systems)
-    show(report.json, partial(print_lint, report), json=common.json)
+    show(report.json, report.show, json=common.json)
     if report.errors:
         raise typer.Exit(1)
 

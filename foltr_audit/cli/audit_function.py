@@ -146,7 +146,7 @@ def run_function_audit(
     """
     from foltr_audit.auditing.function_audit import audit_function as audit
     from foltr_audit.core.settings.audit import FunctionAuditSpec
-    from foltr_audit.report.results.function_audit import FunctionAuditReport, print_function_audit
+    from foltr_audit.report.audit import FunctionAuditReport
 
     claims = common.eps or ()
     if len(claims) > 1:
@@ -159,9 +159,9 @@ def run_function_audit(
         mechanism = named_function(function, "audit")
         pair = input_pair(inputs, zero, one, function)
         copy = partial(named_function, function, "audit", anew=True)
-        audited = audit(mechanism, pair, spec, on_terminal(), reload=copy)
-    report = FunctionAuditReport.of(audited, function, spec)
-    show(report.json, partial(print_function_audit, report), json=common.json)
-    warn(row.coded for row in report.warnings)
+        audited = audit(mechanism, pair, spec, on_terminal(), reload=copy, name=function)
+    report = FunctionAuditReport.of(audited, spec)
+    show(report.json, report.show, json=common.json)
+    warn(report.coded_warnings)
     if not report.holds:
         raise typer.Exit(1)

@@ -64,9 +64,10 @@ def calibrate(
     Mechanisms that share one noise among all clients are shown with secure aggregation, since a single
     message carries almost none of it.
     """
-    from foltr_audit.report.noise_calibration import calibrate_mechanisms
+    from foltr_audit.experiments.calibrated_noise import calibrated_noise
+    from foltr_audit.report.calibrate import NoiseCalibrationReport
 
-    report = calibrate_mechanisms(
+    noise = calibrated_noise(
         target_eps,
         delta=delta,
         unit=unit,
@@ -86,5 +87,6 @@ def calibrate(
         order=order,
         mechanisms=mechanism,
     )
+    report = NoiseCalibrationReport(noise=noise)
     show(report.json, report.show, json=json)
-    warn(report.warnings)
+    warn(report.coded_warnings)

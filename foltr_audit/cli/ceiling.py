@@ -12,10 +12,9 @@ from foltr_audit.cli.output import show
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import LEARNER, UNIT, VIEW
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.observer_views import sees
 
 if TYPE_CHECKING:
-    from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
+    from foltr_audit.report.documents import Row
     from foltr_audit.simulation.privacy_description import PrivacyDescription
 
 _LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)
@@ -69,7 +68,7 @@ def ceiling(
 
     With --auc or --accuracy, the other direction: the largest epsilon that promises no more.
     """
-    from foltr_audit.report.tables.epsilon_meaning import CeilingReport
+    from foltr_audit.report.ceiling import CeilingReport
 
     chains = _Chains(unit, view, rounds, clients, interactions, rank_with, data)
     if not defense and (given := chains.given) is not None:
@@ -87,7 +86,7 @@ def ceiling(
         row, scope = chains.row(text, priors)
         rows.append(row)
     report = CeilingReport(scope=scope, results=tuple(rows))
-    show(report.json, report.print, json=json)
+    show(report.json, report.show, json=json)
 
 
 def _within(name: str, value: float, right: bool, expected: str) -> None:
@@ -102,10 +101,10 @@ def _of_numbers(
     mus: list[float] | tuple[float, ...],
     delta: float,
     priors: list[float],
-) -> Iterator[CeilingRow]:
+) -> Iterator[Row]:
     """The rows of numbers, in the order of the options."""
     from foltr_audit.privacy.tradeoff import TradeOff, epsilon_of_accuracy, epsilon_of_auc
-    from foltr_audit.report.tables.epsilon_meaning import CeilingRow
+    from foltr_audit.report.ceiling import ceiling_row
 
     _within("--delta", delta, 0 <= delta < 1, "at least 0, below 1")
     for value in eps:
@@ -114,9 +113,9 @@ def _of_numbers(
     sources += [(f"AUC {value:g}", epsilon_of_auc(value, delta)) for value in aucs]
     sources += [(f"accuracy {value:g}", epsilon_of_accuracy(value, delta)) for value in accuracies]
     for given, value in sources:
-        yield CeilingRow.of(given, TradeOff.of_epsilon(value, delta), priors, eps=value, delta=delta)
+        yield ceiling_row(given, TradeOff.of_epsilon(value, delta), priors, eps=value, delta=delta)
     for value in mus:
-        yield CeilingRow.of(f"mu {value:g}", TradeOff.of_mu(value), priors, mu=value)
+        yield ceiling_row(f"mu {value:g}", TradeOff.of_mu(value), priors, mu=value)
 
 
 @dataclass(frozen=True)
@@ -137,14 +136,14 @@ class _Chains:
         names = (name for name, value in vars(self).items() if value is not None)
         return next((f"--{name.replace('_', '-')}" for name in names), None)
 
-    def row(self, text: str, priors: list[float]) -> tuple[CeilingRow, ProofScope]:
+    def row(self, text: str, priors: list[float]) -> tuple[Row, Row]:
         """The row of a chain, and what its proof is for.
 
         Raises:
             UsageError: a value that the experiment refuses, or data that cannot be read.
         """
         from foltr_audit.privacy.accounting import trade_off
-        from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
+        from foltr_audit.report.ceiling import ceiling_row, scope_row
 
         privacy = self._privacy(text)
         situation = privacy.situation(
@@ -153,17 +152,8 @@ class _Chains:
             interactions=1 if self.interactions is None else self.interactions,
             rounds=1 if self.rounds is None else self.rounds,
         )
-        scope = ProofScope(
-            unit=situation.unit,
-            view=situation.view,
-            sees=sees(situation.view),
-            rounds=situation.rounds,
-            clients=situation.shares,
-            interactions=situation.interactions,
-            ranked_with=situation.ranked_with,
-            parameters=situation.parameters,
-        )
-        return CeilingRow.of(text, trade_off(privacy.events(), situation), priors, defense=text), scope
+        row = ceiling_row(text, trade_off(privacy.events(), situation), priors, defense=text)
+        return row, scope_row(situation)
 
     def _privacy(self, text: str) -> PrivacyDescription:
         """What the chain does to the messages of an experiment."""

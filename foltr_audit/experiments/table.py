@@ -87,6 +87,8 @@ class ComparedPool:
         spec: of the first cell.
         asked: how many cells the grid has; some may be missing.
         record: what the first cell ran.
+        eps_claimed: the epsilon that its name promises a proof of, else what its chain claims; infinite
+            without one.
         data, utilities: of each cell.
         proofs: what is proven for each view, and of the attacked messages of each cell.
         audits: what the audit of its chain found; empty without one.
@@ -104,6 +106,7 @@ class ComparedPool:
     spec: Spec
     asked: int
     record: RunRecord
+    eps_claimed: float
     data: tuple[DataRecord, ...]
     utilities: tuple[UtilityRecord, ...]
     proofs: tuple[ProofRecord, ...] = ()
@@ -143,14 +146,6 @@ class ComparedPool:
     @property
     def runs(self) -> int:
         return len(self.utilities)
-
-    @cached_property
-    def eps_claimed(self) -> float:
-        """The epsilon that its name promises a proof of, else what its chain claims; infinite without one."""
-        promised = DefenseAlternative(self.label.alternative).proven(self.label.eps, 0.0)
-        if promised is not None:
-            return promised["claim"]
-        return math.inf if self.record.claim is None else self.record.claim
 
     @property
     def refused(self) -> dict[str, str]:
@@ -412,6 +407,13 @@ class _Quality(NamedTuple):
         return np.array([self.online[key] for key in among])
 
 
+def _claimed(label: DefenseLabel, record: RunRecord) -> float:
+    promised = DefenseAlternative(label.alternative).proven(label.eps, 0.0)
+    if promised is not None:
+        return promised["claim"]
+    return math.inf if record.claim is None else record.claim
+
+
 def _pool(
     runs: Sequence[StoredRun],
     label: DefenseLabel,
@@ -432,6 +434,7 @@ def _pool(
         spec=first.spec,
         asked=asked,
         record=first.record,
+        eps_claimed=_claimed(label, first.record),
         data=tuple(run.data for run in runs),
         utilities=tuple(run.utility for run in runs),
         proofs=(*(proof for proof in first.proofs if proof.of != "attacked"), *attacked),

@@ -29,7 +29,7 @@ from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.compare_tables import brief_compare, print_compare
 from foltr_audit.report.decision import cheating_server, decision_table
 from foltr_audit.report.documents import Document, Field, Row, Section, nested
-from foltr_audit.report.settings import DATASET, RUN_BOUND, dataset_row, run_bound_columns
+from foltr_audit.report.settings import DATASET, RUN_BOUND, data_title, dataset_row, run_bound_columns
 from foltr_audit.utils.formatting import JsonValue, epsilon
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -280,9 +280,9 @@ class CompareReport(Document):
 
     def figure(self) -> Figure:
         """Attack against utility, and both against epsilon."""
-        from foltr_audit.report.pictures.compare_panels import comparison_figure
+        from foltr_audit.report.figures import comparison_figure
 
-        return comparison_figure(self)
+        return comparison_figure(self.results, "" if self.dataset is None else data_title(self.dataset))
 
 
 # --- rows ------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class WorldColumns:
         """What the verdicts in some rows mean, with their thresholds."""
         shown = {self.decision.judgement(row) for row in rows}
         words = [f"{verdict}: {text}" for verdict, text in VERDICTS.items() if verdict in shown]
-        return "; ".join(["verdict: the worst of all tables", *words])
+        return "; ".join(["verdict: the worst over all settings", *words])
 
 
 def _without(row: Row) -> Cell:

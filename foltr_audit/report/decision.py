@@ -23,6 +23,7 @@ from foltr_audit.experiments.decide import (
 from foltr_audit.experiments.table import ComparedPool, best_attack, worst_audit
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
+from foltr_audit.report.settings import short_scenario
 from foltr_audit.report.table import Mark, interval_text, shortened
 from foltr_audit.utils.formatting import JsonValue, join_names, short
 
@@ -34,7 +35,7 @@ VERDICTS: dict[Judgement, str] = {
     f"(corrected p below {short(LEAST, 2)})",
     "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and more than "
     f"{short(ABOVE_GUESS, 1)} above the guess that the attack does not beat",
-    "leaks": "an attack is shown to beat every guess without a message, but that of who knows the grades",
+    "leaks": "the best attack is shown to beat every guess that does not know the grades",
     "false claim": "a claim is refuted, or its proof cannot hold",
     "not tested": "no attack or no ranking was measured",
 }
@@ -119,8 +120,10 @@ def _none_of(judged: Sequence[JudgedDefense]) -> str:
 
 def _under(pool: ComparedPool, pools: Sequence[ComparedPool]) -> str:
     """Whose clicks a number of a pool is about, and the scenario where pools differ in it."""
-    several = len({other.world[1] for other in pools}) > 1
-    return f"{pool.world[2]} clicks" + (f" in {pool.world[1]}" if several else "")
+    _, scenario, click_model = pool.world
+    scenarios = list(dict.fromkeys(other.world[1] for other in pools))
+    where = f", scenario {short_scenario(scenario, scenarios)}" if len(scenarios) > 1 else ""
+    return f"{click_model} clicks{where}"
 
 
 def _why(best: JudgedDefense) -> str:

@@ -1,12 +1,10 @@
-"""The style of pictures, and pictures as SVG for pages."""
+"""The style of pictures, and how they become files."""
 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,10 @@ FORMATS = (".svg", ".png", ".pdf")
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours that colour-blind readers can tell apart (Okabe & Ito 2008, "Color universal design")."""
+
+STYLES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2.5)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+"""Styles of lines and marks of points, in the order of the colours."""
 
 _LOOK: Mapping[Any, Any] = {
     "svg.hashsalt": "foltr-audit",  # without it ids in the file are random
@@ -70,43 +72,3 @@ def picture_style(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
         matplotlib.rcParams.update(_LOOK)
         matplotlib.rcParams.update(more or {})
         yield
-
-
-THEME = {
-    **{colour.lower(): f"var(--c{number})" for number, colour in enumerate(COLOURS, start=1)},
-    "#000000": "var(--ink)",
-    "#ffffff": "var(--paper)",
-    "#777777": "var(--dim)",
-    "#b0b0b0": "var(--grid)",
-}
-"""The CSS variable of the page for each colour of a picture."""
-
-
-def inline_svg(draw: Callable[[], Figure], title: str, name: str) -> str:
-    """A figure as an SVG element; the same figure gives the same text.
-
-    Args:
-        draw: makes the figure, in colours of `THEME` only.
-        title: what it shows, for screen readers.
-        name: of the picture, unique in the page; letters, digits and `-`.
-    """
-    buffer = io.BytesIO()
-    # The salt keeps the ids that a picture refers to apart from those of others on the page.
-    look = {"svg.fonttype": "none", "svg.hashsalt": name, "savefig.transparent": True}
-    unnamed = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with picture_style(look):
-        draw().savefig(buffer, format="svg", metadata=unnamed)
-    text = buffer.getvalue().decode("utf-8")
-    start, _, rest = text[text.index("<svg") :].partition(">")
-    heading = f'<title id="{name}-title">{escape(title)}</title>'
-    rest = re.sub(r' id="[\w.]+_\d+"', "", rest)  # counted ids, which nothing refers to
-    rest = re.sub(r' style="[^"]*"', _themed, rest)
-    return f'{start} role="img" aria-labelledby="{name}-title">{heading}{rest.strip()}'
-
-
-def _themed(style: re.Match[str]) -> str:
-    """A style in variables and the font of the page: matplotlib takes only colours that it can draw."""
-    found = style[0]
-    for colour, variable in THEME.items():
-        found = found.replace(colour, variable)
-    return re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", found)

@@ -23,7 +23,7 @@ from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.bounds import RunBound
 from foltr_audit.privacy.observer_views import attacker_sees
-from foltr_audit.report.documents import Row, Section, nested
+from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import (
     Column,
     Table,
@@ -219,6 +219,46 @@ UTILITY = Section(
     "runs:int ndcg@10:num ndcg@10_undefended:num|null ndcg@10_untrained:num|null ndcg@10_ceiling:num|null "
     "evaluated_on online_sum:num? online_mean:num? maxrr_last_10:num? clipped:num",
 )
+
+
+def _group_metric(name: str) -> Section:
+    """A metric of a group of clients, the same of all clients, and their difference."""
+    return Section(f"{name}:est {name}_all:num|null {name}_difference:est")
+
+
+UTILITY_GROUP = Section(
+    SETTING,
+    "runs:int last_rounds:int group place:int",
+    *map(_group_metric, ("online_mean", "online_last", "ndcg@10")),
+)
+"""How well a training serves one group of clients."""
+
+RUN_FIELDS = Section(
+    "config:table",
+    nested("dataset", DATASET, many=False),
+    nested("utility", UTILITY),
+    nested("utility_groups", UTILITY_GROUP, optional=True),
+    nested("warnings", WARNING),
+)
+"""The fields that documents of commands which run a plan begin with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDocument(Document):
+    """The result of a command that runs a plan; a subclass adds its own rows, and `RUN_FIELDS` to its fields.
+
+    Attributes:
+        config: the plan as a plain table.
+        dataset: the data.
+        utility, utility_groups: how good the trained models are, for all clients and by group.
+        warnings: one row per chain and warning.
+    """
+
+    config: Mapping[str, JsonValue]
+    dataset: Row
+    utility: tuple[Row, ...]
+    utility_groups: tuple[Row, ...] = ()
+    warnings: tuple[Row, ...] = ()
 
 
 def dataset_row(facts: Sequence[DataRecord], queries_too_short: int | None = None) -> Row:

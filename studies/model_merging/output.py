@@ -14,7 +14,7 @@ from foltr_audit.studies.model_merging.study import MergeReport
 
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
-from foltr_audit.report.pictures.style import COLOURS, FORMATS, save_picture
+from foltr_audit.report.picture_style import COLOURS, FORMATS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def save_pictures(folder: Path, study: MergeReport, ending: str) -> None:
     Args:
         folder: an existing folder.
         study: the study to draw.
-        ending: one of `foltr_audit.report.pictures.style.FORMATS`.
+        ending: one of `foltr_audit.report.picture_style.FORMATS`.
 
     Raises:
         FoltrAuditError: a file cannot be written.

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.report.results.function_audit import FunctionAuditRow
+from foltr_audit.report.documents import Row
 from tests.auditing.test_function_audit import EPS, SURE
 
 Rng = np.random.Generator
@@ -41,14 +41,18 @@ def opendp() -> Any:
     return library
 
 
-def audited(mechanism: Release, inputs: tuple[Any, Any] = (0.0, 1.0), **options: Any) -> FunctionAuditRow:
+def audited(mechanism: Release, inputs: tuple[Any, Any] = (0.0, 1.0), **options: Any) -> Row:
     (row,) = fa.audit_mechanism(mechanism, inputs, **options).results
     return row
 
 
-def stands(row: FunctionAuditRow) -> bool:
+def stands(row: Row) -> bool:
     """Whether nothing was found, and trials came near the true epsilon."""
-    return row.verdict == "not refuted" and row.repeats is None and row.eps_lower > 0.6 * row.eps_claimed
+    return (
+        row["verdict"] == "not refuted"
+        and row["repeats"] is None
+        and row["eps_lower"] > 0.6 * row["eps_claimed"]
+    )
 
 
 def with_seed(make: Callable[..., Any], **parameters: Any) -> Release:
@@ -68,7 +72,7 @@ def test_laplace_of_diffprivlib(diffprivlib: Any) -> None:
     intact = with_seed(diffprivlib.Laplace, epsilon=EPS, sensitivity=1)
     weak = with_seed(diffprivlib.Laplace, epsilon=EPS / 0.85, sensitivity=1)
     assert stands(audited(intact, eps=EPS, confidence=SURE, trials=4000))
-    assert audited(weak, eps=EPS).verdict == "refuted"
+    assert audited(weak, eps=EPS)["verdict"] == "refuted"
 
 
 def test_geometric_of_diffprivlib(diffprivlib: Any) -> None:
@@ -76,7 +80,7 @@ def test_geometric_of_diffprivlib(diffprivlib: Any) -> None:
     intact = with_seed(diffprivlib.Geometric, epsilon=EPS, sensitivity=1)
     wrong = with_seed(diffprivlib.Geometric, epsilon=2 * EPS, sensitivity=1)
     assert stands(audited(intact, (0, 1), eps=EPS, confidence=SURE, trials=4000))
-    assert audited(wrong, (0, 1), eps=EPS, trials=2000).verdict == "refuted"
+    assert audited(wrong, (0, 1), eps=EPS, trials=2000)["verdict"] == "refuted"
 
 
 def test_binary_of_diffprivlib(diffprivlib: Any) -> None:
@@ -89,16 +93,16 @@ def test_a_fixed_random_state_of_diffprivlib_is_found(diffprivlib: Any) -> None:
         return diffprivlib.Laplace(epsilon=EPS, sensitivity=1, random_state=7).randomise(value)
 
     row = audited(release, eps=EPS, trials=1000)
-    assert row.verdict == "refuted"
-    assert row.repeats is not None
+    assert row["verdict"] == "refuted"
+    assert row["repeats"] is not None
 
 
 def test_gaussian_of_diffprivlib_at_its_delta(diffprivlib: Any) -> None:
     """It stands for inputs as near as its sensitivity says, and is refuted for inputs twice as far apart."""
     claim: dict[str, Any] = {"eps": 1.0, "delta": 1e-5, "estimator": "gaussian-dp", "trials": 4000}
     release = with_seed(diffprivlib.Gaussian, epsilon=1.0, delta=1e-5, sensitivity=1)
-    assert audited(release, **claim, confidence=SURE).verdict == "not refuted"
-    assert audited(release, (0.0, 2.0), **claim).verdict == "refuted"
+    assert audited(release, **claim, confidence=SURE)["verdict"] == "not refuted"
+    assert audited(release, (0.0, 2.0), **claim)["verdict"] == "refuted"
 
 
 # --- OpenDP: noise from the system, so that every run of a test has other numbers ---------------------
@@ -115,14 +119,14 @@ def test_laplace_of_opendp(opendp: Any) -> None:
         measurement(opendp, 1 / EPS), (0.0, 1.0), eps=EPS, confidence=SURE, trials=4000
     )
     assert stands(report.results[0])
-    assert any("random numbers of its own" in row.warning for row in report.warnings)
+    assert any("random numbers of its own" in row["warning"] for row in report.warnings)
 
 
 def test_half_the_noise_of_opendp_is_refuted(opendp: Any) -> None:
     """The bound of a true 2.4 from 4,000 trials is 2.2 on average, ten standard deviations above 1.2."""
     row = audited(measurement(opendp, 0.5 / EPS), eps=EPS, trials=4000)
-    assert row.verdict == "refuted"
-    assert row.repeats is None
+    assert row["verdict"] == "refuted"
+    assert row["repeats"] is None
 
 
 def test_a_vector_of_opendp(opendp: Any) -> None:

@@ -22,7 +22,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.presets import read_preset
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import load_model
-from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.trace import Trace
 from tests.fixtures.command import refusal

@@ -81,7 +81,7 @@ def test_a_trace_of_another_system(tmp_path: Path) -> None:
 def test_the_api_takes_specs() -> None:
     spec = fa.Spec(data={"source": "synthetic:mq2007:60"}, defense=fa.published_chain(eps=1.2))
     report = fa.lint([spec, spec.model_copy(update={"repetition": 1})])
-    assert [len(report.systems), report.systems[0].kind] == [1, "Spec"]
+    assert [len(report.systems), report.systems[0]["kind"]] == [1, "Spec"]
     assert report.to_frame().height == 1
     assert fa.lint(spec, data=fa.load_data("synthetic:mq2007:60")).errors == report.errors
     assert fa.lint(spec.table()).errors == report.errors

@@ -77,6 +77,6 @@ def test_its_own_clients_are_colluders() -> None:
     cheating = fa.audit(spec("sybils:share=.5", noise, audit=protocol))
     made = spec("honest", noise, audit=protocol | {"views": ["colluding"], "colluders": 5})
     honest = fa.audit(made.model_copy(update={"trace": made.trace.model_copy(update={"message": "update"})}))
-    measured, expected = ([row.eps_lower for row in each.results] for each in (cheating, honest))
+    measured, expected = ([row["eps_lower"] for row in each.results] for each in (cheating, honest))
     assert measured == expected
     assert measured

@@ -19,7 +19,7 @@ from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.evidence.bundle import NAME, pack
 from foltr_audit.evidence.verification import DataPlaces
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.compare import CompareReport
 from tests.fixtures.bundles import Files, changed_json, content, forged, verify
 from tests.fixtures.command import files, run
 from tests.fixtures.data_cache import TEXT

@@ -8,11 +8,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from foltr_audit.core.warning_kinds import coded
-from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.report import (
     CheckReport,
     LimitsPlace,
@@ -21,6 +16,11 @@ from foltr_audit.evidence.check.report import (
     junit_xml,
     markdown,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foltr_audit.core.warning_kinds import coded
+from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckReading, printable
 from foltr_audit.report.render.document import escape_markdown
 from tests.fixtures.check_subjects import subject

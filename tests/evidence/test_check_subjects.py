@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from foltr_audit.evidence.check.report import warnings_of
 
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.report import warnings_of
 from foltr_audit.evidence.check.subjects import CheckSubject, subjects_of
 from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.report.results.compare import CompareReport

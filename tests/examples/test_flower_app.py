@@ -79,7 +79,7 @@ def test_masked_messages_hide_lists_and_their_seeds_are_short(recorded: dict[str
 
 def test_a_sensitivity_apart_from_the_clip_is_found(recorded: dict[str, Path]) -> None:
     (declared,) = fa.lint(recorded["local"]).systems
-    assert any("sensitivity of 0.05" in finding.follows for finding in declared.findings)
+    assert any("sensitivity of 0.05" in finding["follows"] for finding in declared["findings"])
 
 
 def test_clients_that_learnt_nothing_fail_behind_the_clip_of_flower(recorded: dict[str, Path]) -> None:

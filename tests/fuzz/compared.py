@@ -13,8 +13,8 @@ import numpy as np
 
 from foltr_audit.evidence.bundle import pack
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.render.csv import csv_text, every_column
-from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.bundles import content, verify, write_bundle
 from tests.fuzz.mutations import (

@@ -28,7 +28,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, DefenseLabel
 from foltr_audit.experiments.store import records_text
 from foltr_audit.privacy.bounds import RunBound, UpperBound
-from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.trace import Fact, TraceDataset, TraceHeader, TraceWriter
 from tests.fixtures.rounds import round_of
 from tests.fuzz.mutations import npy

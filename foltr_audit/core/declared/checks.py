@@ -39,7 +39,6 @@ from foltr_audit.privacy.loss.losses import Norms, whole_multiple
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import sees_lists
 from foltr_audit.privacy.randomized_response import compose_epsilon
-from foltr_audit.utils.rows import ResultRow
 
 _EQUAL = 1.0 + ROUNDING
 _CLASSICAL_LARGEST = 1.0  # the largest epsilon that the classical formula of normal noise is proven for
@@ -49,7 +48,7 @@ FindingSeverity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeclarationFinding(ResultRow):
+class DeclarationFinding:
     """One declaration that does not agree with what follows from the others.
 
     Attributes:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foltr_audit.experiments.presets import RANDOM
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.results.audit import AuditReport, FindingRow
     from foltr_audit.report.results.recommend import CandidateRow, RecommendReport
 
 _WIDTH, _LINE = 4.6, 0.24  # inches: of a panel, of a line in it
@@ -57,43 +55,6 @@ def _in_lines(title: str) -> str:
     return "\n".join(textwrap.wrap(title.replace("+", "+ "), 44)).replace("+ ", "+")
 
 
-def audit_figure(report: AuditReport) -> Figure:
-    """For each finding the claimed epsilon, what is proven, and what trials show."""
-    rows = report.results
-    figure, (axis, *_) = _panels(1, 1.4 + 2 * _LINE * len(rows), 2 * _WIDTH)
-    marks = {
-        "claimed": ("|", COLOURS[6], [row.setting.eps_claimed for row in rows]),
-        "proven: at most": ("<", COLOURS[0], [row.eps_upper for row in rows]),
-        "shown by trials: at least": (">", COLOURS[1], [row.eps_lower for row in rows]),
-    }
-    for label, (marker, colour, values) in marks.items():
-        known = [(value, place) for place, value in enumerate(values) if math.isfinite(value)]
-        axis.plot(
-            [value for value, _ in known],
-            [place for _, place in known],
-            linestyle="none",
-            marker=marker,
-            markersize=9.0,
-            markeredgewidth=1.6,
-            color=colour,
-            label=label,
-        )
-    axis.set_yticks(range(len(rows)), [_finding(row, rows) for row in rows])
-    axis.set_ylim(-0.7, max(len(rows), 1) - 0.3)
-    axis.invert_yaxis()
-    axis.set_xlim(left=0.0)
-    axis.set_xlabel("epsilon")
-    figure.legend(loc="outside lower center", ncols=3, handlelength=1.0)
-    return figure
-
-
-def _finding(row: FindingRow, among: Sequence[FindingRow]) -> str:
-    names = ("defense", "sees", "unit", "canary", "run")
-    differ = [name for name in names if len({getattr(one, name) for one in among}) > 1]
-    said = ", ".join(str(getattr(row, name)) for name in differ or ["sees"])
-    return _in_lines(f"{said}: {row.verdict}")
-
-
 def recommend_figure(report: RecommendReport) -> Figure:
     """Every candidate on the validation split: the AUC of the strongest attack on it against its nDCG@10."""
     figure, (axis, *_) = _panels(1, 4.0)
@@ -108,20 +69,6 @@ def recommend_figure(report: RecommendReport) -> Figure:
     axis.set_xlabel("AUC of the strongest attack (left is private)")
     axis.set_ylabel("nDCG@10 on the validation split")
     figure.legend(loc="outside lower center", ncols=3, handlelength=1.2)
-    return figure
-
-
-def noise_figure(noise: Mapping[str, float], title: str) -> Figure:
-    """The standard deviation of the noise of each mechanism, on a logarithmic axis, least noise on top."""
-    figure, (axis, *_) = _panels(1, 1.2 + _LINE * len(noise))
-    ranked = sorted(noise.items(), key=lambda one: one[1])
-    axis.plot([sd for _, sd in ranked], range(len(ranked)), linestyle="none", marker="D", color=COLOURS[0])
-    axis.set_yticks(range(len(ranked)), [name for name, _ in ranked])
-    axis.set_ylim(-0.7, max(len(ranked), 1) - 0.3)
-    axis.invert_yaxis()
-    axis.set_xscale("log")
-    axis.set_xlabel("standard deviation on one coordinate of the average")
-    axis.set_title(title)
     return figure
 
 

@@ -1,0 +1,173 @@
+"""How much noise a claim needs: the least of each mechanism, in a system that options describe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrate, calibrations
+from foltr_audit.core.records import Collection
+from foltr_audit.core.settings.defaults import CLIENT, DELTA, SECURE_AGGREGATION, UNIT, VIEW
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.warning_kinds import CodedWarning, coded
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runner import Runner
+from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.observer_views import without_lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedNoise:
+    """A target, and the answer of each mechanism.
+
+    Attributes:
+        target: epsilon of all rounds of the situation.
+        situation: the system whose noise is wanted.
+        clients: number of clients, of which some take part in a round.
+        mechanisms: one answer per mechanism.
+    """
+
+    target: float
+    situation: AccountingContext
+    clients: int
+    mechanisms: Sequence[NoiseCalibration]
+
+    @property
+    def warnings(self) -> list[CodedWarning]:
+        """What a reader of the answers should know."""
+        summed = [each for each in self.mechanisms if each.sum_only and not each.why_not]
+        if all(each.wired for each in summed):
+            return []
+        *first, last = [each.mechanism for each in summed]
+        named = f"{', '.join(first)} and {last}" if first else last
+        return [
+            coded(
+                "sum only",
+                f"{named}: the bound holds for the sum only; a single message carries "
+                f"1/{self.situation.shares} of the noise, and whoever sees messages reads them; "
+                "add +secure-aggregation to the chain",
+            )
+        ]
+
+
+def calibrated_noise(
+    target_eps: float,
+    *,
+    delta: float = DELTA,
+    unit: str | None = None,
+    view: str = VIEW,
+    colluders: int | None = None,
+    rounds: int = 1,
+    clients: int = 1000,
+    cohort: int | None = None,
+    separation: int = 1,
+    secret_sample: bool = False,
+    arriving: int | None = None,
+    interactions: int = 1,
+    rank_with: str = "local",
+    parameters: int | None = None,
+    data: str | Collection | None = None,
+    norm: float = 1.5,
+    order: int | None = None,
+    mechanisms: Sequence[str] | None = None,
+) -> CalibratedNoise:
+    """The least noise with which each mechanism provably meets a target.
+
+    Mechanisms that share one noise among all clients get secure aggregation, since a single message carries
+    almost none of it.
+
+    Args:
+        target_eps: epsilon that has to be proven, of all rounds together.
+        delta: of that epsilon; 0 for a pure one.
+        unit: what neighbouring inputs differ in: click, interaction, query or client. None for interaction,
+            and for client with several rounds.
+        view: what the server sees: individual, aggregate or colluding, each also with +lists.
+        colluders: of view colluding: number of other clients that collude; None for all.
+        rounds: number of rounds that the target covers.
+        clients: number of clients.
+        cohort: number of clients sampled for each round; None for all.
+        separation: rounds from one in which a client takes part to its next one, at least.
+        secret_sample: whether whoever looks does not know which clients take part in a round.
+        arriving: number of messages that arrive; None for all.
+        interactions: interactions of a client in a round.
+        rank_with: model that ranks a client's lists: local or global.
+        parameters: number of coordinates of a message; None for that of the data.
+        data: data whose number of features is used, for the linear ranker; None for synthetic:mq2007.
+        norm: radius that models are clipped to.
+        order: norm of the clip, 1 or 2; None for the one that each noise needs.
+        mechanisms: names of the mechanisms; None for all.
+
+    Raises:
+        UsageError: a value out of range, or an unknown mechanism.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> fa.calibrate(1.2, parameters=46, mechanisms=["laplace"]).results[0]["defense"]
+        ('clip:norm=1.5,ord=1', 'laplace:eps=1.2,sensitivity=3')
+    """
+    if parameters is not None and data is not None:
+        raise UsageError("--parameters and --data: give one or the other")
+    if rank_with not in ("local", "global"):
+        raise UsageError(f"--rank-with: {rank_with!r}; expected local or global")
+    if colluders is not None and not view.startswith("colluding"):
+        raise UsageError("--colluders: expected --view colluding, or colluding+lists")
+    taking_part = _cohort(clients, cohort)
+    able = _able(clients, taking_part, separation)
+    situation = AccountingContext(
+        view=view,
+        unit=unit or (UNIT if rounds == 1 else CLIENT),
+        parameters=_features(data) if parameters is None else parameters,
+        shares=taking_part,
+        arriving=arriving,
+        colluders=colluders,
+        interactions=interactions,
+        ranked_with="global" if rank_with == "global" else "local",
+        rounds=rounds,
+        separation=separation,
+        delta=delta,
+        sampled=taking_part / able,
+        cohorts="secret" if secret_sample else "known",
+    )
+    chosen = dict.fromkeys(mechanisms or calibrations())
+    summed = _secure_sum(situation)
+    shared = {name for name, rule in calibrations().items() if rule.in_sum}
+    found = [
+        calibrate(name, target_eps, situation, norm=norm, order=order, wire=summed if name in shared else ())
+        for name in chosen
+    ]
+    return CalibratedNoise(target=target_eps, situation=situation, clients=clients, mechanisms=found)
+
+
+def _cohort(clients: int, cohort: int | None) -> int:
+    """The number of clients in a round."""
+    if clients < 1:
+        raise UsageError(f"--clients: {clients}; expected at least 1")
+    if cohort is not None and not 1 <= cohort <= clients:
+        raise UsageError(f"--cohort: {cohort} of {clients} clients; expected 1 to {clients}")
+    return clients if cohort is None else cohort
+
+
+def _able(clients: int, cohort: int, separation: int) -> int:
+    """The number of clients that may take part in a round."""
+    if not 1 <= separation <= clients // cohort:
+        raise UsageError(
+            f"--separation: {separation} with cohorts of {cohort} out of {clients} clients; "
+            f"expected 1 to {clients // cohort}"
+        )
+    return clients // separation
+
+
+def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:
+    """Secure aggregation for a server that receives messages; its threshold is the number that arrives."""
+    if without_lists(situation.view) != VIEW:
+        return ()  # a view of sums assumes some secure sum already
+    fewest = situation.arriving
+    return (SECURE_AGGREGATION if fewest is None else f"{SECURE_AGGREGATION}:threshold={fewest}",)
+
+
+def _features(source: str | Collection | None) -> int:
+    if isinstance(source, Collection):
+        return source.n_features
+    table = {} if source is None else {"data": {"source": source}}
+    spec = Spec.parse(table, "calibrate")
+    return Runner().setup(spec).collection.n_features

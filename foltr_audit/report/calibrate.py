@@ -1,0 +1,212 @@
+"""The call `calibrate`, and its document: the least noise with which each mechanism proves a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, ClassVar, ParamSpec
+
+from rich.markup import escape
+
+from foltr_audit.auditing.noise_for_target import NoiseCalibration
+from foltr_audit.experiments.calibrated_noise import CalibratedNoise, calibrated_noise
+from foltr_audit.privacy.bounds import UpperBound
+from foltr_audit.privacy.loss.composition import few_digits
+from foltr_audit.privacy.observer_views import sees, with_article
+from foltr_audit.report.documents import Document, Row, Section, nested
+from foltr_audit.report.figures import noise_figure
+from foltr_audit.report.settings import WARNING, warning_row
+from foltr_audit.report.table import UNKNOWN_TEXT, Column, Table, counted, delta_text, make_table
+from foltr_audit.report.terminal import BriefAnswer, print_table
+from foltr_audit.utils.argument_names import names_arguments
+from foltr_audit.utils.formatting import JsonValue
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+P = ParamSpec("P")
+
+TARGET = Section(
+    "eps:num delta:num unit view sees colluders:int|null rounds:int clients:int cohort:int separation:int "
+    "secret_sample:bool arriving:int interactions:int ranked_with parameters:int"
+)
+"""What has to be proven, and of which system."""
+
+MECHANISM = Section(
+    "mechanism sum_only:bool defense:[str] eps_upper:num delta:num eps_round:num|null average_sd:num|null "
+    "how why_not:str|null"
+)
+"""The least noise of one mechanism.
+
+`eps_upper` and `delta` are proven for all rounds of the target together, `eps_round` for one round at most at
+the delta of the target; `how` says why, and `why_not` why there is no such noise. `sum_only`: the bound only
+holds for sums of messages.
+"""
+
+
+def _mechanism_row(answer: NoiseCalibration) -> Row:
+    return MECHANISM.of(
+        answer,
+        sum_only=answer.sum_only,
+        eps_upper=answer.upper.epsilon,
+        delta=answer.upper.delta,
+        eps_round=None if answer.once is None else answer.once.epsilon,
+        how=answer.upper.how,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseCalibrationReport(Document):
+    """The target, and in `results` the answer of each mechanism."""
+
+    SCHEMA: ClassVar[str] = "foltr-audit/calibrate/2"
+    FIELDS: ClassVar[Section] = Section(
+        nested("target", TARGET, many=False), nested("results", MECHANISM), nested("warnings", WARNING)
+    )
+
+    noise: CalibratedNoise
+
+    @property
+    def target(self) -> Row:
+        there = self.noise.situation
+        return TARGET.of(
+            there,
+            eps=self.noise.target,
+            sees=sees(there.view, there.colluders),
+            clients=self.noise.clients,
+            cohort=there.shares,
+            secret_sample=there.cohorts == "secret",
+            arriving=there.arriving or there.shares,
+        )
+
+    @property
+    def results(self) -> tuple[Row, ...]:
+        return tuple(map(_mechanism_row, self.noise.mechanisms))
+
+    @property
+    def warnings(self) -> tuple[Row, ...]:
+        return tuple(map(warning_row, self.noise.warnings))
+
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """One row per mechanism with the columns that it has in JSON."""
+        return [row.plain() for row in self.results]
+
+    def short_answer(self) -> BriefAnswer:
+        """How many mechanisms meet the target, and the least noise of each."""
+        answers = self.noise.mechanisms
+        met = sum(each.why_not is None for each in answers)
+        have = "has" if met == 1 else "have"
+        return BriefAnswer(
+            conclusion=(
+                f"Of {counted(len(answers), 'mechanism')}, {met} {have} noise that proves epsilon "
+                f"{self.noise.target:g}.",
+            ),
+            about="",
+            table=_table(self.noise, self.target),
+        )
+
+    def figure(self) -> Figure:
+        """The noise on one coordinate of the average, for each mechanism that adds any."""
+        answers = self.noise.mechanisms
+        noise = {each.mechanism: each.average_sd for each in answers if each.average_sd and not each.why_not}
+        return noise_figure(noise, f"least noise for epsilon {self.noise.target:g}")
+
+    def show(self, console: Console) -> None:
+        """Print the table, why each bound holds or there is none, and commands that check it."""
+        print_table(_table(self.noise, self.target), console)
+        console.print()
+        for each in self.noise.mechanisms:
+            said = f"impossible: {each.why_not}" if each.why_not else each.upper.how
+            summed = ", with secure aggregation" if each.wired else ""
+            console.print(escape(f"{each.mechanism}{summed}: {said}"), highlight=False)
+        console.print()
+        for command in _commands(self.noise):
+            console.print(escape(command), highlight=False, soft_wrap=True)
+
+
+def _table(noise: CalibratedNoise, target: Row) -> Table:
+    several = target["rounds"] > 1
+    rounds = f" over {target['rounds']} rounds" if several else " in a round"
+    delta = ", ".join(filter(None, (f"{target['eps']:g}", delta_text(target["delta"]))))
+    return make_table(
+        f"least noise for epsilon {delta} per {target['unit']}{rounds},\n"
+        f"where the server sees {with_article(target['sees'])}",
+        [
+            Column("mechanism", lambda answer: answer.mechanism, "name"),
+            Column("noise in", lambda answer: answer.noise_in or UNKNOWN_TEXT, "name"),
+            Column("round" if several else "proven", lambda answer: _epsilon(answer.once)),
+            *(
+                [Column("run", lambda answer: _epsilon(None if answer.why_not else answer.upper))]
+                if several
+                else []
+            ),
+            Column("average sd", _average_sd),
+        ],
+        noise.mechanisms,
+        caption=f"{_who_takes_part(target) if several else ''}average sd: standard deviation of the noise on "
+        f"one of {target['parameters']} coordinates of the average\n"
+        f"over {target['arriving']} of {target['cohort']} clients",
+    )
+
+
+def _who_takes_part(target: Row) -> str:
+    """What the number for the run assumes, for the caption."""
+    known = "nobody else knows which" if target["secret_sample"] else "the server knows which"
+    drawn = f"{target['cohort']} of {target['clients']} clients take part in each, and {known}"
+    if target["separation"] > 1:
+        drawn += f",\neach {target['separation']} rounds apart at least"
+    who = drawn if target["cohort"] < target["clients"] else "all clients take part in each"
+    return f"round, run: proven of one round, and of all {target['rounds']}: {who}\n"
+
+
+def _average_sd(answer: NoiseCalibration) -> str:
+    return UNKNOWN_TEXT if answer.why_not or answer.average_sd is None else f"{answer.average_sd:.4g}"
+
+
+def _epsilon(bound: UpperBound | None) -> str:
+    return UNKNOWN_TEXT if bound is None else f"{bound.epsilon:.4f}"
+
+
+def _commands(noise: CalibratedNoise) -> Iterator[str]:
+    """How to check each answer, by the messages of all rounds, or by one where clients are sampled."""
+    there = noise.situation
+    several, drawn = there.touched > 1, there.shares < noise.clients
+    rounds = f" --rounds {there.rounds}" if drawn else f" --messages {there.rounds}"
+    lost = 1 - (there.arriving or there.shares) / there.shares
+    before = f" --cohort {there.shares}" if drawn else ""
+    before += f" --separation {there.separation}" if there.separation > 1 else ""
+    after = "" if there.colluders is None else f" --colluders {there.colluders}"
+    after += "" if there.unit == "client" else f" --canary-interactions {there.interactions}"
+    after += " --rank-with global" if there.ranked_with == "global" else ""
+    after += rounds if several else ""
+    after += f" --drop-out {lost:.6g}" if lost else ""
+    for answer in noise.mechanisms:
+        if answer.once is None:
+            continue
+        pure, claim = answer.pure, noise.target
+        if several and drawn:
+            pure, claim = answer.once.delta == 0, few_digits(answer.once.epsilon, math.ceil)
+        yield (
+            f"foltr-audit audit --defense {'+'.join(answer.defense)} --clients {noise.clients}{before} "
+            f"--unit {there.unit} --view {there.view}{after} "
+            f"--claim {claim:g} --delta {0.0 if pure else there.delta:g}"
+        )
+
+
+def _reported(call: Callable[P, CalibratedNoise]) -> Callable[P, NoiseCalibrationReport]:
+    """The same call, which returns a report."""
+
+    @wraps(call)
+    def reported(*given: P.args, **named: P.kwargs) -> NoiseCalibrationReport:
+        return NoiseCalibrationReport(noise=call(*given, **named))
+
+    returned = signature(call).replace(return_annotation=NoiseCalibrationReport.__name__)
+    vars(reported)["__signature__"] = returned
+    return reported
+
+
+calibrate = names_arguments(_reported(calibrated_noise))  # its errors name arguments

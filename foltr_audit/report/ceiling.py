@@ -1,0 +1,183 @@
+"""The document of `ceiling`: what a proof promises, in the words people decide by; one row for each proof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.markup import escape
+
+from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.observer_views import sees, with_article
+from foltr_audit.privacy.tradeoff import TradeOff
+from foltr_audit.report.documents import Document, Field, Row, Section, nested
+from foltr_audit.report.table import UNKNOWN_TEXT, Column, Table, bound_text, counted, make_table
+from foltr_audit.report.terminal import print_table
+from foltr_audit.utils.formatting import short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RATES = (0.001, 0.01, 0.1)
+"""False positive rates at which true positive rates are shown."""
+
+SECRET = Section("prior:num success:num near:num")
+"""How often a secret is named right: `prior` without the message, at most `success` with it.
+
+`near` is the most for guesses that need only be near the secret, of which `prior` are right without the
+message (Hayes, Mahloujifar & Balle 2023, theorem 2).
+"""
+
+CEILING = Section(
+    "given eps:num|null delta:num|null mu:num|null defense:str|null odds:num|null auc:num accuracy:num "
+    "tpr_at_01:num tpr_at_1:num tpr_at_10:num",
+    nested("secrets", SECRET),
+)
+"""The most that any attack can reach, by one proof: of an `eps` at a `delta`, of `mu`, or of a `defense`.
+
+`odds` is the factor by which a message changes the odds of a click at most, but for delta; `accuracy` the
+share of clicks that are guessed right, of those that are as likely as not; `tpr_at_01`, `tpr_at_1` and
+`tpr_at_10` true positive rates at a false positive rate of .1, 1 and 10 %.
+"""
+
+SCOPE = Section("unit view sees rounds:int clients:int interactions:int ranked_with parameters:int")
+"""What the proofs of chains are for."""
+
+NO_ATTACK = (
+    "No attack can do better, not even one that knows everything but the one thing that neighbouring "
+    "inputs differ in: one click (unit click), the clicks on one list (interaction), or all that a "
+    "person sends (client)."
+)
+EQUAL_PRIORS = (
+    "AUC is of documents that are equally likely clicked. Where some are likelier clicked than "
+    "others, an attack can have a higher one, since the priors alone tell documents apart."
+)
+
+
+def ceiling_row(given: str, curve: TradeOff, priors: Sequence[float], **proof: Any) -> Row:
+    """The row of a trade-off curve; `given` in words, and `proof` in columns, is what it follows from."""
+    eps = proof.get("eps")
+    tpr = dict(zip(("tpr_at_01", "tpr_at_1", "tpr_at_10"), curve.power(RATES).tolist(), strict=True))
+    named = dict.fromkeys(("eps", "delta", "mu", "defense")) | proof
+    return CEILING.of(
+        curve,
+        given=given,
+        odds=None if eps is None else math.exp(eps) if eps < 700 else math.inf,
+        accuracy=float(curve.accuracy()),
+        secrets=tuple(
+            SECRET.row({"prior": k, "success": float(curve.success(k)), "near": float(curve.power(k))})
+            for k in priors
+        ),
+        **named,
+        **tpr,
+    )
+
+
+def scope_row(situation: AccountingContext) -> Row:
+    return SCOPE.of(situation, sees=sees(situation.view), clients=situation.shares)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CeilingReport(Document):
+    """The result of `ceiling`.
+
+    Attributes:
+        scope: what the proofs of chains are for; None without a chain.
+        results: one row for each proof.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/ceiling/1"
+    FIELDS: ClassVar[Section] = Section(
+        Field("scope", {"anyOf": [SCOPE.schema(), {"type": "null"}]}), nested("results", CEILING)
+    )
+
+    scope: Row | None
+    results: tuple[Row, ...]
+
+    def show(self, console: Console) -> None:
+        """Print the table, and what it holds for."""
+        print_table(_table(self.results), console)
+        console.print()
+        for line in self._lines():
+            console.print(escape(line), highlight=False)
+
+    def _lines(self) -> Iterator[str]:
+        yield NO_ATTACK
+        yield EQUAL_PRIORS
+        if any(row["delta"] for row in self.results):
+            yield "With a probability of delta the odds may change by more."
+        if self.scope is not None:
+            rounds = "one round" if self.scope["rounds"] == 1 else counted(self.scope["rounds"], "round")
+            seen = with_article(self.scope["sees"])
+            unit = self.scope["unit"]
+            yield f"Chains: unit {unit}, {rounds}, the server sees {seen}; 1.000 where nothing is proven."
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    """The table of some rows; what was given has a column if it is not an epsilon."""
+    priors = [secret["prior"] for secret in rows[0]["secrets"]]
+    shown = " and ".join(map(_plain, priors))
+    deltas = sorted({row["delta"] for row in rows if row["delta"]})
+    given = Column("given", "given", "fold", narrow=lambda text: text.replace("+", "+\n"))
+    of_eps = [Column("epsilon", _epsilon), Column("odds", _odds)]
+    return make_table(
+        "the most that any attack can reach"
+        + (f", epsilon at delta {', '.join(f'{delta:g}' for delta in deltas)}" if deltas else ""),
+        [
+            *([given] if any(row["given"] != f"eps {row['eps'] or 0.0:g}" for row in rows) else []),
+            *(of_eps if any(row["eps"] is not None for row in rows) else []),
+            *(_share_column(*named) for named in (("AUC", "auc"), ("accuracy", "accuracy"))),
+            Column("TPR@.1%", lambda row: _share(row["tpr_at_01"], 4)),
+            *(_share_column(*named) for named in (("TPR@1%", "tpr_at_1"), ("TPR@10%", "tpr_at_10"))),
+            *(_secret_column(place, prior) for place, prior in enumerate(priors)),
+        ],
+        rows,
+        caption="odds: the largest factor by which a message changes the odds of a click; accuracy: of a "
+        "click that is as likely as not; TPR@1%: share of the clicks that are found if 1 % of the other "
+        f"documents are named too; secret: one that is guessed with probability {shown} without the message",
+        spare=("TPR@.1%", "TPR@1%", "odds"),
+        space=2,
+    )
+
+
+def _share_column(header: str, name: str) -> Column:
+    return Column(header, lambda row: _share(row[name]))
+
+
+def _secret_column(place: int, prior: float) -> Column:
+    return Column(f"secret {_plain(prior)}", lambda row: _share(row["secrets"][place]["success"]))
+
+
+def _epsilon(row: Row) -> str:
+    return UNKNOWN_TEXT if row["eps"] is None else floored(row["eps"])
+
+
+def floored(eps: float) -> str:
+    """An epsilon in four digits, rounded down: the rounded one promises no more.
+
+    >>> floored(math.log(1.5)), floored(1.2), floored(0.0)
+    ('.4054', '1.2', '0')
+    """
+    if eps == 0 or math.isinf(eps):
+        return bound_text(eps)
+    unit = 10.0 ** (3 - math.floor(math.log10(eps)))
+    return _plain(math.floor(eps * unit * (1 + 1e-12)) / unit)
+
+
+def _plain(value: float) -> str:
+    return f"{value:g}".replace("0.", ".", 1) if 0 < value < 1 else f"{value:g}"
+
+
+def _share(value: float, digits: int = 3) -> str:
+    """A share; one that is less than 1 is not rounded to 1."""
+    most = 1.0 - 10.0**-digits
+    return f">{short(most, digits)}" if most + 0.5 * 10.0**-digits <= value < 1.0 else short(value, digits)
+
+
+def _odds(row: Row) -> str:
+    odds = row["odds"]
+    if odds is None or math.isinf(odds):
+        return bound_text(odds)
+    return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e7 else f"{odds:.1e}"
