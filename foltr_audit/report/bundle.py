@@ -13,9 +13,9 @@ from foltr_audit.experiments.comparison.folder import INDEX, ComparisonFolder
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.folder import RESULTS
+from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.unlearning import UnlearningReport

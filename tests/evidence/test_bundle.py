@@ -248,7 +248,8 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_with_its_trace_is_verified_and_holds_no_truth(attacked: Path, tmp_path: Path) -> None:
     made("report", attacked, "--zip", tmp_path / "plain.zip")
-    assert set(content(tmp_path / "plain.zip")) == {"spec.toml", "model.npy", "results.json", NAME}
+    stored = {"spec.toml", "model.npy", "arrays.npz", "records.jsonl"}
+    assert set(content(tmp_path / "plain.zip")) == {*stored, "results.json", NAME}
     made("report", attacked, "--zip", tmp_path / "b.zip", "--with-trace")
     files = content(tmp_path / "b.zip")
     assert not [name for name in files if "truth" in name]
