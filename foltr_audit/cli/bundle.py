@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from foltr_audit.cli.output import note, print_line, show
 from foltr_audit.errors import UsageError
-from foltr_audit.report.tables.table import Column, make_table
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from foltr_audit.evidence.bundle import BundleFacts
 
 
 def pack_results(
@@ -85,8 +78,9 @@ def verify_results(
     """
     import secrets
 
-    from foltr_audit.evidence.bundle import SAMPLE, DataPlaces, verify
+    from foltr_audit.evidence.verification import SAMPLE, DataPlaces, verify
     from foltr_audit.experiments.comparison.workers import Workers
+    from foltr_audit.report.bundle import print_verification, remake_results
 
     if every and sample is not None:
         raise UsageError("--all and --sample: give one or the other")
@@ -98,42 +92,11 @@ def verify_results(
         file,
         sample=None if every else SAMPLE if sample is None else sample,
         seed=secrets.randbelow(2**32) if seed is None else seed,
+        remake=remake_results,
         places=DataPlaces(data, intents),
         workers=Workers(jobs=jobs),
         progress=on_terminal(),
     )
-    show(lambda: json_text(outcome), partial(_print, outcome), json=json)
+    show(lambda: json_text(outcome), partial(print_verification, outcome), json=json)
     if outcome["verdict"] != "verified":
         raise typer.Exit(1)
-
-
-def _print(outcome: BundleFacts, console: Console) -> None:
-    """Print the checks, the versions that differ, and the verdict."""
-    from rich.markup import escape
-
-    from foltr_audit.evidence.bundle import Row
-    from foltr_audit.report.render.terminal import print_table
-
-    unfinished = ", partial: it was packed unfinished" if outcome["partial"] else ""
-    head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"
-    console.print(escape(head), highlight=False, soft_wrap=True)
-    columns = [
-        Column[Row]("check", lambda row: str(row["check"]), "line"),
-        Column[Row]("result", lambda row: str(row["state"]), "line"),
-        Column[Row]("found", lambda row: "\n".join(row["found"]), "fold"),
-    ]
-    print_table(make_table("Checks", columns, outcome["checks"]), console)
-    lines = [""]
-    if outcome["versions_differ"]:
-        near = "relative {relative:g}, absolute {absolute:g}".format(**outcome["tolerance"])
-        lines.append(f"Versions differ: numbers had to agree within {near}.")
-    for name, pair in outcome["versions_differ"].items():
-        there, here = ("none" if text is None else ascii(text)[1:-1][:40] for text in pair.values())
-        lines.append(f"  {name}: packed with {there}, here {here}")
-    if 0 < len(outcome["rerun"]) < outcome["of"]:
-        lines.append(
-            f"Re-run: {len(outcome['rerun'])} of {outcome['of']}, drawn with --seed {outcome['seed']}."
-        )
-    console.print(escape("\n".join(lines)), highlight=False)
-    bare = ", nothing re-run" if outcome["verdict"] == "verified" and not outcome["rerun"] else ""
-    console.print(f"Verdict: {outcome['verdict']}{bare}", style="bold", highlight=False)

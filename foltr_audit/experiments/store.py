@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds, online_sum
 from foltr_audit.core.results import (
     AnyRecord,
     AuditRecord,
@@ -34,9 +35,9 @@ from foltr_audit.core.results import (
     UtilityRecord,
 )
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import TraceError, first_problem
+from foltr_audit.errors import TraceError, UsageError, first_problem, suggest_name
 from foltr_audit.experiments.run import Run, RunRecords, proofs_of, utility_record
-from foltr_audit.experiments.runs.folder import SPEC
+from foltr_audit.experiments.runs.folder import ARRAYS, RECORDS, SPEC
 from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
 from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation, bytes_per_client
@@ -48,7 +49,6 @@ from foltr_audit.utils.reading.arrays import MOST_UNPACKED, ArraySchema, read_ar
 
 # --- files of records ------------------------------------------------------------------------------
 
-RECORDS = "records.jsonl"
 SCHEMA = "foltr-audit/records/1"
 
 MOST_BYTES = 64 << 20
@@ -102,7 +102,6 @@ def _record(line: bytes, where: str) -> AnyRecord:
 
 # --- arrays ----------------------------------------------------------------------------------------
 
-ARRAYS = "arrays.npz"
 _ROUNDS, _LISTS, _GUESSED = "rounds/", "lists/", "guessed/"
 
 Arrays = dict[str, NDArray[Any]]
@@ -208,6 +207,12 @@ def _refuse_odd_lists(lists: Mapping[str, NDArray[Any]], groups: int) -> None:
         raise ValueError(f"lists/group: {lists['group'].max()}; expected less than {groups}")
 
 
+ONLINE_SUM, ONLINE_MEAN = "online_sum", "online_mean"
+"""Metrics of a run beside those of its last round."""
+FINAL = "final"
+"""Short name of the offline nDCG@10 of the trained model."""
+
+
 # --- a stored run ----------------------------------------------------------------------------------
 
 Files = dict[str, bytes]
@@ -235,9 +240,31 @@ class StoredRun(RunRecords):
     query_ndcg: Floats
     validation_ndcg: Floats
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Every metric of the last round, and sum and mean of the online nDCG@10."""
+        last = {name: float(values[-1]) for name, values in self.rounds.items() if name != "round"}
+        online = self.rounds[ONLINE_NDCG]
+        return last | {ONLINE_SUM: online_sum(online), ONLINE_MEAN: mean_of_rounds(online)}
 
-def pack_run(run: Run, setup: Setup) -> Files:
-    """The files of a run; the same bytes for the same Spec: no time, host or processor."""
+    def value(self, metric: str) -> float:
+        """A metric of `metrics`.
+
+        Raises:
+            UsageError: no such metric, or it was not measured.
+        """
+        if metric not in self.metrics:
+            raise UsageError(f"--metric: unknown metric {metric!r}; {suggest_name(metric, self.metrics)}")
+        value = self.metrics[metric]
+        if not math.isfinite(value):
+            raise UsageError(
+                f"--metric: {metric} of Run {self.spec.hash[:12]} is {value:g}; expected a finite number"
+            )
+        return value
+
+
+def pack_run(run: Run, setup: Setup, *, lists: bool = True) -> Files:
+    """The files of a run, with or without its judged lists; they hold no time, host or processor."""
     trained, protocol = run.trained, run.spec.attack
     validation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train, part="vali")
     federation = Federation(setup)
@@ -257,16 +284,21 @@ def pack_run(run: Run, setup: Setup) -> Files:
         ),
     )
     records: list[Record] = [run.record, run.data, utility, *proofs_of(setup.privacy, protocol), *run.audits]
-    for click_model, evidence in run.attacks.evidence.items():  # a cell attacks clients of one click model
+    for click_model, evidence in run.attacks.evidence.items() if lists else ():  # a cell has one click model
         arrays |= _arrays_of(evidence)
         records.append(_evidence_record(evidence, click_model, run))
     if run.attacks.unread:
         records.append(GapRecord(what="nothing to read", run=run.spec.hash, why=run.attacks.unread))
+    return packed_files(run.spec, records, arrays)
+
+
+def packed_files(spec: Spec, records: Sequence[Record], arrays: Arrays) -> Files:
+    """The files of records and arrays; the same bytes for equal ones."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     packed = buffer.getvalue()  # NumPy stores no time in the archive, so that equal arrays are equal bytes
     text = records_text(records, arrays=hashlib.sha256(packed).hexdigest())
-    return {SPEC: run.spec.toml.encode(), ARRAYS: packed, RECORDS: text.encode()}
+    return {SPEC: spec.toml.encode(), ARRAYS: packed, RECORDS: text.encode()}
 
 
 def _evidence_record(evidence: ClickEvidence, click_model: str, run: Run) -> EvidenceRecord:
@@ -294,7 +326,7 @@ def read_run(folder: Path, spec: Spec) -> StoredRun:
         TraceError: it is damaged, or of another Spec or version.
     """
     header, records = read_records(folder / RECORDS, spec)
-    path, again = folder / ARRAYS, f"delete {folder}, then compare --resume runs the cell again"
+    path, again = folder / ARRAYS, f"delete {folder}, then --resume runs it again"
     packed = file_bytes(path, TraceError, MOST_UNPACKED)
     if hashlib.sha256(packed).hexdigest() != header.get("arrays"):
         raise TraceError(f"{path}: damaged: not the content that {RECORDS} names; {again}")

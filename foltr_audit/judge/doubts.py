@@ -107,8 +107,8 @@ def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
         "no interval" if auc.ci95 is None else f"95 % interval [{', '.join(short(e, 2) for e in auc.ci95)}]"
     )
     return (
-        f"{method} reads the {click_model} clicks with the wrong sign: AUC {short(auc.value)} ({ends}), which "
-        f"is {short(1 - auc.value)} with the other sign; check the declared facts"
+        f"{method} reads the {click_model} clicks with the wrong sign: AUC {short(auc.value)} ({ends}), "
+        f"which is {short(1 - auc.value)} with the other sign; check the declared facts"
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from foltr_audit.core.results import GapRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
-from foltr_audit.experiments.store import RECORDS
+from foltr_audit.experiments.runs.folder import RECORDS
 from tests.fixtures.bundles import GRID, write_comparison
 from tests.fixtures.command import answer, run
 

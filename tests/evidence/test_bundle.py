@@ -16,10 +16,11 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
-from foltr_audit.evidence.bundle import NAME, DataPlaces, pack, verify
+from foltr_audit.evidence.bundle import NAME, pack
+from foltr_audit.evidence.verification import DataPlaces
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.compare import CompareReport
-from tests.fixtures.bundles import Files, changed_json, content, forged
+from tests.fixtures.bundles import Files, changed_json, content, forged, verify
 from tests.fixtures.command import files, run
 from tests.fixtures.data_cache import TEXT
 from tests.fuzz.samples import lines_of, sealed
@@ -247,7 +248,8 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_with_its_trace_is_verified_and_holds_no_truth(attacked: Path, tmp_path: Path) -> None:
     made("report", attacked, "--zip", tmp_path / "plain.zip")
-    assert set(content(tmp_path / "plain.zip")) == {"spec.toml", "model.npy", "results.json", NAME}
+    stored = {"spec.toml", "model.npy", "arrays.npz", "records.jsonl"}
+    assert set(content(tmp_path / "plain.zip")) == {*stored, "results.json", NAME}
     made("report", attacked, "--zip", tmp_path / "b.zip", "--with-trace")
     files = content(tmp_path / "b.zip")
     assert not [name for name in files if "truth" in name]

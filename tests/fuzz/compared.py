@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.evidence.bundle import pack, verify
+from foltr_audit.evidence.bundle import pack
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.utils.formatting import json_text
-from tests.fixtures.bundles import content, write_bundle
+from tests.fixtures.bundles import content, verify, write_bundle
 from tests.fuzz.mutations import (
     Random,
     changed_array,
     changed_bytes,
+    changed_lines,
     changed_npy,
     changed_toml,
     changed_value,
@@ -47,10 +48,7 @@ def _changed_cell(rng: Random, files: Tree, at: str) -> Tree:
     """A cell with another record or other arrays, and the right hash of these."""
     arrays, records = files[f"{at}/arrays.npz"], files[f"{at}/records.jsonl"]
     if rng.random() < 0.5:
-        lines = records.split(b"\n")
-        number = rng.randrange(len(lines) - 1)
-        lines[number] = json_bytes(rng, changed_value(rng, json.loads(lines[number])))
-        records = b"\n".join(lines)
+        records = changed_lines(rng, records)
     else:
         arrays = changed_zip(rng, _members(arrays), _changed_member)
         records = sealed(lines_of(records), arrays) if rng.random() < 0.95 else records

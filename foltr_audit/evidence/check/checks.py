@@ -91,7 +91,7 @@ def check_fresh(
     if not named:
         request = replace(request, plan=with_strong_attacks(request.plan))
     run_fresh(request, limits, folder, progress)
-    found = ComparedSubjects(folder, request.grid(limits).defenses, progress=progress)
+    found = ComparedSubjects.read(folder, request.grid(limits).defenses, progress=progress)
     warnings = [*_untried_warnings(limits, request.plan), *found.warnings()]
     return Checked(limits, found.subjects(limits, all_attacks=not every), found.config, warnings)
 
@@ -117,7 +117,7 @@ def check_comparison(
         UsageError: no such comparison or row.
         TraceError: it is damaged.
     """
-    found = ComparedSubjects(ComparisonFolder.open(path), defenses, eps, progress)
+    found = ComparedSubjects.read(ComparisonFolder.open(path), defenses, eps, progress)
     return Checked(limits, found.subjects(limits), found.config, list(found.warnings()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.base import name_in
@@ -30,47 +31,57 @@ from foltr_audit.utils.formatting import JsonValue, join_names
 from foltr_audit.utils.progress import SILENT, Progress
 
 
+@dataclass(frozen=True, kw_only=True)
 class ComparedSubjects:
     """The pools of a finished comparison that are judged.
 
     Attributes:
-        folder: the comparison.
-        table: its pools.
+        table: all its pools.
         chosen: those that are judged.
+        config: its grid as a plain table.
+        left_out: combinations that are impossible, and why.
+        failed: why audits could not be run.
     """
 
-    def __init__(
-        self,
+    table: ComparisonTable
+    chosen: Sequence[ComparedPool]
+    config: dict[str, JsonValue]
+    left_out: Sequence[GridExclusion] = ()
+    failed: Mapping[Spec, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls,
         folder: ComparisonFolder,
         defenses: Sequence[str] = (),
         eps: Sequence[float] = (),
         progress: Progress = SILENT,
-    ) -> None:
-        """Read the comparison; cells of audits may have failed.
+    ) -> ComparedSubjects:
+        """Read a comparison, of which only audits may have failed.
 
         Args:
             folder: the comparison.
-            defenses: alternatives as they were written; if empty, all except `none`.
-            eps: epsilons of the alternatives; if empty, all. Alternatives without one are always chosen.
+            defenses: as for `chosen_pools`.
+            eps: as for `chosen_pools`.
             progress: shows how far this is.
 
         Raises:
             UsageError: the comparison does not have an alternative or epsilon, or no pool is left.
             TraceError: a cell is missing or damaged.
         """
-        planned = folder.cells()
+        planned, left_out = folder.cells(), folder.left_out()
         specs = {cell.spec.hash: cell.spec for cell in planned}
-        failed = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
-        self._failed: dict[Spec, str] = {spec: why for spec, why in failed if spec.audit is not None}
-        done = [cell for cell in planned if cell.spec not in self._failed]
-        self.folder, self._left_out = folder, folder.left_out()
-        self.table = read_table(folder, planned, done, progress)
-        self.chosen = _chosen(self.table, self._left_out, defenses, eps)
-
-    @property
-    def config(self) -> dict[str, JsonValue]:
-        """The grid as a plain table."""
-        return self.folder.grid.public.table()
+        gaps = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
+        failed = {spec: why for spec, why in gaps if spec.audit is not None}
+        done = [cell for cell in planned if cell.spec not in failed]
+        table = read_table(folder, planned, done, progress)
+        return cls(
+            table=table,
+            chosen=chosen_pools(table, left_out, defenses, eps),
+            config=folder.grid.public.table(),
+            left_out=left_out,
+            failed=failed,
+        )
 
     def subjects(self, limits: SystemLimits, *, all_attacks: bool = False) -> list[CheckSubject]:
         """The chosen pools; `all_attacks` as in `CheckSubject`."""
@@ -103,11 +114,11 @@ class ComparedSubjects:
         return missing
 
     def _no_audit(self, pool: ComparedPool) -> str:
-        if not self.folder.grid.audit:
+        if not self.config.get("audit", True):
             return "the comparison ran without audits"
-        reasons = [one.why for one in self._left_out if one.defense in ("audit", pool.label.alternative)]
+        reasons = [one.why for one in self.left_out if one.defense in ("audit", pool.label.alternative)]
         mine = chain_of(pool.spec)
-        reasons += [why for spec, why in self._failed.items() if chain_of(spec) == mine]
+        reasons += [why for spec, why in self.failed.items() if chain_of(spec) == mine]
         return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
 
     def warnings(self) -> Iterator[CodedWarning]:
@@ -116,13 +127,27 @@ class ComparedSubjects:
         for pool in self.table.pools:
             if pool.name in names:
                 yield from (warning.about(pool.name) for warning in warnings_of(pool))
-        for left in self._left_out:
+        for left in self.left_out:
             yield coded("left out", f"left out of the comparison: {left.learner}, {left.defense}: {left.why}")
 
 
-def _chosen(
-    table: ComparisonTable, left_out: Sequence[GridExclusion], defenses: Sequence[str], eps: Sequence[float]
+def chosen_pools(
+    table: ComparisonTable,
+    left_out: Sequence[GridExclusion] = (),
+    defenses: Sequence[str] = (),
+    eps: Sequence[float] = (),
 ) -> list[ComparedPool]:
+    """The pools of some alternatives and epsilons.
+
+    Args:
+        table: all pools.
+        left_out: combinations that are impossible, and why.
+        defenses: alternatives as they were written; if empty, all except `none`.
+        eps: epsilons of the alternatives; if empty, all. Alternatives without one are always chosen.
+
+    Raises:
+        UsageError: there is no such alternative or epsilon, or no pool is left.
+    """
     known, there = table.alternatives, table.epsilons
     why_left = {row.defense: row.why for row in left_out}
     for name in defenses:

@@ -39,10 +39,16 @@ from foltr_audit.experiments.comparison.grid import (
     Kind,
     SensitivityTrial,
 )
-from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, report_write_errors, take_lock
-from foltr_audit.experiments.store import (
+from foltr_audit.experiments.runs.folder import (
     ARRAYS,
     RECORDS,
+    RESULTS,
+    SPEC,
+    held_files,
+    report_write_errors,
+    take_lock,
+)
+from foltr_audit.experiments.store import (
     Files,
     StoredRun,
     read_records,

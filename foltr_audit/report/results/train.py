@@ -14,7 +14,7 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_DISCOUNT, ONLINE_NDCG
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
-from foltr_audit.experiments.runs.folder import report_write_errors
+from foltr_audit.experiments.runs.folder import ROUNDS, report_write_errors
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.pictures.curves import training_figure
 from foltr_audit.report.render.terminal import BriefAnswer, first_rows, print_table
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
 
 # --- rows and the report ---------------------------------------------------------------------------
 
-ROUNDS = "rounds.parquet"
 """Name of the rounds' table in a folder of Runs."""
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.core.results import Estimate
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.reader import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.experiments.runs.systems import RankingSystem, match_runs
+from foltr_audit.experiments.store import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.plain_report import PlainReport
@@ -102,7 +102,7 @@ class SignificanceReport(PlainReport):
 
         Args:
             systems: at least two.
-            metrics: names of `RunReader.metrics`, or `final`; none for the default ones.
+            metrics: names of `StoredRun.metrics`, or `final`; none for the default ones.
             paired_only: leave Runs without a partner out, instead of refusing them.
 
         Raises:
