@@ -92,7 +92,7 @@ def cells(size: int) -> Callable[[], object]:
     from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, DefenseLabel
     from foltr_audit.experiments.comparison.runner import run_cells
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.report.results.compare import CompareReport
+    from foltr_audit.report.compare import CompareReport
 
     table = {
         "data": {"source": "synthetic:mq2007:30"},

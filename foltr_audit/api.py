@@ -4,31 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
-from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, Chain, Clicks, refuse_fleeting
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, Chain, Clicks, refuse_fleeting, texts_of
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.core.settings.data import DataSpec
+from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.folder import comparison_folder
+from foltr_audit.evidence.check.checks import check_comparison, check_fresh, check_trace, limits_of
+from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
+from foltr_audit.evidence.check.subjects import click_attacks
+from foltr_audit.experiments.comparison.folder import INDEX, comparison_folder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.runner import compare as run_grid
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
-from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.plan import Plan, trained_on_each
+from foltr_audit.experiments.recommend.recommend import SearchBudget, attacked_as_trained
+from foltr_audit.experiments.recommend.recommend import recommend as search
+from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
 from foltr_audit.report.audit import AuditReport, FunctionAuditReport, SystemLintReport
+from foltr_audit.report.check import CheckReport
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.membership import MembershipReport
+from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.train import TrainReport
 from foltr_audit.report.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
+from foltr_audit.utils.optional_dependencies import require
 
 Specs = Spec | Mapping[str, object] | Sequence[Spec]
 
@@ -327,6 +339,70 @@ def compare(
 
 
 @names_arguments
+def recommend(
+    spec: Spec | Mapping[str, object] | None = None,
+    *,
+    max_eps: float | None = None,
+    max_attack_auc: float | None = None,
+    max_proven_auc: float | None = None,
+    view: Literal["individual", "individual+lists", "aggregate", "aggregate+lists"] = VIEW,
+    delta: float = DELTA,
+    methods: Attacks | None = None,
+    candidates: int = 40,
+    search_runs: int = 1,
+    runs: int = 3,
+    trials: int = TRIALS,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    jobs: int | None = None,
+) -> RecommendReport:
+    """Search for the defense with the best nDCG@10 within limits, and check it on new data.
+
+    Args:
+        spec: the experiment; its own defense does not matter. None for the default one.
+        max_eps: limit of the epsilon that is proven for one interaction in a message; inf for no limit.
+        max_attack_auc: limit of the upper end of the interval of the best attack's AUC.
+        max_proven_auc: limit of the AUC that the proof leaves to any attack on a click.
+        view: what the server sees, as `--view` of `recommend`.
+        delta: of defenses without a pure bound.
+        methods: attacks that alone run; None for those of the Spec and the strong ones.
+        candidates: number of candidates that the search tries.
+        search_runs: repetitions of each, on the validation split.
+        runs: new repetitions of the chosen defense, on the test split.
+        trials: trials per hypothesis of its audit.
+        out: folder that stores every cell; without one nothing is stored.
+        resume: continue with the content of the folder.
+        overwrite: replace the content of the folder.
+        jobs: processes; None for one per core.
+
+    Returns:
+        A report whose `recommended` is the defense, and `confirmed` says whether it held on the test split.
+
+    Raises:
+        UsageError: no limit, a value out of range, or the extra `recommend` is not installed.
+    """
+    limits = PrivacyLimits.given(
+        max_eps=max_eps,
+        max_attack_auc=max_attack_auc,
+        max_proven_auc=max_proven_auc,
+        view=view,
+        delta=delta,
+    )
+    effort = SearchBudget(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
+    require("recommend")
+    asked = spec if isinstance(spec, Spec) else Spec.parse({"attack": {}, **(spec or {})}, "")
+    base = attacked_as_trained(asked if methods is None else asked.having({"attack.methods": methods}))
+    if out is not None:
+        refuse_fleeting(base.table(), NOT_SAVED)
+    base = base.with_strong_attacks() if methods is None else base
+    with comparison_folder(None if out is None else Path(out), resume=resume, overwrite=overwrite) as folder:
+        report = RecommendReport.of(search(base, limits, effort, folder, Workers(jobs=jobs)), folder)
+        folder.save_results(report.json())
+    return report
+
+
+@names_arguments
 def lint(subject: Specs | str | Path, *, data: Collection | None = None) -> SystemLintReport:
     """Compare what systems declare about their privacy with what follows from it, without running them.
 
@@ -349,6 +425,63 @@ def lint(subject: Specs | str | Path, *, data: Collection | None = None) -> Syst
     if isinstance(subject, str | Path):
         return SystemLintReport.of(subjects_at(Path(subject)))
     return SystemLintReport.of(subjects_of(_several(subject, data, None, {}), collection=data))
+
+
+@names_arguments
+def check(
+    limits: str | Path | Mapping[str, object],
+    subject: Spec | Sequence[Spec] | str | Path,
+    *,
+    methods: Attacks | None = None,
+) -> CheckReport:
+    """Check a system against limits, as `foltr-audit check` does.
+
+    Args:
+        limits: the table of limits, e.g. `{"max_attack_auc": 0.6}`, or the path of a file with one.
+        subject: one or several Specs, which are run; or the path of a recorded Run, a trace or a comparison.
+        methods: attacks that alone are to be tried, texts, objects or classes; None for those of the Specs
+            and olsr, lad and map, or those that fit.
+
+    Returns:
+        A report whose `holds` says whether every limit holds, with one row for each limit.
+
+    Raises:
+        UsageError: an unknown limit, or an attack that does not infer clicks.
+        TraceError: a damaged trace, Run or comparison.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> spec = fa.Spec(data={"source": "synthetic:mq2007:30"}, train={"rounds": 1},
+        ...                population={"clients": 10}, attack={"click_models": ["perfect"]})
+        >>> fa.check({"max_attack_auc": 0.6}, spec).holds
+        False
+    """
+    given = limits_of(limits)
+    chosen = () if methods is None else click_attacks(texts_of(Attack, methods), every=False)
+    if isinstance(subject, str | Path):
+        path = Path(subject)
+        if (path / INDEX).is_file():
+            if chosen:
+                raise UsageError("--method: a comparison was run already; expected none")
+            return CheckReport.of(check_comparison(given, path))
+        return CheckReport.of(check_trace(given, path, chosen))
+    specs = (subject,) if isinstance(subject, Spec) else tuple(subject)
+    if not specs:
+        raise UsageError("no Spec to check; expected at least one")
+    protocol = {"attack.methods": chosen} if chosen else {}
+    tables = [spec.having(protocol).table() if chosen else {"attack": {}, **spec.table()} for spec in specs]
+    plan = Plan.of([cell for table in tables for cell in trained_on_each(table)])
+    for spec in plan.specs:
+        click_attacks(spec.attacks, every=False)  # refuses other attacks
+    request = CheckRunRequest(
+        plan=plan,
+        defenses=tuple(dict.fromkeys("+".join(spec.defense) for spec in plan.specs)),
+        audit={}
+        if specs[0].audit is None
+        else dict(specs[0].audit.model_dump(mode="json", exclude_none=True)),
+    )
+    with comparison_folder(None) as folder:
+        return CheckReport.of(check_fresh(given, request, folder, named=bool(chosen), every=False))
 
 
 def _plan(

@@ -45,18 +45,15 @@ from foltr_audit.cli.output import (
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import NO_DEFENSE, SENSITIVITY
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
-from foltr_audit.report.tables.table import Column, make_table
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from foltr_audit.evidence.bundle import BundleFacts
+    from foltr_audit.evidence.check.checks import Checked
+    from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.evidence.check.report import CheckReport, LimitsPlace
-    from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.check import CheckReport, LimitsPlace
 
 # --- the forms of an answer: option `--format` -----------------------------------------------------
 
@@ -107,7 +104,7 @@ class CheckOutputs:
             except FoltrAuditError as error:
                 problem = problem or error
         if self.shown == "table":
-            from foltr_audit.evidence.check.report import print_check
+            from foltr_audit.report.check import print_check
 
             print_check(report, stdout_console())
         else:
@@ -116,8 +113,8 @@ class CheckOutputs:
 
 
 def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> None:
-    from foltr_audit.evidence.check.report import append
     from foltr_audit.recorder import atomic_files
+    from foltr_audit.report.check import append
 
     text = _text(form, report, place)
     if form == "markdown":
@@ -127,7 +124,7 @@ def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) ->
 
 
 def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
-    from foltr_audit.evidence.check.report import annotation_lines, junit_xml, markdown
+    from foltr_audit.report.check import annotation_lines, junit_xml, markdown
 
     if form == "json":
         return report.json()
@@ -231,7 +228,7 @@ def check(
             raise UsageError(f"{flag}: only with a zip of results")
     from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.evidence.check.report import LimitsPlace
+    from foltr_audit.report.check import CheckReport, LimitsPlace
 
     if limits.is_dir():
         raise UsageError(
@@ -245,40 +242,48 @@ def check(
     if trace is not None:
         refuse_others(ctx, WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        report = _check_trace(trace, given, common, method)
+        checked = _check_trace(trace, given, common, method)
     elif comparison is not None:
         refuse_others(ctx, WITH_COMPARISON, "not with --comparison, which was run already")
         use_threads(common.threads)
-        report = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
+        checked = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
     else:
-        report = _check_fresh(given, common, method, click_model)
-    _finish(report, outputs, place)
+        checked = _check_fresh(given, common, method, click_model)
+    _finish(CheckReport.of(checked), outputs, place)
 
 
 def _check_fresh(
-    limits: SystemLimits, common: CommonOptions, method: list[str] | None, click_model: list[str] | None
-) -> CheckReport:
+    limits: SystemLimits,
+    common: CommonOptions,
+    method: list[str] | None,
+    click_model: list[str] | None,
+) -> Checked:
     from foltr_audit.evidence.check.checks import check_fresh
-    from foltr_audit.evidence.check.limits import AUDIT_LIMITS
-    from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.evidence.check.limits import AUDIT_LIMITS, CEILING
+    from foltr_audit.experiments.comparison.folder import comparison_folder
+    from foltr_audit.report.compare import CompareReport
 
     common.output()  # refuses options that exclude each other
     audit = common.of_table("audit")
     for name in audit if not limits.audited else ():
-        raise UsageError(f"--{name}: only with a limit that needs an audit: {', '.join(AUDIT_LIMITS)}")
+        raise UsageError(
+            f"--{name}: only with a limit that needs an audit: {', '.join((CEILING, *AUDIT_LIMITS))}"
+        )
     request = _request(common, method, click_model, audit)
     save_config(common.save_config, request.plan)  # as given: defaults must not be frozen into it
     use_threads(common.threads)
-    folder = None
-    if common.out is not None:
-        folder = ComparisonFolder.create(common.out, resume=common.resume, overwrite=common.overwrite)
-    return check_fresh(limits, request, folder, on_terminal(), named=bool(method), every=_every(method))
+    progress, every = on_terminal(), _every(method)
+    with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
+        checked = check_fresh(limits, request, folder, progress, named=bool(method), every=every)
+        if common.out is not None:
+            folder.save_results(CompareReport.of(folder, folder.failures(), progress).json())
+    return checked
 
 
 def _request(
     common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: Table
 ) -> CheckRunRequest:
-    from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
+    from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
     from foltr_audit.evidence.check.subjects import click_attacks
 
     for flag, given in (
@@ -333,7 +338,7 @@ def _alternatives(common: CommonOptions, plan: Plan) -> tuple[tuple[str, ...], t
 
 def _check_trace(
     path: Path, limits: SystemLimits, common: CommonOptions, method: list[str] | None
-) -> CheckReport:
+) -> Checked:
     from foltr_audit.evidence.check.checks import check_trace
 
     places = {name: common.fields.get(field) for name, field in _PLACES.items()}
@@ -343,11 +348,11 @@ def _check_trace(
 def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:
     """Write the files, print the outcomes, and exit with the code of the outcomes."""
     problem = outputs.write(report, place)
-    warn(row.coded for row in report.warnings)
-    for outcome in report.of_status("broken"):
-        note(f"broken: {outcome.line}")
-    for outcome in report.of_status("not judged"):
-        note(f"error: cannot be judged: {outcome.line}")
+    warn(report.coded_warnings)
+    for line in report.lines_of("broken"):
+        note(f"broken: {line}")
+    for line in report.lines_of("not judged"):
+        note(f"error: cannot be judged: {line}")
     if problem is not None:
         raise problem
     if not report.holds:
@@ -361,8 +366,9 @@ def _verify(file: Path, common: CommonOptions, sample: int | None, jobs: int | N
     """Check every hash of a file of results, that they follow from the cells, and some cells by a re-run."""
     import secrets
 
-    from foltr_audit.evidence.bundle import SAMPLE, DataPlaces, verify
+    from foltr_audit.evidence.verification import SAMPLE, DataPlaces, verify
     from foltr_audit.experiments.comparison.workers import Workers
+    from foltr_audit.report.bundle import print_verification, remake_results
 
     seed = common.fields.get("seed")
     if every and sample is not None:
@@ -375,42 +381,11 @@ def _verify(file: Path, common: CommonOptions, sample: int | None, jobs: int | N
         file,
         sample=None if every else SAMPLE if sample is None else sample,
         seed=secrets.randbelow(2**32) if seed is None else seed,
+        remake=remake_results,
         places=DataPlaces(common.fields.get("data.source"), common.fields.get("data.intents")),
         workers=Workers(jobs=jobs),
         progress=on_terminal(),
     )
-    show(lambda: json_text(outcome), partial(_print_verified, outcome), json=common.json)
+    show(lambda: json_text(outcome), partial(print_verification, outcome), json=common.json)
     if outcome["verdict"] != "verified":
         raise typer.Exit(1)
-
-
-def _print_verified(outcome: BundleFacts, console: Console) -> None:
-    """Print the checks, the versions that differ, and the verdict."""
-    from rich.markup import escape
-
-    from foltr_audit.evidence.bundle import Row
-    from foltr_audit.report.render.terminal import print_table
-
-    unfinished = ", partial: it was packed unfinished" if outcome["partial"] else ""
-    head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"
-    console.print(escape(head), highlight=False, soft_wrap=True)
-    columns = [
-        Column[Row]("check", lambda row: str(row["check"]), "line"),
-        Column[Row]("result", lambda row: str(row["state"]), "line"),
-        Column[Row]("found", lambda row: "\n".join(row["found"]), "fold"),
-    ]
-    print_table(make_table("Checks", columns, outcome["checks"]), console)
-    lines = [""]
-    if outcome["versions_differ"]:
-        near = "relative {relative:g}, absolute {absolute:g}".format(**outcome["tolerance"])
-        lines.append(f"Versions differ: numbers had to agree within {near}.")
-    for name, pair in outcome["versions_differ"].items():
-        there, here = ("none" if text is None else ascii(text)[1:-1][:40] for text in pair.values())
-        lines.append(f"  {name}: packed with {there}, here {here}")
-    if 0 < len(outcome["rerun"]) < outcome["of"]:
-        lines.append(
-            f"Re-run: {len(outcome['rerun'])} of {outcome['of']}, drawn with --seed {outcome['seed']}."
-        )
-    console.print(escape("\n".join(lines)), highlight=False)
-    bare = ", nothing re-run" if outcome["verdict"] == "verified" and not outcome["rerun"] else ""
-    console.print(f"Verdict: {outcome['verdict']}{bare}", style="bold", highlight=False)

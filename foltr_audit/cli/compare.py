@@ -20,8 +20,18 @@ from foltr_audit.cli.common import (
     shared_but,
     takes,
 )
-from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, read_text, switch, words
-from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
+from foltr_audit.cli.options import (
+    GRID,
+    Backend,
+    Jobs,
+    Scheduler,
+    Table,
+    option,
+    read_text,
+    switch,
+    words,
+)
+from foltr_audit.cli.output import print_json, save_config, show, stdout_console, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.progress import on_terminal
@@ -162,11 +172,10 @@ def _compare(
 ) -> None:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.comparison.runner import compare as run_comparison
+    from foltr_audit.experiments.comparison.runner import failure_error
     from foltr_audit.experiments.comparison.runner import worst_failure as worst_error
-    from foltr_audit.report.pictures.compare_panels import draw_comparison
-    from foltr_audit.report.results.compare import CompareReport
-    from foltr_audit.report.results.decision import json_with_decision
-    from foltr_audit.report.tables.compare import print_brief_compare, print_compare, warnings_by_defense
+    from foltr_audit.report.compare import CompareReport
+    from foltr_audit.report.compare_tables import print_brief_compare
 
     warn_of_unloadable(Attack)
     progress = on_terminal()
@@ -174,24 +183,26 @@ def _compare(
     report = CompareReport.of(folder, failed, progress)
     folder.save_results(report.json())
     for picture in pictures:
-        draw_comparison(picture, report)
+        report.save(picture)
     brief = partial(print_brief_compare, report, quiet=common.quiet)
-    full = partial(print_compare, report)
-    show(partial(json_with_decision, report), full if common.full else brief, json=common.json)
-    warn(warnings_by_defense(report.warnings))
-    refuse_contradiction(claim.plain() for claim in report.claims)
+    show(report.json_with_decision, report.show if common.full else brief, json=common.json)
+    warn(report.coded_warnings)
+    refuse_contradiction(report.claims)
     worst = worst_error(failed)
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "
-        raise type(worst.error)(several + worst.why)
+        raise failure_error(worst, several)
 
 
 def _list_cells(grid: ComparisonGrid, common: CommonOptions) -> None:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.comparison.runner import plan_cells
     from foltr_audit.experiments.runner import Runner
-    from foltr_audit.report.tables.planned_cells import PlannedCells, print_planned
+    from foltr_audit.report.lists import cell_rows, kind_rows, print_cells
 
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
-    planned = PlannedCells.of(plan_cells(grid, Runner(with_undefended=False)), folder)
-    show(planned.json, partial(print_planned, planned), json=common.json)
+    cells = cell_rows(plan_cells(grid, Runner(with_undefended=False)), folder)
+    if common.json:
+        print_json("estimate/2", kinds=kind_rows(cells), cells=cells)
+    else:
+        print_cells(cells, stdout_console())

@@ -19,7 +19,7 @@ from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.results.compare import CompareReport
+    from foltr_audit.report.compare import CompareReport
 
 
 class ReportFormat(StrEnum):
@@ -101,8 +101,7 @@ def report(
 
 def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, overwrite: bool) -> None:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.results.compare import CompareReport
-    from foltr_audit.report.results.compare_summary import cells_done
+    from foltr_audit.report.compare import CompareReport
 
     _refuse_file(out, overwrite=overwrite)
     form = _format(to, out)
@@ -112,9 +111,10 @@ def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, ov
         )
     stored = ComparisonFolder.open(folder)
     compared = CompareReport.of(stored, progress=on_terminal(), partial=True)
-    planned, done = cells_done(compared)
-    if done < planned:
-        note(f"unfinished: {done} of {planned} cells are done; compare --resume runs the rest")
+    if compared.done < compared.asked:
+        note(
+            f"unfinished: {compared.done} of {compared.asked} cells are done; compare --resume runs the rest"
+        )
     text = _text(compared, stored, form)
     if out is None:
         print_line(text.removesuffix("\n"))
@@ -159,9 +159,7 @@ def _refuse_file(out: Path | None, *, overwrite: bool) -> None:
 
 def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> str:
     if to is ReportFormat.json:
-        from foltr_audit.report.results.decision import json_with_decision
-
-        return json_with_decision(found) + "\n"
+        return found.json_with_decision() + "\n"
     if to is ReportFormat.csv:
         return csv_text(every_column(found.rows()))
     from foltr_audit.report.render.compare_document import Provenance, document

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
+from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.privacy.bounds import RunBound, UpperBound
 
@@ -67,6 +68,7 @@ class Estimate:
 UNKNOWN = Estimate(math.nan)
 """An estimate that is not defined."""
 
+_LONGEST = 10_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -91,11 +93,23 @@ def _text(value: str) -> str:
     return value
 
 
+def plain_text(text: str) -> str:
+    """A text of unknown origin as a record stores it: short, and without control characters."""
+    return _CONTROL.sub("?", text)[:_LONGEST]
+
+
+def _different(values: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("expected different names")
+    return values
+
+
 def _warning(value: object) -> CodedWarning:
     return value if isinstance(value, CodedWarning) else CodedWarning.parse(str(value))
 
 
-Text = Annotated[str, Field(max_length=10_000), AfterValidator(_text)]
+Text = Annotated[str, Field(max_length=_LONGEST), AfterValidator(_text)]
+Names = Annotated[tuple[Text, ...], AfterValidator(_different)]
 Number = Annotated[float, BeforeValidator(_number)]
 Share = Annotated[Number, AfterValidator(_share)]
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
@@ -157,7 +171,7 @@ class RunRecord(Record):
     trained_on: Text
     claim: Number | None
     per_round: Count
-    groups: tuple[Text, ...]
+    groups: Names
     population: dict[str, JsonValue] | None
     warnings: tuple[Warned, ...]
 
@@ -245,7 +259,7 @@ class ProofRecord(Record):
     kind: Literal["proof"] = "proof"
     of: Literal["round", "all rounds", "attacked"]
     about: Text = "one interaction"
-    view: Text
+    view: AuditView
     unit: Text
     interactions: Count | None = None
     rounds: Count
@@ -318,7 +332,7 @@ class AuditRecord(AuditedClaim):
     """
 
     kind: Literal["audit"] = "audit"
-    view: Text
+    view: AuditView
     unit: Text
     canary: Text
     colluders: Count | None
@@ -357,13 +371,13 @@ class EvidenceRecord(Record):
     kind: Literal["evidence"] = "evidence"
     click_model: Text
     view: Text
-    guessed: tuple[Text, ...]
-    surprised: tuple[Text, ...]
-    baselines: tuple[Text, ...]
-    probabilities: tuple[Text, ...]
-    exact: tuple[Text, ...]
+    guessed: Names
+    surprised: Names
+    baselines: Names
+    probabilities: Names
+    exact: Names
     same_message: Annotated[bool, Field(strict=True)]
-    groups: Annotated[tuple[Text, ...], Field(min_length=1)]
+    groups: Annotated[Names, Field(min_length=1)]
     refused: dict[Text, Text]
     steps: Count
     clipped: Count

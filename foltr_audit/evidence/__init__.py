@@ -1,5 +1,5 @@
 """Evidence for others: bundles that they can verify, and checks of limits with exit codes.
 
-May import: `report`, `experiments` and the rooms below them.
-Begin with: `bundle.py`, then `check/limits.py`.
+May import: `experiments` and the rooms below it.
+Begin with: `bundle.py`, then `check/outcomes.py`.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Environment
@@ -13,11 +13,16 @@ from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
 from foltr_audit.core.results import AuditRecord, DataRecord, ProofRecord, RunRecord, UtilityRecord
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.data import path_name
+from foltr_audit.core.settings.defaults import DELTA, UNIT
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.stages import AttackFindings, TrainResult
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
+from foltr_audit.privacy.observer_views import VIEWS, attacked_view
 from foltr_audit.simulation.client_population import PopulationFacts
 from foltr_audit.simulation.intent_metrics import evaluated_on
+from foltr_audit.simulation.privacy_description import PrivacyDescription
 from foltr_audit.simulation.setup import Setup
 
 if TYPE_CHECKING:
@@ -49,21 +54,17 @@ class World:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Run:
-    """One Spec that was run, without its data and messages.
+class RunRecords:
+    """The records of one Spec that was run.
 
     Attributes:
         spec: the Spec.
         record: what was run.
         data: its data.
         utility: how good the trained model is.
-        proofs: what is proven for the observer of the attacks, first without the lists; empty without one.
+        proofs: what is proven: of a stored run see `proofs_of`, of another one of a round for the observer of
+            the attacks, first without the lists.
         audits: what audits of its chain's claim found.
-        world: its clients.
-        trained: the trained model and the metrics of its rounds.
-        attacks: what attacks found; empty without an attack protocol.
-        membership: who was told to have taken part, from other federations of the same Spec.
-        unlearning: what models keep of clients that left; None without a protocol.
     """
 
     spec: Spec
@@ -72,6 +73,20 @@ class Run:
     utility: UtilityRecord
     proofs: tuple[ProofRecord, ...] = ()
     audits: tuple[AuditRecord, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run(RunRecords):
+    """One Spec that was run, without its data and messages.
+
+    Attributes:
+        world: its clients.
+        trained: the trained model and the metrics of its rounds.
+        attacks: what attacks found; empty without an attack protocol.
+        membership: who was told to have taken part, from other federations of the same Spec.
+        unlearning: what models keep of clients that left; None without a protocol.
+    """
+
     world: World = World()
     trained: TrainResult
     attacks: AttackFindings = field(default_factory=AttackFindings)
@@ -119,7 +134,13 @@ def data_record(collection: Collection) -> DataRecord:
     )
 
 
-def utility_record(trained: TrainResult, undefended: float | None = None) -> UtilityRecord:
+def utility_record(
+    trained: TrainResult,
+    undefended: float | None = None,
+    *,
+    validation: float | None = None,
+    bytes_per_client: float | None = None,
+) -> UtilityRecord:
     """How good a trained model is; a number that is not defined is None."""
 
     def known(value: float | None) -> float | None:
@@ -129,10 +150,45 @@ def utility_record(trained: TrainResult, undefended: float | None = None) -> Uti
         ndcg=known(trained.ndcg),
         untrained=known(trained.untrained),
         ceiling=known(trained.ceiling),
+        validation=known(validation),
         undefended=known(undefended),
         evaluated_on=evaluated_on(trained.rounds),
         online_sum=known(trained.online_sum),
         online_mean=known(trained.online_mean),
         maxrr_last=known(trained.maxrr_last),
         clipped=known(trained.clipped),
+        bytes_per_client=bytes_per_client,
+    )
+
+
+def proofs_of(privacy: PrivacyDescription, attack: AttackSpec | None = None) -> tuple[ProofRecord, ...]:
+    """What is proven for one interaction: for each view of all rounds, and of the messages of an attack.
+
+    The observer sees all rounds: noise that is correlated over rounds hides a click less from whoever also
+    sees the sums of later ones. Nothing is said of an attack on sums: it makes them itself, of other messages
+    than a round has.
+    """
+    sent = privacy.clients.interactions
+    proofs = [_proof(privacy, "all rounds", view, sent) for view in VIEWS]
+    if attack is not None and not attack.sums:
+        view = attacked_view(attack.view, attack.hide)
+        proofs.append(
+            _proof(privacy, "attacked", view, attack.interactions if attack.target == "fresh" else sent)
+        )
+    return tuple(proofs)
+
+
+def _proof(
+    privacy: PrivacyDescription, of: Literal["all rounds", "attacked"], view: str, interactions: int
+) -> ProofRecord:
+    seen = privacy.in_all_rounds(privacy.situation(view, UNIT, interactions=interactions))
+    promise = ProvenPromise.of(privacy.events(), seen, DELTA)
+    return ProofRecord(
+        of=of,
+        view=view,
+        unit=UNIT,
+        interactions=interactions,
+        rounds=seen.rounds,
+        upper=promise.upper,
+        auc=promise.curve.auc,
     )

@@ -35,6 +35,7 @@ from foltr_audit.experiments.stages import (
     first_model,
     train,
 )
+from foltr_audit.experiments.store import pack_run
 from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.recorder import atomic_files
@@ -131,7 +132,7 @@ class Runner:
             trained, attacks = self._attack(setup, protocol, folder)
         if protocol is not None or spec.membership is not None:
             undefended = self._twin(spec, trained) if self.with_undefended else None
-        return Run(
+        run = Run(
             spec=spec,
             record=run_record(setup),
             data=data_record(setup.collection),
@@ -144,6 +145,11 @@ class Runner:
             membership=self._membership(setup),
             unlearning=self._unlearn(setup, trained.recording),
         )
+        if folder is not None:
+            folder.save(
+                pack_run(run, setup, lists=False)
+            )  # of lists, `attack --trace` judges the trace again
+        return run
 
     def _attack(
         self, setup: Setup, protocol: AttackSpec, folder: RunFolder | None

@@ -120,9 +120,7 @@ def bonferroni(p: Sequence[float]) -> list[float]:
     >>> bonferroni([0.01, 0.5])
     [0.02, 1.0]
     """
-    from statsmodels.stats.multitest import multipletests
-
-    return [float(value) for value in multipletests(list(p), method="bonferroni")[1]]
+    return [min(value * len(p), 1.0) for value in p]
 
 
 def stars(corrected: float) -> str:

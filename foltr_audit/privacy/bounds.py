@@ -25,6 +25,10 @@ class UpperBound:
     how: str
     rests_on: RestsOn = "message"
 
+    def __post_init__(self) -> None:
+        if self.epsilon != self.epsilon or self.delta != self.delta:
+            raise ValueError("not a number; expected an epsilon and a delta")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunBound:

@@ -44,12 +44,11 @@ from foltr_audit.report.table import (
     bound_text,
     counted,
     delta_text,
-    join_names,
     make_table,
     verdict_cell,
 )
 from foltr_audit.report.terminal import STYLES, BriefAnswer, first_rows, print_table
-from foltr_audit.utils.formatting import JsonValue
+from foltr_audit.utils.formatting import JsonValue, join_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

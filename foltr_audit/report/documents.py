@@ -40,6 +40,7 @@ _ENDS: Schema = {
     "maxItems": 2,
 }
 _INTERVAL: Schema = {"anyOf": [_ENDS, _SIMPLE["null"]]}
+_SIMPLE["interval"] = _INTERVAL
 
 
 class Field(NamedTuple):
@@ -139,7 +140,7 @@ class Section:
             raise KeyError(f"columns missing: {sorted(missing)}, unknown: {unknown}")
         return Row(values, self, setting)
 
-    def of(self, result: object, setting: Setting | None = None, **more: Any) -> Row:
+    def of(self, result: object, setting: Setting | None = None, /, **more: Any) -> Row:
         """The row of an object with these columns as attributes, after those of a setting.
 
         `more` has the others, or other values.

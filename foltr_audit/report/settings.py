@@ -20,6 +20,7 @@ from foltr_audit.core.settings.experiment import flat
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.systems import without_shared_parameters
+from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.bounds import RunBound
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.documents import Row, Section, nested
@@ -204,10 +205,6 @@ def chain_label(chain: str) -> str:
     return "+".join(part if one is None else one.label for part, one in zip(parts, known, strict=True))
 
 
-FEW_LISTS = 30
-"""With fewer lists than this a sentence says how many there are."""
-
-
 def few_lists(counts: Sequence[int]) -> str:
     """A sentence on the numbers of lists that conclusions rest on; empty where each has enough.
 
@@ -216,15 +213,6 @@ def few_lists(counts: Sequence[int]) -> str:
     """
     few = describe_few_lists(counts)
     return f" This rests on {few}." if few else ""
-
-
-def describe_few_lists(counts: Sequence[int]) -> str:
-    """As `few_lists`, in words that follow a name: `only 14 lists`."""
-    few = sorted(count for count in counts if count < FEW_LISTS)
-    if not few:
-        return ""
-    span = str(few[0]) if few[0] == few[-1] else f"{few[0]} to {few[-1]}"
-    return f"only {span} {'list' if few[-1] == 1 else 'lists'}"
 
 
 # --- data, warnings and utility --------------------------------------------------------------------

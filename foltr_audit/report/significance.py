@@ -13,8 +13,8 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.core.results import Estimate
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.reader import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.experiments.runs.systems import RankingSystem, match_runs
+from foltr_audit.experiments.store import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import Column, Table, interval_text, make_table

@@ -176,12 +176,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def join_names(names: Sequence[str], word: str = "and") -> str:
-    """Names with a word before the last one."""
-    *first, last = names
-    return f"{', '.join(first)} {word} {last}" if first else last
-
-
 def shortened(these: Sequence[object], most: int = 4) -> str:
     """Names in a sentence, not too many."""
     names = list(map(str, these))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Union
 
 JsonValue = Union[None, bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]"]
@@ -58,3 +58,13 @@ def short(value: float | None, digits: int = 3) -> str:
 def epsilon(value: float) -> str:
     """An epsilon as text: `1.2`, or `none` where nothing is claimed."""
     return "none" if math.isinf(value) else f"{value:g}"
+
+
+def join_names(names: Sequence[str], word: str = "and") -> str:
+    """Names with a word before the last one.
+
+    >>> join_names(["olsr", "lad", "map"])
+    'olsr, lad and map'
+    """
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("laws_as_declared")
 WORLD = "--data synthetic:mq2007:60 --clients 6 --rounds 2 --runs 2 --jobs 1"
 TINY = (*WORLD.split(), "--click-model", "perfect", "--method", "olsr")
 FAST = (*TINY, "--eps", "1.2", "--defense", "published", "--no-audit")
-CELLS = "cells/*/cell.json"
+CELLS = "cells/*/records.jsonl"
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -125,9 +125,9 @@ def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
         ("comparison.json", lambda text: text.replace('"left_out": []', '"left_out": [{"a": 1}]')),
         ("comparison.json", lambda text: text.replace('"alternative": "none"', '"alternative": "nonne"')),
         ("comparison.json", lambda _: "[" * 100_000),
-        ("cell.json", lambda text: text.replace('"online_mean"', '"online"')),
-        ("cell.json", lambda text: text.replace('"learner": "', '"learner": 7, "was": "')),
-        ("cell.json", lambda _: "[" * 100_000),
+        ("records.jsonl", lambda text: text.replace('"ndcg"', '"other"')),
+        ("records.jsonl", lambda text: text.replace('"learner": "', '"learner": 7, "was": "')),
+        ("records.jsonl", lambda _: "[" * 100_000),
     ],
 )
 def test_damage_is_named_and_ends_with_3(

@@ -22,14 +22,24 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.presets import read_preset
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import load_model
-from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.trace import Trace
 from tests.fixtures.command import refusal
-from tests.fuzz.samples import cell_arrays, packed, sealed, write_comparison, write_trace
+from tests.fuzz.samples import (
+    Lines,
+    cell_arrays,
+    line_of,
+    lines_of,
+    packed,
+    sealed,
+    write_comparison,
+    write_trace,
+)
 from tests.utils.test_reading import archive
 
 HUGE = "9" * 5000
+DROPPED: Any = object()
 
 # --- cells of comparisons -------------------------------------------------------------------------
 
@@ -46,20 +56,20 @@ def compared(good: Path, tmp_path: Path) -> Path:
 
 
 def attacked_cell(compared: Path) -> Path:
-    cells = [path.parent for path in sorted(compared.glob("cells/*/cell.json"))]
-    return next(cell for cell in cells if "evidence" in json.loads((cell / "cell.json").read_text()))
+    cells = sorted(compared.glob("cells/*/records.jsonl"))
+    return next(path.parent for path in cells if b'"evidence"' in path.read_bytes())
 
 
-def forge(cell: Path, facts: Callable[[Any], object] = lambda _: None, **arrays: Any) -> None:
-    """Change facts and arrays (by name, `/` as `__`) of a cell, and put the hash right."""
+def forge(cell: Path, change: Callable[[Lines], object] = lambda _: None, **arrays: Any) -> None:
+    """Change records and arrays (by name, `/` as `__`) of a cell, and put the hash right."""
     members = {**packed(cell_arrays())}
     for name, values in arrays.items():
         members |= packed({name.replace("__", "/"): np.asarray(values)})
     content = archive(members)
-    table = json.loads((cell / "cell.json").read_text())
-    facts(table)
+    lines = lines_of((cell / "records.jsonl").read_bytes())
+    change(lines)
     (cell / "arrays.npz").write_bytes(content)
-    (cell / "cell.json").write_text(json.dumps(sealed(table, content)))
+    (cell / "records.jsonl").write_bytes(sealed(lines, content))
 
 
 def refused(compared: Path, problem: str) -> None:
@@ -103,47 +113,67 @@ def test_arrays_of_a_cell(compared: Path, arrays: dict[str, Any], problem: str) 
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("kind", "values", "problem"),
     [
-        (lambda facts: facts.update(online_sum=10**400), "beyond 64 bits"),
-        (lambda facts: facts.update(online_mean=1e300), "expected a number from 0 to 1"),
-        (lambda facts: facts.update(learner="\ud800"), "half of a character"),
-        (lambda facts: facts.update(learner="\x1b[31m"), "text without control characters"),
-        (lambda facts: facts.update(clipped=True), "clipped: expected a number"),
-        (lambda facts: facts.update(findings=["x"]), "findings"),
-        (lambda facts: facts.update(warnings=[1]), "warnings"),
-        (lambda facts: facts.update(groups=["a", "a"]), "groups: expected different names"),
-        (lambda facts: facts["data"].pop("fold"), "data.fold is missing"),
-        (lambda facts: facts["evidence"].update(guessed=["a", "a"]), "expected different names"),
-        (lambda facts: facts["evidence"].update(groups=[]), "evidence.groups"),
-        (lambda facts: facts["evidence"].update(steps="2"), "evidence.steps"),
-        (lambda facts: facts["evidence"].update(refused=[]), "evidence.refused"),
-        (lambda facts: facts["evidence"]["guessed"].pop(), "guessed/1/any_click: not expected"),
-        (lambda facts: facts.pop("spec_sha256"), "spec_sha256 is missing"),
-        (lambda facts: facts.update(spec_sha256="0" * 64), "made by another Spec"),
-        (lambda facts: facts.update(schema="foltr-audit/cell/9"), "schema 'foltr-audit/cell/9'"),
+        ("utility", {"online_sum": 10**400}, "line 4: not JSON: a whole number beyond 64 bits"),
+        ("utility", {"online_mean": 1e300}, "expected a number from 0 to 1"),
+        ("utility", {"online_mean": "nan"}, "expected a number"),
+        ("utility", {"clipped": True}, "utility.clipped: expected a number"),
+        ("utility", {"ndcg": DROPPED}, "line 4: damaged: utility.ndcg is missing"),
+        ("utility", {"kind": "run"}, "line 4: damaged: run.run is missing"),
+        ("utility", {"kind": "usefulness"}, "line 4: made by another version; run again with --overwrite"),
+        ("run", {"learner": "\ud800"}, "half of a character"),
+        ("run", {"learner": "\x1b[31m"}, "text without control characters"),
+        ("run", {"warnings": [1]}, "run.warnings"),
+        ("run", {"groups": ["a", "a"]}, "run.groups: expected different names"),
+        ("run", {"run": DROPPED}, "run.run is missing"),
+        ("run", {"run": "0" * 64}, "made by another Spec"),
+        ("data", {"fold": DROPPED}, "line 3: damaged: data.fold is missing"),
+        ("proof", {"upper": {"epsilon": "nan", "delta": 0.0, "how": ""}}, "proof.upper: not a number"),
+        ("evidence", {"guessed": ["a", "a"]}, "expected different names"),
+        ("evidence", {"groups": []}, "evidence.groups"),
+        ("evidence", {"steps": "2"}, "evidence.steps"),
+        ("evidence", {"refused": []}, "evidence.refused"),
+        ("evidence", {"guessed": ["position-prior"]}, "guessed/1/any_click: not expected"),
+        (None, {"schema": "foltr-audit/records/9"}, "line 1: made by another version"),
+        (None, {"arrays": "0" * 64}, "damaged: not the content that records.jsonl names"),
     ],
 )
-def test_facts_of_a_cell(compared: Path, change: Callable[[Any], object], problem: str) -> None:
-    forge(attacked_cell(compared), change)
+def test_records_of_a_cell(compared: Path, kind: str | None, values: dict[str, Any], problem: str) -> None:
+    cell = attacked_cell(compared)
+    lines = lines_of((cell / "records.jsonl").read_bytes())
+    line = lines[0] if kind is None else line_of(lines, kind)
+    line |= values
+    kept = [{name: value for name, value in each.items() if value is not DROPPED} for each in lines]
+    (cell / "records.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in kept))
     refused(compared, problem)
 
 
+def test_a_cell_without_its_run_and_one_with_an_unknown_field(compared: Path) -> None:
+    cell = attacked_cell(compared)
+    forge(cell, lambda lines: lines[1].update(of_a_later_version=1))
+    assert CompareReport.of(ComparisonFolder.open(compared)).json()
+    forge(cell, lambda lines: lines.pop(1))
+    refused(compared, "damaged: 0 of kind RunRecord; expected one")
+
+
 def test_a_finding_of_another_form(compared: Path) -> None:
-    for path in sorted(compared.glob("cells/*/cell.json")):
-        facts = json.loads(path.read_text())
-        if facts["findings"]:
-            facts["findings"][0]["view"] = "nobody"
-            path.write_text(json.dumps(facts))
-    refused(compared, "findings.view=nobody")
+    for path in sorted(compared.glob("cells/*/records.jsonl")):
+        lines = path.read_text().splitlines()
+        changed = [
+            line.replace('"view": "individual"', '"view": "nobody"') if '"audit"' in line else line
+            for line in lines
+        ]
+        path.write_text("\n".join(changed) + "\n")
+    refused(compared, "line 6: damaged: audit.view=nobody")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"hello"])
 def test_archives_that_are_none(compared: Path, content: bytes) -> None:
     cell = attacked_cell(compared)
-    facts = json.loads((cell / "cell.json").read_text())
+    lines = lines_of((cell / "records.jsonl").read_bytes())
     (cell / "arrays.npz").write_bytes(content)
-    (cell / "cell.json").write_text(json.dumps(sealed(facts, content)))
+    (cell / "records.jsonl").write_bytes(sealed(lines, content))
     refused(compared, "arrays.npz: damaged")
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.experiments.comparison.cells import FACTS
+from foltr_audit.core.results import GapRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
-from foltr_audit.report.results.compare import failed_row
+from foltr_audit.experiments.runs.folder import RECORDS
 from tests.fixtures.bundles import GRID, write_comparison
 from tests.fixtures.command import answer, run
 
@@ -35,7 +35,7 @@ def cut(stored: Path, tmp_path: Path) -> Path:
     shutil.copytree(stored, path)
     folder = ComparisonFolder.open(path)
     last = next(cell for cell in folder.cells()[::-1] if cell.label.alternative == "published")
-    (folder.cell(last.spec) / FACTS).unlink()
+    (folder.cell(last.spec) / RECORDS).unlink()
     return path
 
 
@@ -81,19 +81,20 @@ def test_an_unfinished_comparison_tells_what_is_done(cut: Path) -> None:
 def test_why_a_cell_failed_is_known_from_the_last_run(cut: Path) -> None:
     folder = ComparisonFolder.open(cut)
     specs = [cell.spec for cell in folder.cells()]
-    rows = [failed_row(spec, f"reason {number}").plain() for number, spec in enumerate(specs)]
-    folder.save_results(json.dumps({"failed": [*rows, "nonsense", {"why": 1}]}))
+    gaps = [
+        GapRecord(what="failed", run=spec.hash, why=f"reason {number}") for number, spec in enumerate(specs)
+    ]
+    folder.save_failures(specs, gaps)
     (missing,) = [number for number, spec in enumerate(specs) if not folder.done(spec)]
     failed = run("report", cut, "--to", "json").json()["failed"]
     assert [row["why"] for row in failed] == [f"reason {missing}"]
-    for text in ("[]", "{", '{"failed": 3}'):
-        folder.save_results(text)
-        assert run("report", cut, "--to", "json").json()["failed"] == []
+    folder.save_failures(specs[missing:], [])
+    assert run("report", cut, "--to", "json").json()["failed"] == []
 
 
 def test_a_comparison_of_which_nothing_is_done(cut: Path) -> None:
-    for facts in cut.glob(f"cells/*/{FACTS}"):
-        facts.unlink()
+    for records in cut.glob(f"cells/*/{RECORDS}"):
+        records.unlink()
     for form in ("html", "md", "json", "csv"):
         done = run("report", cut, "--to", form)
         assert done.code == 0
@@ -102,11 +103,10 @@ def test_a_comparison_of_which_nothing_is_done(cut: Path) -> None:
 
 
 def test_damage_is_told_and_not_reported(cut: Path) -> None:
-    facts = next(cut.glob(f"cells/*/{FACTS}"))
-    facts.write_text("{}")
+    next(cut.glob(f"cells/*/{RECORDS}")).write_text("{}")
     done = run("report", cut)
     assert done.code == 3
-    assert "damaged cell" in done.err
+    assert "made by another version" in done.err
     (cut / "comparison.json").write_text("[]")
     assert run("report", cut).code == 3
 

@@ -85,7 +85,7 @@ def test_the_tables_name_systems_and_comparisons(folders: list[Path]) -> None:
 def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, folders: list[Path]) -> None:
     perfect, other = folders[:2]
     write_system(tmp_path / "fewer", list(A[:3]), first=1, train={"click_model": "informational"})
-    write_run(tmp_path / "open", rounds_of(0.5, [0.1, 0.2]), played=1)
+    write_run(tmp_path / "open", rounds_of(0.5, [0.1, 0.2]), finished=False)
 
     def told(*arguments: object) -> str:
         return refusal("study significance", *arguments)

@@ -16,12 +16,14 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
-from foltr_audit.evidence.bundle import NAME, DataPlaces, pack, verify
+from foltr_audit.evidence.bundle import NAME, pack
+from foltr_audit.evidence.verification import DataPlaces
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.report.results.compare import CompareReport
-from tests.fixtures.bundles import Files, changed_json, content, forged
+from foltr_audit.report.compare import CompareReport
+from tests.fixtures.bundles import Files, changed_json, content, forged, verify
 from tests.fixtures.command import files, run
 from tests.fixtures.data_cache import TEXT
+from tests.fuzz.samples import lines_of, sealed
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "5", "--rounds", "2", "--threads", "1")
 HOLD = ("files", "Specs", "cells", "re-run", "results")
@@ -54,14 +56,13 @@ def cell_with(files: Files, name: str, defended: bool = True) -> str:
 
 def changed_arrays(files: Files, change: Callable[[dict[str, Any]], None]) -> Files:
     """Other arrays in the defended cell, with the hash that they must have."""
-    name, facts = cell_with(files, "arrays.npz"), cell_with(files, "cell.json")
+    name, records = cell_with(files, "arrays.npz"), cell_with(files, "records.jsonl")
     arrays = dict(np.load(io.BytesIO(files[name]), allow_pickle=False))
     change(arrays)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
-    text = changed_json(files[facts], lambda table: table.update(arrays_sha256=digest))
-    return {**files, name: buffer.getvalue(), facts: text}
+    text = sealed(lines_of(files[records]), buffer.getvalue())
+    return {**files, name: buffer.getvalue(), records: text}
 
 
 def with_results(files: Files, tmp_path: Path) -> Files:
@@ -105,7 +106,7 @@ def test_a_damaged_cell_is_not_packed_and_an_unfinished_comparison_only_as_parti
     (cell / "arrays.npz").write_bytes(whole[:-1])
     with pytest.raises(TraceError, match=r"arrays\.npz: damaged"):
         pack(copy, tmp_path / "b.zip")
-    (cell / "cell.json").unlink()
+    (cell / "records.jsonl").unlink()
     done = run("report", copy, "--zip", tmp_path / "b.zip")
     assert (done.code, "1 of 2 cells are missing" in done.one_error()) == (2, True)
     assert not list(tmp_path.glob("*b.zip*"))
@@ -184,7 +185,7 @@ def test_renamed_exchanged_and_changed_cells_are_noticed(small_bundle: Path, tmp
     table = verify(forged(tmp_path / "a.zip", renamed, specs=moved), sample=0, seed=1)
     assert f"{name}/spec.toml: missing" in said(table)
     other = dict(files)
-    for part in ("cell.json", "arrays.npz"):
+    for part in ("records.jsonl", "arrays.npz"):
         other[cell_with(files, part)] = files[cell_with(files, part, defended=False)]
     table = verify(forged(tmp_path / "b.zip", other), sample=0, seed=1)
     assert "another Spec" in said(table)
@@ -247,7 +248,8 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_with_its_trace_is_verified_and_holds_no_truth(attacked: Path, tmp_path: Path) -> None:
     made("report", attacked, "--zip", tmp_path / "plain.zip")
-    assert set(content(tmp_path / "plain.zip")) == {"spec.toml", "model.npy", "results.json", NAME}
+    stored = {"spec.toml", "model.npy", "arrays.npz", "records.jsonl"}
+    assert set(content(tmp_path / "plain.zip")) == {*stored, "results.json", NAME}
     made("report", attacked, "--zip", tmp_path / "b.zip", "--with-trace")
     files = content(tmp_path / "b.zip")
     assert not [name for name in files if "truth" in name]

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.results import UNKNOWN
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.report import (
+from foltr_audit.evidence.check.outcomes import printable
+from foltr_audit.report.check import (
     CheckReport,
     LimitsPlace,
     annotation_lines,
@@ -21,8 +23,8 @@ from foltr_audit.evidence.check.report import (
     junit_xml,
     markdown,
 )
-from foltr_audit.evidence.check.subjects import CheckReading, printable
 from foltr_audit.report.render.document import escape_markdown
+from tests.fixtures.check_subjects import report as made
 from tests.fixtures.check_subjects import subject
 from tests.fixtures.there import there
 
@@ -32,8 +34,8 @@ LIMITS = SystemLimits.parse(NUMBERS, "")
 
 def report(name: str = "toy", warnings: tuple[str, ...] = ()) -> CheckReport:
     """Two limits that hold, one that is broken (proven epsilon 1) and one that cannot be judged."""
-    held = subject(name=printable(name), loss=CheckReading(missing=f"no twin of {name}"))
-    return CheckReport.of(LIMITS, [held], {"who": name}, [coded("left out", text) for text in warnings])
+    held = subject(name=name, loss=UNKNOWN, missing={"loss": f"no twin of {name}"})
+    return made(LIMITS, held, {"who": name}, [coded("left out", text) for text in warnings])
 
 
 @given(name=st.text(max_size=30))
@@ -99,18 +101,18 @@ def test_json_holds_every_outcome() -> None:
 
 def test_a_report_holds_only_if_everything_does() -> None:
     assert not report().holds
-    easy = CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [subject()], {})
+    easy = made(SystemLimits.parse({"min_ndcg": 0.1}, ""), subject())
     assert easy.holds
     assert easy.counts == "1 limit checked on 1 row: all hold"
 
 
 def test_attacks_that_nobody_chose_are_warned_of() -> None:
     held = subject(refused={"map": "no law"}, all_attacks=False)
-    found = CheckReport.of(LIMITS, [held], {})
-    assert [str(row.coded) for row in found.warnings] == [
+    found = made(LIMITS, held)
+    assert [str(warning) for warning in found.coded_warnings] == [
         "FA403: toy, perfect clicks: map could not run and is not judged: no law"
     ]
-    assert not CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [held], {}).warnings
+    assert not made(SystemLimits.parse({"min_ndcg": 0.1}, ""), held).warnings
 
 
 # --- annotations ----------------------------------------------------------------------------------

@@ -6,17 +6,17 @@ import math
 import re
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.results import Estimate
+from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.errors import ContradictionError
-from foltr_audit.evidence.check.limits import NAMES, SystemLimits, outcomes
-from foltr_audit.evidence.check.subjects import CheckReading, CheckSubject
-from foltr_audit.report.results.compare_rows import ViewCeiling
-from tests.fixtures.check_subjects import attack, claim, judged, subject
+from foltr_audit.evidence.check.limits import NAMES, SystemLimits
+from foltr_audit.evidence.check.outcomes import CheckSubject, outcomes
+from tests.fixtures.check_subjects import attack, claim, judged, line, proof, subject
 
 UNIT = st.floats(0.5, 0.99)
 NUMBER = {"max_attack_auc": 0.7, "min_ndcg": 0.4, "max_ndcg_loss": 0.1}
@@ -72,24 +72,28 @@ def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_val
         ("max_attack_auc", subject(attacks=[attack("olsr", math.nan, None)]), "no attacked list"),
         ("max_attack_auc", subject(attacks=[attack("olsr", 0.5, None)]), "no interval"),
         ("max_attack_auc", subject(attacks=[STRONG, attack("b", None, None)]), "no att"),
-        ("min_ndcg", subject(ndcg=CheckReading(missing="no metrics")), "no metrics"),
-        ("min_ndcg", subject(ndcg=CheckReading(Estimate(math.nan))), "no value"),
-        ("min_ndcg", subject(ndcg=CheckReading(Estimate(0.9))), "no interval"),
-        ("max_ndcg_loss", subject(loss=CheckReading(missing="no twin")), "no twin"),
-        ("max_proven_eps", subject(claims=[], no_audit="foltr-es sends metrics"), "foltr-es sends metrics"),
-        ("max_proven_eps", subject(claims=[claim("aggregate")]), "no audit where the server sees the mess"),
-        ("max_measured_eps", subject(claims=[]), "no audit was run"),
-        ("max_exact_eps", subject(claims=[claim(eps_exact=None)]), "not computable"),
-        ("max_exact_eps", subject(claims=[claim(), claim(eps_exact=None)]), "not computable"),
-        ("max_measured_eps", subject(claims=[claim(eps_ceiling=0.8)]), "at most 0.8"),
-        ("max_ceiling_auc", subject(ceilings=[], no_ceiling="no Spec"), "no Spec"),
+        ("min_ndcg", subject(ndcg=UNKNOWN, missing={"ndcg": "no metrics"}), "no metrics"),
+        ("min_ndcg", subject(ndcg=UNKNOWN), "no value"),
+        ("min_ndcg", subject(ndcg=Estimate(0.9)), "no interval"),
+        ("max_ndcg_loss", subject(loss=UNKNOWN, missing={"loss": "no twin"}), "no twin"),
+        (
+            "max_proven_eps",
+            subject(audits=[], missing={"audits": "foltr-es sends metrics"}),
+            "foltr-es sends metrics",
+        ),
+        ("max_proven_eps", subject(audits=[claim("aggregate")]), "no audit where the server sees the mess"),
+        ("max_measured_eps", subject(audits=[]), "no audit was run"),
+        ("max_exact_eps", subject(audits=[claim(exact=None)]), "not computable"),
+        ("max_exact_eps", subject(audits=[claim(), claim(exact=None)]), "not computable"),
+        ("max_measured_eps", subject(audits=[claim(most=0.8)]), "at most 0.8"),
+        ("max_ceiling_auc", subject(proof=None, missing={"proof": "no Spec"}), "no Spec"),
     ],
 )
 def test_what_cannot_be_judged_says_what_is_missing(limit: str, held: CheckSubject, told: str) -> None:
     found = judged(limit, 0.9, held)
     assert found.status == "not judged"
     assert told in found.missing
-    assert told in found.line
+    assert told in line(found)
 
 
 def test_a_broken_limit_is_broken_whatever_else_cannot_be_judged() -> None:
@@ -98,7 +102,7 @@ def test_a_broken_limit_is_broken_whatever_else_cannot_be_judged() -> None:
     held = subject(attacks=rows, refused={"lad": "no law"})
     assert judged("max_attack_auc", 0.9, held).status == "broken"
     assert judged("max_attack_auc", 0.99, subject(attacks=rows[1:])).status == "not judged"
-    exact = subject(claims=[claim(eps_exact=5.0), claim(unit="client", eps_exact=None)])
+    exact = subject(audits=[claim(exact=5.0), claim(unit="client", exact=None)])
     assert judged("max_exact_eps", 4.0, exact).status == "broken"
     assert judged("max_exact_eps", 6.0, exact).status == "not judged"
 
@@ -114,12 +118,12 @@ def test_attacks_that_nobody_chose_may_be_refused() -> None:
 
 
 def test_the_worst_of_several_units_counts_and_only_of_the_view_that_is_meant() -> None:
-    rows = [claim(), claim(unit="client", eps_upper=math.inf, eps_lower=4.0, eps_exact=9.0)]
-    rows += [claim("aggregate", eps_upper=20.0, eps_lower=20.0, eps_exact=20.0)]
-    held = subject(claims=rows)
+    rows = [claim(), claim(unit="client", proven=math.inf, measured=4.0, exact=9.0)]
+    rows += [claim("aggregate", proven=20.0, measured=20.0, exact=20.0)]
+    held = subject(audits=rows)
     found = {name: judged(name, 8.0, held) for name in EPS}
     assert found["max_proven_eps"].status == "broken"
-    assert found["max_proven_eps"].value_text == "inf"
+    assert ": ∞; at most 8 allowed; " in line(found["max_proven_eps"])
     assert found["max_exact_eps"].value == 9.0
     assert "client" in found["max_exact_eps"].about
     assert found["max_measured_eps"].status == "not judged"  # its 100 trials show 5 at most
@@ -129,44 +133,49 @@ def test_the_worst_of_several_units_counts_and_only_of_the_view_that_is_meant() 
 
 
 def test_the_lowest_ceiling_of_several_canaries_counts() -> None:
-    rows = [claim(), claim(canary="data:no-click", eps_ceiling=0.8)]
-    assert judged("max_measured_eps", 0.9, subject(claims=rows)).status == "not judged"
-    assert judged("max_measured_eps", 0.7, subject(claims=rows)).status == "holds"
+    rows = [claim(), claim(canary="data:no-click", most=0.8)]
+    assert judged("max_measured_eps", 0.9, subject(audits=rows)).status == "not judged"
+    assert judged("max_measured_eps", 0.7, subject(audits=rows)).status == "holds"
 
 
 def test_few_trials_do_not_excuse_a_measured_epsilon_that_is_too_large() -> None:
-    rows = [claim(eps_lower=0.9, eps_ceiling=0.9)]
-    assert judged("max_measured_eps", 0.8, subject(claims=rows)).status == "broken"
+    rows = [claim(measured=0.9, most=0.9)]
+    assert judged("max_measured_eps", 0.8, subject(audits=rows)).status == "broken"
 
 
-def test_the_auc_that_a_proof_leaves_is_of_the_view_that_is_meant() -> None:
-    rows = [
-        ViewCeiling(view="individual", auc=0.77, how="by a toy"),
-        ViewCeiling(view="aggregate", auc=1.0, how="no noise"),
-    ]
-    held = subject(ceilings=rows)
-    assert judged("max_ceiling_auc", 0.77, held).status == "holds"
-    found = judged("max_ceiling_auc", 0.76, held)
+def test_the_auc_that_a_proof_leaves_to_attacks() -> None:
+    assert judged("max_ceiling_auc", 0.77, subject()).status == "holds"
+    found = judged("max_ceiling_auc", 0.76, subject())
     assert (found.status, found.value, found.interval) == ("broken", 0.77, None)
-    assert found.line.endswith(": .770; at most .76 allowed; message, one interaction: by a toy")
+    assert line(found).endswith(": .770; at most .76 allowed; message, one interaction: by a toy")
+    held = subject(proof=proof(1.0, "aggregate", "no noise"))
     nothing = judged("max_ceiling_auc", 0.999, held, view="aggregate")
     assert (nothing.status, nothing.value) == ("broken", 1.0)
-    assert "nothing is proven: no noise" in nothing.line
+    assert "nothing is proven: no noise" in line(nothing)
+
+
+def test_a_proof_whose_links_nobody_tested_passes_no_gate() -> None:
+    untested: dict[str, Any] = {"audits": [], "missing": {"links": "foltr-es sends metrics"}}
+    found = judged("max_ceiling_auc", 0.9, subject(**untested))
+    assert (found.status, found.value) == ("not judged", 0.77)
+    assert "no audit tested the links that the proof rests on: foltr-es sends metrics" in line(found)
+    nothing = subject(proof=proof(1.0), **untested)
+    assert judged("max_ceiling_auc", 0.9, nothing).status == "broken", "whatever an audit would find"
 
 
 @pytest.mark.parametrize("verdict", ["refuted", "false by exact loss"])
 def test_a_false_claim_in_any_view_breaks_the_limit(verdict: str) -> None:
     rows = [claim(), claim("aggregate", verdict=verdict, why="a toy says so")]
-    found = judged("no_refuted_claims", True, subject(claims=rows))
+    found = judged("no_refuted_claims", True, subject(audits=rows))
     assert (found.status, found.value, found.allowed) == ("broken", verdict, None)
     assert "sum" in found.about
 
 
 def test_claims_that_are_not_refuted_hold_and_no_claim_is_no_pass() -> None:
     open_ = [claim(verdict="not refuted")]
-    assert judged("no_refuted_claims", True, subject(claims=open_)).value == "not refuted"
-    nothing = [claim(eps_claimed=math.inf, verdict="not refuted")]
-    assert judged("no_refuted_claims", True, subject(claims=nothing)).status == "not judged"
+    assert judged("no_refuted_claims", True, subject(audits=open_)).value == "not refuted"
+    nothing = [claim(claim=None, verdict="not refuted")]
+    assert judged("no_refuted_claims", True, subject(audits=nothing)).status == "not judged"
 
 
 def test_every_limit_is_held_against_every_subject() -> None:
@@ -177,35 +186,41 @@ def test_every_limit_is_held_against_every_subject() -> None:
 
 
 def test_a_line_names_limit_row_value_interval_and_what_is_allowed() -> None:
-    line = judged("max_attack_auc", 0.6, subject()).line
-    assert line == (
-        "max_attack_auc: toy, perfect clicks: .700 (.600 to .800); at most .6 allowed; "
+    assert line(judged("max_attack_auc", 0.6, subject())) == (
+        "max_attack_auc: toy, perfect clicks: .700 [.600, .800]; at most .6 allowed; "
         "attack olsr, the only one that ran"
     )
-    line = judged("min_ndcg", 0.5, subject()).line
-    assert line == "min_ndcg: toy, perfect clicks: .400 (.300 to .500); at least .5 allowed; offline nDCG@10"
+    assert line(judged("min_ndcg", 0.5, subject())) == (
+        "min_ndcg: toy, perfect clicks: .400 [.300, .500]; at least .5 allowed; offline nDCG@10"
+    )
+    assert line(judged("no_refuted_claims", True, subject())) == (
+        "no_refuted_claims: toy, perfect clicks: proven; claim 1, message, one interaction, data:worst: "
+        "proven up to 1"
+    )
 
 
-def test_only_a_measured_epsilon_has_an_interval_and_it_is_open() -> None:
-    told = {name: judged(name, 2.0, subject()).interval_text() for name in EPS}
-    assert told == {"max_measured_eps": "at least 0.5", "max_exact_eps": "", "max_proven_eps": ""}
+def test_only_a_measured_epsilon_has_an_interval_up_to_what_is_proven() -> None:
+    told = {name: judged(name, 2.0, subject()).interval for name in EPS}
+    assert told == {"max_measured_eps": (0.5, 1.0), "max_exact_eps": None, "max_proven_eps": None}
+    nothing = judged("max_measured_eps", 2.0, subject(audits=[claim(proven=math.inf)]))
+    assert ": 0.5 [0.5, ∞]; at most 2 allowed; " in line(nothing)
 
 
 def test_no_zero_is_negative() -> None:
-    held = subject(loss=CheckReading(Estimate(-0.0004, (-0.0014, 0.0004))))
-    assert "toy, perfect clicks: .000 (-.001 to .000);" in judged("max_ndcg_loss", 0.1, held).line
+    held = subject(loss=Estimate(-0.0004, (-0.0014, 0.0004)))
+    assert "toy, perfect clicks: .000 [-.001, .000];" in line(judged("max_ndcg_loss", 0.1, held))
 
 
 def test_texts_of_a_stored_comparison_cannot_steer_a_terminal() -> None:
-    rows = [claim(why="red \x1b[31m", verdict="not refuted\x07")]
-    found = judged("no_refuted_claims", True, subject(claims=rows)).plain()
-    assert all(text.isprintable() for text in found.values() if isinstance(text, str))
+    rows = [claim(why="from right to left \u202e", verdict="not refuted")]
+    found = judged("no_refuted_claims", True, subject(audits=rows, name="red \x1b[31m"))
+    assert all(text.isprintable() for text in vars(found).values() if isinstance(text, str))
 
 
 def test_a_contradiction_is_no_outcome() -> None:
     rows = [claim(), claim("aggregate", verdict="contradiction", why="a toy says so")]
     with pytest.raises(ContradictionError, match="toy, sum, one interaction: contradiction: a toy says so"):
-        judged("min_ndcg", 0.1, subject(claims=rows))
+        judged("min_ndcg", 0.1, subject(audits=rows))
 
 
 # --- files of limits ------------------------------------------------------------------------------

@@ -12,15 +12,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.experiments.comparison import runner
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.runner import run_cells
+from foltr_audit.experiments.comparison.runner import run_cell, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.store import read_run
 from foltr_audit.utils.progress import Tick
 from tests.fixtures.cell_grids import begun, run_all, stored, tiny_cells
 from tests.fixtures.command import files
@@ -126,11 +128,15 @@ def test_cells_that_cannot_be_run_stop_no_other(tmp_path: Path, monkeypatch: pyt
     folder, progress = begun(tmp_path / "folder", cells), Noting()
     run_cells([cells[4].spec], folder, ALONE)
     failed = run_cells([cell.spec for cell in cells], folder, ALONE, progress)
-    assert [(one.spec.repetition, one.exit_code) for one in failed] == [(1, 2), (2, 1)]
+    assert [(gap.run, gap.exit_code) for gap in failed] == [(cells[1].spec.hash, 2), (cells[2].spec.hash, 1)]
     assert "not this one" in failed[0].why
     assert "memory" in failed[1].why
     assert progress.told == ["skipped", *["done"] * 4]
     assert len(stored(folder.path)) == 3
+    assert folder.failures() == failed
+    monkeypatch.setattr(runner, "run_cell", real)
+    assert run_cells([cells[2].spec], folder, ALONE) == []
+    assert folder.failures() == failed[:1], "what is known of other cells stays"
 
 
 def test_a_full_disk_is_one_line_and_finished_cells_stay_whole(
@@ -198,3 +204,26 @@ def test_a_comparison_at_work_is_not_overwritten(tmp_path: Path) -> None:
         ComparisonFolder.create(path, resume=False, overwrite=True)
     claim.release()
     assert files(ComparisonFolder.create(path, resume=False, overwrite=True).path) == {}
+
+
+def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> None:
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}, "train": {"rounds": 2}}
+    attack = {"methods": ["olsr"], "click_models": ["perfect"], "min_documents": 5}
+    spec = Spec.parse({**table, "attack": attack})
+    study = Runner(with_undefended=False)
+    folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
+    folder.write(spec, run_cell(spec, study))
+    cell, found = study.run(spec), folder.read(spec)
+    assert found.utility.ndcg == cell.trained.ndcg
+    assert found.query_ndcg.mean() == pytest.approx(cell.trained.ndcg)
+    evidence = cell.attacks.evidence["perfect"]
+    assert found.evidence is not None
+    np.testing.assert_array_equal(found.evidence.clicks, evidence.clicks)
+    for label, guessed in evidence.guessed.items():
+        np.testing.assert_array_equal(found.evidence.guessed[label].scores, guessed.scores)
+    where = folder.cell(spec)
+    packed = bytearray((where / "arrays.npz").read_bytes())
+    packed[len(packed) // 2] ^= 1
+    (where / "arrays.npz").write_bytes(bytes(packed))
+    with pytest.raises(TraceError, match=r"arrays\.npz: damaged"):
+        read_run(where, spec)

@@ -10,7 +10,7 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.runs.reader import RunReader, read_runs
+from foltr_audit.experiments.runs.reader import read_runs
 from foltr_audit.experiments.runs.systems import match_runs, read_systems, without_shared_parameters
 from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
 
@@ -27,44 +27,32 @@ def chain(eps: float) -> dict[str, Any]:
 
 def test_metrics_of_the_last_round_and_of_all(tmp_path: Path) -> None:
     write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]))
-    run = RunReader.open(tmp_path)
-    assert run.finished
+    (run,) = read_runs(tmp_path).values()
     assert run.value("offline_ndcg@10") == 0.7
     assert run.value("online_ndcg@10") == 0.6
     assert run.value("online_mean") == pytest.approx(0.3, rel=1e-12)
     assert run.value("online_sum") == pytest.approx(0.1 + 0.2 * 0.9995 + 0.6 * 0.9995**2, rel=1e-12)
-    assert [row["round"] for row in run.rounds] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("metric", "told"), [("ndgc", "did you mean"), ("nothing", "finite number")])
 def test_a_metric_that_is_not_there_is_refused(tmp_path: Path, metric: str, told: str) -> None:
-    write_run(tmp_path, [{"online_ndcg@10": 0.5, "nothing": math.nan, "ndcg": 0.5}])
+    write_run(tmp_path, [{**rounds_of(0.5)[0], "nothing": math.nan, "ndcg": 0.5}])
     with pytest.raises(UsageError, match=told):
-        RunReader.open(tmp_path).value(metric)
+        read_runs(tmp_path)[tmp_path].value(metric)
 
 
-def test_an_unfinished_run_is_opened_and_not_compared(tmp_path: Path) -> None:
-    write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]), played=2)
-    run = RunReader.open(tmp_path)
-    assert (run.n_rounds, run.finished) == (2, False)
-    with pytest.raises(UsageError, match=r"2 of 3 rounds; end the run with --resume"):
+def test_an_unfinished_run_is_not_compared(tmp_path: Path) -> None:
+    write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]), finished=False)
+    with pytest.raises(UsageError, match="unfinished; end the run with --resume"):
         read_runs(tmp_path)
-
-
-def test_a_run_without_a_round_has_no_metrics(tmp_path: Path) -> None:
-    spec = write_run(tmp_path / "done", rounds_of(0.7))
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    (bare / "spec.toml").write_text(spec.toml)
-    assert RunReader.open(bare).metrics == {}
-    with pytest.raises(UsageError, match="0 of 1 rounds"):
-        read_runs(bare)
 
 
 def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
     write_run(tmp_path / "run", rounds_of(0.7))
     other = write_run(tmp_path / "other", rounds_of(0.7), seed=2)
     write_system(tmp_path / "several", [0.1, 0.2])
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "trace" / "trace.toml").touch()
 
     def told(kind: type[FoltrAuditError], path: Path) -> str:
         with pytest.raises(kind) as found:
@@ -73,13 +61,12 @@ def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
         return str(found.value)
 
     assert "no such folder" in told(UsageError, tmp_path / "nowhere")
-    assert "a trace without its Run" in told(UsageError, tmp_path / "run" / "trace")
+    assert "a trace without its Run" in told(UsageError, tmp_path / "trace")
     assert "neither a Run" in told(UsageError, tmp_path)
     (tmp_path / "run" / "spec.toml").write_text(other.toml)
     assert "another Spec" in told(TraceError, tmp_path / "run")
-    (tmp_path / "other" / "trace" / "truth" / "rounds-00000.npz").write_bytes(b"cut")
-    with pytest.raises(TraceError, match="cut"):
-        _ = read_runs(tmp_path / "other")[0].metrics
+    (tmp_path / "other" / "arrays.npz").write_bytes(b"cut")
+    assert "damaged: not the content" in told(TraceError, tmp_path / "other")
     (tmp_path / "several" / "plan.toml").write_text("seed = ")
     assert "not TOML" in told(TraceError, tmp_path / "several")
 
@@ -89,8 +76,8 @@ def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_the_runs_of_a_plan_come_in_its_order(tmp_path: Path) -> None:
     plan = write_system(tmp_path, [0.3, 0.1, 0.2])
-    assert [run.spec for run in read_runs(tmp_path)] == list(plan.specs)
-    assert [run.value("offline_ndcg@10") for run in read_runs(tmp_path)] == [0.3, 0.1, 0.2]
+    assert [run.spec for run in read_runs(tmp_path).values()] == list(plan.specs)
+    assert [run.value("offline_ndcg@10") for run in read_runs(tmp_path).values()] == [0.3, 0.1, 0.2]
 
 
 def test_a_missing_or_exchanged_run_of_a_plan_is_noticed(tmp_path: Path) -> None:

@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.evidence.bundle import pack, verify
+from foltr_audit.evidence.bundle import pack
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.render.csv import csv_text, every_column
-from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.formatting import json_text
-from tests.fixtures.bundles import content, write_bundle
+from tests.fixtures.bundles import content, verify, write_bundle
 from tests.fuzz.mutations import (
     Random,
     changed_array,
     changed_bytes,
+    changed_lines,
     changed_npy,
     changed_toml,
     changed_value,
@@ -28,7 +29,7 @@ from tests.fuzz.mutations import (
     json_bytes,
     npy,
 )
-from tests.fuzz.samples import Tree, lay, sealed, tree, write_comparison
+from tests.fuzz.samples import Tree, lay, lines_of, sealed, tree, write_comparison
 from tests.fuzz.watch import Feed
 
 
@@ -44,14 +45,14 @@ def _changed_member(rng: Random, name: str, data: bytes) -> bytes:
 
 
 def _changed_cell(rng: Random, files: Tree, at: str) -> Tree:
-    """A cell with other facts or arrays, and the right hash of these."""
-    arrays, facts = files[f"{at}/arrays.npz"], json.loads(files[f"{at}/cell.json"])
+    """A cell with another record or other arrays, and the right hash of these."""
+    arrays, records = files[f"{at}/arrays.npz"], files[f"{at}/records.jsonl"]
     if rng.random() < 0.5:
-        facts = changed_value(rng, facts)
+        records = changed_lines(rng, records)
     else:
         arrays = changed_zip(rng, _members(arrays), _changed_member)
-    facts = sealed(facts, arrays) if rng.random() < 0.95 else facts
-    return {f"{at}/arrays.npz": arrays, f"{at}/cell.json": json_bytes(rng, facts)}
+        records = sealed(lines_of(records), arrays) if rng.random() < 0.95 else records
+    return {f"{at}/arrays.npz": arrays, f"{at}/records.jsonl": records}
 
 
 def _changed_comparison(rng: Random, files: Tree) -> Tree:

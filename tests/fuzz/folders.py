@@ -16,7 +16,7 @@ from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import SourceKey, map_entry, store
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
-from foltr_audit.experiments.runs.reader import RunReader, read_runs
+from foltr_audit.experiments.runs.reader import read_runs
 from foltr_audit.experiments.runs.systems import read_systems
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.significance import SignificanceReport
@@ -26,13 +26,14 @@ from tests.fixtures.tiny import tiny_collection
 from tests.fuzz.mutations import (
     Random,
     changed_bytes,
+    changed_lines,
     changed_npy,
     changed_text,
     changed_toml,
     changed_value,
     json_bytes,
 )
-from tests.fuzz.samples import Tree, lay, tree, write_trace
+from tests.fuzz.samples import Tree, lay, lines_of, sealed, tree, write_trace
 from tests.fuzz.watch import Feed
 
 METHODS = ("olsr", "lad", "map", "tukey", "box-ls", "raifle")
@@ -194,8 +195,8 @@ def attacked(folder: Path) -> Feed:
 def _changed_file(rng: Random, name: str, content: bytes) -> bytes:
     if name.endswith(".toml") and rng.random() < 0.8:
         return changed_toml(rng, content.decode())
-    if name.endswith(".json") and rng.random() < 0.8:
-        return json_bytes(rng, changed_value(rng, json.loads(content)))
+    if name.endswith(".jsonl") and rng.random() < 0.8:
+        return changed_lines(rng, content)
     if name.endswith(".npz") and rng.random() < 0.8:
         return _changed_table(rng, content)
     return changed_bytes(rng, content)
@@ -210,7 +211,8 @@ def runs(folder: Path) -> Feed:
 
     def metrics() -> None:
         _ = RunFolder(folder / "a").problems()
-        _ = RunReader.open(folder / "a").metrics
+        for run in read_runs(folder / "a").values():
+            _ = run.metrics
 
     def tests() -> None:
         read_runs(folder / "c")
@@ -221,11 +223,10 @@ def runs(folder: Path) -> Feed:
             changed = dict(original)
             inside = rng.choice(sorted(changed))
             changed[inside] = _changed_file(rng, inside, changed[inside])
-            at = inside.rpartition("trace/")[0]
-            if "trace/" in inside and rng.random() < 0.8:
-                place = f"{at}trace/"
-                part = {n.removeprefix(place): c for n, c in changed.items() if n.startswith(place)}
-                changed |= {f"{place}{n}": c for n, c in _resealed(part).items()}
+            at = inside.rpartition("/")[0]
+            if inside.endswith("arrays.npz") and rng.random() < 0.8:
+                records = str(Path(at) / "records.jsonl")
+                changed[records] = sealed(lines_of(changed[records]), changed[inside])
             lay(folder / name, changed)
         rng.choice([metrics, tests])()
 

@@ -163,6 +163,14 @@ def json_bytes(rng: Random, value: Any) -> bytes:
     return (text + "\n").encode("utf-8", "surrogatepass")
 
 
+def changed_lines(rng: Random, content: bytes) -> bytes:
+    """A file of JSON lines with another value in one of them."""
+    lines = content.splitlines()
+    number = rng.randrange(len(lines))
+    lines[number] = json_bytes(rng, changed_value(rng, json.loads(lines[number]))).replace(b"\n", b" ")
+    return b"\n".join(lines) + b"\n"
+
+
 # --- arrays ---------------------------------------------------------------------------------------
 
 _KINDS = ("<f8", "<f4", ">f8", "<i8", "<u8", "<i2", "|b1", "<U3", "<c16", "|S4", "<M8[s]", "|u1")

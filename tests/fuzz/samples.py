@@ -5,16 +5,30 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from foltr_audit.core.records.interactions import Cohort, RoundRecord, RoundTruth
+from foltr_audit.core.results import (
+    AuditRecord,
+    DataRecord,
+    EvidenceRecord,
+    LowerBound,
+    ProofRecord,
+    Record,
+    RunRecord,
+    UtilityRecord,
+)
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, DefenseLabel
-from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.experiments.store import records_text
+from foltr_audit.privacy.bounds import RunBound, UpperBound
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.trace import Fact, TraceDataset, TraceHeader, TraceWriter
 from tests.fixtures.rounds import round_of
 from tests.fuzz.mutations import npy
@@ -92,68 +106,125 @@ def training_arrays() -> dict[str, np.ndarray[Any, Any]]:
     return {name: values for name, values in cell_arrays().items() if not name.startswith(("lists", "guess"))}
 
 
-def cell_facts(of: Spec) -> dict[str, Any]:
-    """The facts of a cell, but for the hash of its arrays."""
-    bound: dict[str, Any] = {"epsilon": "inf", "delta": 0.0, "how": "so it is"}
-    lower: dict[str, Any] = {"estimator": "betting", "epsilon": 0.5, "ceiling": 2.0, "confidence": 0.95}
-    lower |= {"delta": 0.0, "trials": 50, "assumes": ""}
-    finding: dict[str, Any] = {"view": "individual", "unit": "interaction", "canary": "data:worst"}
-    finding["colluders"] = None
-    finding |= {"about": "a query", "model": "first", "interactions": 4, "messages": 1, "eps_claimed": 1.2}
-    run = {"unit": "client", "rounds": 20, "sampled": 0.1, "upper": bound, "always": bound}
-    finding |= {"delta": 0.0, "upper": bound, "run": run, "exact": "inf", "lower": lower}
-    finding |= {"estimates": [lower], "score": "likelihood", "declared": "as declared", "declared_why": ""}
-    finding |= {"verdict": "refuted", "why": "these trials show it"}
-    data: dict[str, Any] = {"source": of.data.source, "synthetic": True, "normalised": "zscore"}
-    data |= {"features": 46, "fold": 0}
-    data |= {"fingerprint": "ab" * 32, "train": 36, "vali": 12, "test": 12, "test_without_relevant": 4}
-    facts: dict[str, Any] = {
-        "schema": "foltr-audit/cell/1",
-        "spec_sha256": of.hash,
-        "eps_claimed": 1.2,
-        "learner": of.train.learner,
-        "pdgd": "pham-2022",
-        "data": data,
-        "warnings": ["FA102: shares of noise"],
-        "population": None,
-        "groups": ["a", "b"],
-        "ndcg@10": 0.4,
-        "ndcg@10_untrained": 0.2,
-        "ndcg@10_ceiling": 0.9,
-        "ndcg@10_validation": 0.4,
-        "online_sum": 0.7,
-        "online_mean": 0.3,
-        "clipped": 0.5,
-        "too_short": 2,
-        "bytes_per_client": 184.0,
-        "proven_aucs": [{"view": "individual", "interactions": 4, "auc": 0.8, "how": "so it is"}],
-        "attacked_auc": None,
-        "findings": [finding] if of.audit is not None else [],
-    }
-    if of.attack is not None:
-        facts["evidence"] = {
-            "guessed": ["position-prior", "olsr"],
-            **{name: ["position-prior"] for name in ("surprised", "baselines", "probabilities")},
-            "exact": [],
-            "same_message": True,
-            "groups": ["a", "b"],
-            "refused": {"lad": "no"},
-            "steps": 10,
-            "clipped": 3,
-        }
-    return facts
+BOUND = UpperBound(epsilon=math.inf, delta=0.0, how="so it is")
+
+
+def cell_records(of: Spec) -> list[Record]:
+    """The records of a cell."""
+    data = DataRecord(
+        source=of.data.source,
+        synthetic=True,
+        normalised="zscore",
+        features=46,
+        fold=0,
+        fingerprint="ab" * 32,
+        train=36,
+        vali=12,
+        test=12,
+        test_without_relevant=4,
+    )
+    run = RunRecord(
+        run=of.hash,
+        learner=of.train.learner,
+        pdgd="pham-2022",
+        trained_on="perfect",
+        claim=1.2,
+        per_round=20,
+        groups=("a", "b"),
+        population=None,
+        warnings=(CodedWarning("FA102", "shares of noise"),),
+    )
+    utility = UtilityRecord(
+        ndcg=0.4,
+        untrained=0.2,
+        ceiling=0.9,
+        validation=0.4,
+        evaluated_on="the test split",
+        online_sum=0.7,
+        online_mean=0.3,
+        maxrr_last=0.2,
+        clipped=0.5,
+        bytes_per_client=184.0,
+    )
+    proof = ProofRecord(
+        of="all rounds",
+        view="individual",
+        unit="interaction",
+        interactions=4,
+        rounds=20,
+        upper=BOUND,
+        auc=0.8,
+    )
+    audits = [] if of.audit is None else [_audit()]
+    return [run, data, utility, proof, *audits, *([] if of.attack is None else [_evidence()])]
+
+
+def _audit() -> AuditRecord:
+    lower = LowerBound(estimator="betting", epsilon=0.5, ceiling=2.0, confidence=0.95, delta=0.0, trials=50)
+    return AuditRecord(
+        view="individual",
+        unit="interaction",
+        canary="data:worst",
+        colluders=None,
+        pair="a query",
+        model="first",
+        interactions=4,
+        messages=1,
+        claim=1.2,
+        delta=0.0,
+        upper=BOUND,
+        whole_run=RunBound(unit="client", rounds=20, sampled=0.1, upper=BOUND, always=BOUND),
+        exact=math.inf,
+        lower=lower,
+        estimates=(lower,),
+        score="likelihood",
+        declared="as declared",
+        declared_why="",
+        verdict="refuted",
+        why="these trials show it",
+    )
+
+
+def _evidence() -> EvidenceRecord:
+    return EvidenceRecord(
+        click_model="perfect",
+        view="individual",
+        guessed=("position-prior", "olsr"),
+        surprised=("position-prior",),
+        baselines=("position-prior",),
+        probabilities=("position-prior",),
+        exact=(),
+        same_message=True,
+        groups=("a", "b"),
+        refused={"lad": "no"},
+        steps=10,
+        clipped=3,
+        too_short=2,
+    )
+
+
+Lines = list[Any]
+"""The lines of a file of records, the header first."""
+
+
+def lines_of(content: bytes) -> Lines:
+    return [json.loads(line) for line in content.splitlines()]
+
+
+def line_of(lines: Lines, kind: str) -> Any:
+    """The first record of a kind."""
+    return next(line for line in lines if line.get("kind") == kind)
+
+
+def sealed(lines: Lines, archive: bytes) -> bytes:
+    """A file of records with the right hash of the arrays."""
+    lines[0]["arrays"] = hashlib.sha256(archive).hexdigest()
+    return "".join(f"{json.dumps(line)}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
 def packed(arrays: dict[str, np.ndarray[Any, Any]]) -> dict[str, bytes]:
     """Arrays as the members of an archive."""
     return {f"{name}.npy": npy(values) for name, values in arrays.items()}
-
-
-def sealed(facts: Any, archive: bytes) -> Any:
-    """Facts with the right hash of the arrays."""
-    if isinstance(facts, dict):
-        facts["arrays_sha256"] = hashlib.sha256(archive).hexdigest()
-    return facts
 
 
 def write_comparison(path: Path) -> None:
@@ -171,10 +242,9 @@ def write_comparison(path: Path) -> None:
         arrays = cell_arrays() if cell.kind == "attack" else training_arrays()
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        facts = sealed(cell_facts(cell.spec), buffer.getvalue())
-        text = json.dumps(facts, indent=1, sort_keys=True) + "\n"
+        text = records_text(cell_records(cell.spec), arrays=hashlib.sha256(buffer.getvalue()).hexdigest())
         files = {"spec.toml": cell.spec.toml.encode(), "arrays.npz": buffer.getvalue()}
-        folder.write(cell.spec, {**files, "cell.json": text.encode()})
+        folder.write(cell.spec, {**files, "records.jsonl": text.encode()})
     folder.save_results(CompareReport.of(folder).json())
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from foltr_audit.core.results import Estimate
+from foltr_audit.report.compare_tables import brief_compare
 from foltr_audit.report.render.terminal import MOST_ROWS, BriefAnswer
 from foltr_audit.report.results.attack import AttackReport, brief_attack
-from foltr_audit.report.tables.compare import brief_compare
 from foltr_audit.report.tables.table import Table
 from tests.fixtures.comparisons import checked, report, setting
 from tests.fixtures.made_reports import attack_report, judged_lists

@@ -1,4 +1,4 @@
-"""Which defense a comparison recommends, and when it recommends none."""
+"""Which defense a comparison recommends, when it recommends none, and what it says of that."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from typing import Any
 import pytest
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
-from foltr_audit.report.results.decision import MOST_LOSS, UNBOUNDED, Decision, decide, json_with_decision
-from tests.fixtures.comparisons import checked, report, run_bound, setting, warning
+from foltr_audit.experiments.decide import ABOVE_GUESS, MOST_AUC, MOST_LOSS, UNBOUNDED, Decision
+from foltr_audit.experiments.table import ComparedPool, Difference
+from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.decision import decision_sentences
+from tests.fixtures.comparisons import (
+    against,
+    attack,
+    audit,
+    checked,
+    guesses,
+    report,
+    run_bound,
+    setting,
+    warned,
+)
 
 
 def decision(found: CompareReport) -> Decision:
-    made = decide(found)
-    assert made is not None
-    return made
+    assert found.decision is not None
+    return found.decision
 
 
-def chosen(found: CompareReport) -> str:
-    best = decision(found).best
+def sentences(*pools: ComparedPool) -> list[str]:
+    return decision_sentences(decision(report(*pools)))
+
+
+def chosen(*pools: ComparedPool) -> str:
+    best = decision(report(*pools)).best
     return "" if best is None else best.name
 
 
 def audited(verdicts: dict[str, str]) -> dict[str, Any]:
     """The audits of several views."""
-    found = {}
-    for view, verdict in verdicts.items():
-        (found[view],) = checked(verdict)["audits"].values()
-    return {"audits": found}
-
-
-def with_rows(found: CompareReport, **changes: dict[str, Any]) -> CompareReport:
-    """The report with other values in the rows of these defenses."""
-
-    def row(one: CompareRow) -> CompareRow:
-        return replace(one, **changes.get(one.setting.alternative, {}))
-
-    return replace(found, results=tuple(map(row, found.results)))
+    return {"audits": tuple(audit(verdict, view) for view, verdict in verdicts.items())}
 
 
 NONE = setting("none", auc=0.99, ndcg=0.45)
@@ -52,46 +54,61 @@ def test_a_proven_defense_under_which_attacks_fail_is_recommended() -> None:
     found = decision(report(NONE, PROVEN))
     assert found.best is not None
     assert found.best.name == "laplace, eps 1.2"
-    assert found.sentences[0] == "Use laplace, eps 1.2."
+    said = decision_sentences(found)
+    assert said[0] == "Use laplace, eps 1.2."
     proof = "and epsilon 1.2 is proven for one interaction; for one client over 20 rounds nothing is."
-    assert f"(AUC .520, .50 to .54), {proof}" in found.sentences[1]
-    assert found.sentences[-1].startswith("Not tested: ")
-    assert "since no audit was run" not in found.sentences[-1]
+    assert f"(AUC .520 [.50, .54] on perfect clicks), {proof}" in said[1]
+    assert said[-1].startswith("Not tested: ")
+    assert "since no audit was run" not in said[-1]
     judged = {one.name: one.judgement for one in found.judged}
     assert judged == {"none": "leaks", "laplace, eps 1.2": "holds"}
 
 
 def test_the_bound_of_a_run_stands_beside_that_of_an_interaction() -> None:
-    (audit,) = checked("proven")["audits"].values()
-    bounded = {"individual": replace(audit, run=run_bound(6.1))}
-    found = decision(report(NONE, setting("laplace", 1.2, auc=0.52, ndcg=0.40, audits=bounded)))
-    assert found.sentences[1].endswith("for one interaction; for one client over 20 rounds epsilon 6.1.")
+    bounded = audit("proven", whole_run=run_bound(6.1))
+    said = sentences(NONE, setting("laplace", 1.2, auc=0.52, ndcg=0.40, audits=(bounded,)))
+    assert said[1].endswith("for one interaction; for one client over 20 rounds epsilon 6.1.")
 
 
 def test_what_secure_aggregation_needs_is_counted_in_clients() -> None:
     """More than half of the cohort, unless the defense sets another threshold."""
-    chain = "secure-aggregation"
-    found = report(NONE, setting("skellam", 1.2, auc=0.52, ndcg=0.44, **checked("proven")))
-    found = replace(found, config={"spec": {"population": {"clients": 400, "cohort": 20}}})
 
-    def needs(defense: str) -> str:
-        named = replace(found.results[1].setting, defense=defense)
-        return decision(with_rows(found, skellam={"setting": named})).sentences[2]
+    def needs(chain: str) -> str:
+        pool = setting("skellam", 1.2, auc=0.52, ndcg=0.44, chain=chain, **checked("proven"))
+        clients = pool.spec.population.model_copy(update={"clients": 400, "cohort": 20})
+        said = sentences(
+            NONE, replace(pool, spec=pool.spec.model_copy(update={"population": clients}))
+        )  # fmt: skip
+        return next(line for line in said if line.startswith("Needs"))
 
-    assert needs(chain).endswith("of a round, each sum with at least 11 of 20 clients.")
-    assert "at least 15 of 20 clients" in needs(f"{chain}:threshold=15")
+    assert needs("secure-aggregation").endswith("of a round, each sum with at least 11 of 20 clients.")
+    assert "at least 15 of 20 clients" in needs("secure-aggregation:threshold=15")
+
+
+def test_costs_name_the_clicks_that_they_are_of() -> None:
+    """The worst of all click models, which need not be that of the table beside it."""
+    cheap = setting("laplace", 1.2, auc=0.51, **against(-0.001, 0.9), **checked("proven"))
+    costly = setting(
+        "laplace", 1.2, auc=0.52, click_model="informational", **against(-0.04, 0.9), **checked("proven")
+    )
+    said = sentences(NONE, cheap, setting("none", click_model="informational"), costly)
+    assert (
+        "Costs: at most .040 of nDCG@10 compared with no defense, for informational clicks (.400" in said[2]
+    )
+    assert "(AUC .520 [.50, .54] on informational clicks)" in said[1]
 
 
 def test_the_decision_as_json_names_what_to_use() -> None:
-    found = json.loads(json_with_decision(report(NONE, PROVEN)))["decision"]
+    found = json.loads(report(NONE, PROVEN).json_with_decision())["decision"]
     assert (found["use"], found["use_with_lists"]) == ("laplace, eps 1.2", "laplace, eps 1.2")
     assert [one["verdict"] for one in found["verdicts"]] == ["leaks", "recommended"]
-    assert json.loads(json_with_decision(report(NONE)))["decision"]["use"] is None
-    assert json.loads(json_with_decision(replace(report(NONE), results=())))["decision"] is None
+    assert json.loads(report(NONE).json_with_decision())["decision"]["use"] is None
+    assert json.loads(report().json_with_decision())["decision"] is None
+    assert "decision" not in json.loads(report(NONE, PROVEN).json())
 
 
 def test_no_defense_is_never_recommended_even_if_no_attack_succeeds() -> None:
-    assert chosen(report(setting("none", auc=0.5, ndcg=0.45))) == ""
+    assert chosen(setting("none", auc=0.5, ndcg=0.45)) == ""
 
 
 @pytest.mark.parametrize(
@@ -99,56 +116,52 @@ def test_no_defense_is_never_recommended_even_if_no_attack_succeeds() -> None:
 )
 def test_a_false_claim_is_never_recommended(verdict: str) -> None:
     false = setting("published", 1.2, auc=0.5, ndcg=0.45, **checked(verdict))
-    found = decision(report(NONE, false))
-    assert found.best is None
-    assert found.sentences == ["Use none of these defenses: the claim is false for published, eps 1.2."]
-    assert chosen(report(NONE, false, PROVEN)) == "laplace, eps 1.2"
+    found = report(NONE, false)
+    assert decision(found).best is None
+    said = decision_sentences(decision(found))
+    assert said == ["Use none of these defenses: the claim is false for published, eps 1.2."]
+    assert chosen(NONE, false, PROVEN) == "laplace, eps 1.2"
 
 
 def test_of_several_that_hold_the_smallest_epsilon_is_recommended() -> None:
     """A larger epsilon promises less, and a thousandth of nDCG is no reason for it."""
-    larger = setting("laplace", 10, auc=0.51, ndcg=0.41, **checked("proven", claimed=10))
-    assert chosen(report(NONE, larger)) == "laplace, eps 10"
-    assert chosen(report(NONE, PROVEN, larger)) == "laplace, eps 1.2"
+    larger = setting("laplace", 10, auc=0.51, ndcg=0.41, **checked("proven", claim=10))
+    assert chosen(NONE, larger) == "laplace, eps 10"
+    assert chosen(NONE, PROVEN, larger) == "laplace, eps 1.2"
 
 
 def test_noise_without_a_clip_is_never_recommended() -> None:
     """However well it hides clicks in this sample: nothing bounds what it has to hide."""
-    noise = setting("gaussian", auc=0.52, ndcg=0.44)
-    found = report(NONE, noise)
-    assert chosen(found) == "gaussian"
-    warned = [warning("gaussian", "no clip before the noise")]
-    assert warned[0].code == UNBOUNDED
-    found = replace(found, warnings=warned)
-    assert chosen(found) == ""
-    assert "not computed for what the clip allows under gaussian" in decision(found).sentences[0]
-    assert chosen(replace(report(NONE, noise, PROVEN), warnings=warned)) == "laplace, eps 1.2"
+    assert chosen(NONE, setting("gaussian", auc=0.52, ndcg=0.44)) == "gaussian"
+    noise = setting("gaussian", auc=0.52, ndcg=0.44, **warned("no clip before the noise", UNBOUNDED))
+    assert chosen(NONE, noise) == ""
+    assert "not computed for what the clip allows under gaussian" in sentences(NONE, noise)[0]
+    assert chosen(NONE, noise, PROVEN) == "laplace, eps 1.2"
 
 
 def test_where_nothing_is_proven_with_lists_the_first_sentence_says_so() -> None:
     unproven = {"individual": "proven", "individual+lists": "not refuted"}
-    found = decision(report(NONE, setting("skellam", 1.2, auc=0.52, ndcg=0.44, **audited(unproven))))
+    said = sentences(NONE, setting("skellam", 1.2, auc=0.52, ndcg=0.44, **audited(unproven)))
     start = "Use skellam, eps 1.2, if the server does not see the shown lists."
-    assert found.sentences[0] == f"{start} Where it sees them, nothing is proven of it."
+    assert said[0] == f"{start} Where it sees them, nothing is proven of this defense."
 
 
 def test_a_view_without_a_claim_is_not_proven() -> None:
-    views = audited({"individual": "proven", "individual+lists": "not refuted"})
-    views["audits"]["individual+lists"] = replace(views["audits"]["individual+lists"], eps_claimed=math.inf)
-    hidden = setting("skellam", 1.2, auc=0.52, ndcg=0.44, **views)
-    clicks = audited(dict.fromkeys(views["audits"], "proven"))
-    found = decision(report(NONE, hidden, setting("click-rr", 2.3, auc=0.53, ndcg=0.40, **clicks)))
-    assert found.sentences[0].endswith("shown lists. Where it sees them, use click-rr, eps 2.3.")
+    audits = (audit("proven"), audit("not refuted", "individual+lists", claim=None))
+    hidden = setting("skellam", 1.2, auc=0.52, ndcg=0.44, audits=audits)
+    clicks = audited(dict.fromkeys(("individual", "individual+lists"), "proven"))
+    said = sentences(NONE, hidden, setting("click-rr", 2.3, auc=0.53, ndcg=0.40, **clicks))
+    assert said[0].endswith("shown lists. Where it sees them, use click-rr, eps 2.3.")
 
 
 def test_a_proof_comes_before_ndcg_and_ndcg_before_the_attack() -> None:
     unproven = setting("top-k", 1.2, auc=0.51, ndcg=0.45, **checked("not refuted"))
-    assert chosen(report(NONE, unproven)) == "top-k, eps 1.2"
-    assert chosen(report(NONE, unproven, PROVEN)) == "laplace, eps 1.2"
+    assert chosen(NONE, unproven) == "top-k, eps 1.2"
+    assert chosen(NONE, unproven, PROVEN) == "laplace, eps 1.2"
     better = setting("skellam", 1.2, auc=0.53, ndcg=0.42, **checked("proven"))
-    assert chosen(report(NONE, PROVEN, better)) == "skellam, eps 1.2"
+    assert chosen(NONE, PROVEN, better) == "skellam, eps 1.2"
     equal = setting("skellam", 1.2, auc=0.51, ndcg=0.40, **checked("proven"))
-    assert chosen(report(NONE, PROVEN, equal)) == "skellam, eps 1.2"
+    assert chosen(NONE, PROVEN, equal) == "skellam, eps 1.2"
 
 
 @pytest.mark.parametrize(
@@ -156,59 +169,68 @@ def test_a_proof_comes_before_ndcg_and_ndcg_before_the_attack() -> None:
     [(2 * MOST_LOSS, 0.001, False), (2 * MOST_LOSS, 0.4, True), (MOST_LOSS / 2, 0.001, True)],
 )
 def test_only_a_significant_and_large_loss_costs_too_much(loss: float, p: float, kept: bool) -> None:
-    costs = {"ndcg_difference": Estimate(-loss, (-loss - 0.01, -loss + 0.01)), "ndcg_p": p}
-    found = with_rows(report(NONE, PROVEN), laplace=costs)
-    assert (chosen(found) == "laplace, eps 1.2") == kept
+    costly = replace(PROVEN, difference=Difference(Estimate(-loss, (-loss - 0.01, -loss + 0.01)), p))
+    assert (chosen(NONE, costly) == "laplace, eps 1.2") == kept
     if not kept:
-        assert decision(found).sentences[0].endswith("ranking gets worse under laplace, eps 1.2.")
+        assert sentences(NONE, costly)[0].endswith("more than .05 of nDCG@10 is lost under laplace, eps 1.2.")
 
 
 def test_where_lists_are_seen_another_defense_is_recommended() -> None:
     listed = {"individual": "proven", "individual+lists": "refuted"}
     hidden = setting("skellam", 1.2, auc=0.52, ndcg=0.44, **audited(listed))
     clicks = setting("click-rr", 1.2, auc=0.53, ndcg=0.40, **audited(dict.fromkeys(listed, "proven")))
-    alone, both = decision(report(NONE, hidden)), decision(report(NONE, hidden, clicks))
     start = "Use skellam, eps 1.2, if the server does not see the shown lists."
-    assert alone.sentences[0] == f"{start} Where it sees them, none of these holds."
-    assert both.sentences[0] == f"{start} Where it sees them, use click-rr, eps 1.2."
+    assert sentences(NONE, hidden)[0] == f"{start} Where it sees them, none of these defenses holds."
+    assert sentences(NONE, hidden, clicks)[0] == f"{start} Where it sees them, use click-rr, eps 1.2."
 
 
 def test_a_defense_must_hold_in_every_world() -> None:
-    perfect = report(NONE, PROVEN)
-
-    def clicks(row: Any) -> Any:
-        return replace(row, setting=replace(row.setting, click_model="informational"))
-
-    leaks = report(NONE, setting("laplace", 1.2, auc=0.9, ndcg=0.40, **checked("proven")))
-    results = (*perfect.results, *map(clicks, leaks.results))
-    both = replace(perfect, results=results, attacks=(*perfect.attacks, *map(clicks, leaks.attacks)))
-    assert chosen(perfect) == "laplace, eps 1.2"
-    assert chosen(both) == ""
-    (laplace,) = (one for one in decision(both).judged if one.name == "laplace, eps 1.2")
+    leaks = setting(
+        "laplace", 1.2, auc=0.9, ndcg=0.40, click_model="informational", **checked("proven")
+    )  # fmt: skip
+    pools = (NONE, PROVEN, setting("none", auc=0.99, ndcg=0.45, click_model="informational"), leaks)
+    assert chosen(*pools[:2]) == "laplace, eps 1.2"
+    assert chosen(*pools) == ""
+    found = decision(report(*pools))
+    (laplace,) = (one for one in found.judged if one.name == "laplace, eps 1.2")
     assert laplace.judgement == "leaks"
     assert math.isclose(laplace.auc, 0.9)
+    assert {found.judgement(row) for row in report(*pools).results if row["eps"]} == {"leaks"}
 
 
 def test_nothing_is_decided_without_results() -> None:
-    assert decide(replace(report(NONE), results=())) is None
+    assert report().decision is None
 
 
 def test_a_server_that_cheats_is_named() -> None:
-    honest = report(NONE, PROVEN)
-    cheats = replace(honest, config={"spec": {"train": {"server": "saturate"}}})
-    assert decision(honest).sentences[-1].endswith("servers that cheat (--server).")
-    assert decision(cheats).sentences[-1].endswith("servers other than saturate.")
+    def said(server: str) -> str:
+        train = PROVEN.spec.train.model_copy(update={"server": server})
+        return sentences(NONE, replace(PROVEN, spec=PROVEN.spec.model_copy(update={"train": train})))[-1]
+
+    assert said("honest").endswith("servers that cheat (--server).")
+    assert said("saturate").endswith("servers other than saturate.")
 
 
 def test_an_attack_that_may_be_good_on_few_lists_is_no_success_of_a_defense() -> None:
     """An AUC of .7 from .45 to .95 is not shown to beat a guess, and no defense holds by that."""
-    few = Estimate(0.7, (0.45, 0.95))
-    found = with_rows(report(NONE, PROVEN), laplace={"auc": few})
+    few = attack("map", Estimate(0.7, (0.45, 0.95)))
+    wide = replace(PROVEN, attacks=(*guesses(), few))
+    assert chosen(NONE, wide) == ""
+    assert sentences(NONE, wide)[0].endswith("too few lists were attacked under laplace, eps 1.2.")
 
-    def unsure(one: ComparedAttackRow) -> ComparedAttackRow:
-        real = one.setting.alternative == "laplace" and not one.baseline
-        return replace(one, found=replace(one.found, auc=few)) if real else one
 
-    wide = replace(found, attacks=tuple(map(unsure, found.attacks)))
-    assert chosen(wide) == ""
-    assert decision(wide).sentences[0].endswith("too few lists were attacked under laplace, eps 1.2.")
+def test_the_thresholds_of_verdicts_stand_below_their_table() -> None:
+    costly = replace(PROVEN, difference=Difference(Estimate(-0.1, (-0.11, -0.09)), 0.001))
+    found = report(NONE, costly, setting("b", 1.2, auc=0.7, **checked("refuted")))
+    answer = found.short_answer()
+    assert answer is not None
+    assert answer.table is not None
+    caption = answer.table.caption
+    assert f"costs too much: more than .0{MOST_LOSS * 100:g} of nDCG@10 lost" in caption
+    assert "false claim: " in caption
+    assert "too few lists" not in caption
+    few = setting("c", 1.2, attacks=(*guesses(), attack("map", Estimate(0.7, (0.45, 0.95)))))
+    below = report(NONE, few).short_answer()
+    assert below is not None
+    assert below.table is not None
+    assert f"ends above .{MOST_AUC * 100:g}, and more than .{ABOVE_GUESS * 10:g} above" in below.table.caption

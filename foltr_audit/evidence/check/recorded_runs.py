@@ -1,26 +1,27 @@
-"""The subjects of a recorded Run or trace: what its messages leak, and its recorded nDCG."""
+"""The subjects of a recorded Run or trace: what its messages leak, what is proven, and its recorded nDCG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
-from foltr_audit.core.results import Estimate, Interval
-from foltr_audit.core.settings.attack import changed_protocol
+from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
+from foltr_audit.core.settings.attack import refuse_unknown_queries
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable, refusals
-from foltr_audit.experiments.comparison.cells import system_aucs
+from foltr_audit.evidence.check.outcomes import CheckSubject, Reason
+from foltr_audit.evidence.check.subjects import refusals
 from foltr_audit.experiments.recorded_attack import TraceAttack
+from foltr_audit.experiments.run import proofs_of
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
+from foltr_audit.experiments.stages import first_model
+from foltr_audit.experiments.table import proof_of
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.report.results.attack_rows import AttackRow, RefusedRow
-from foltr_audit.report.results.compare_rows import ViewCeiling
-from foltr_audit.report.results.recorded_attack import recorded_report
+from foltr_audit.judge.scoring import click_records
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
@@ -33,116 +34,125 @@ _NO_SPEC = "the trace holds no Spec, whose defenses proofs are of; expected a Ru
 _NO_AUDIT = "a trace holds no audit; run one, without --trace"
 _NO_TWIN = "a trace holds no training without a defense; run one, without --trace"
 
-
-@dataclass(frozen=True)
-class RunSubjects:
-    """A recorded Run or trace.
-
-    Attributes:
-        subjects: one for each click model.
-        config: what was attacked, as a plain table.
-    """
-
-    subjects: list[CheckSubject]
-    config: dict[str, JsonValue]
+_TRIALS = 20
+"""Of the audit of a Run's links: these are tested before its games, which a ceiling does not need."""
 
 
-def check_recorded(
-    path: Path,
-    limits: SystemLimits,
-    methods: Sequence[str] = (),
-    *,
-    all_attacks: bool = True,
-    data: str | None = None,
-    seed: int | None = None,
-    intents: str | None = None,
-    progress: Progress = SILENT,
-) -> RunSubjects:
-    """Attack a recorded Run or trace if a limit needs it, and read its nDCG.
+def recorded_subjects(
+    recorded: TraceAttack, limits: SystemLimits, *, all_attacks: bool, progress: Progress = SILENT
+) -> list[CheckSubject]:
+    """Attack a recorded Run or trace if a limit needs it, and read its nDCG; a subject for each click model.
 
     Args:
-        path: the Run folder or trace folder.
+        recorded: the Run or trace.
         limits: the limits, which decide what is computed.
-        methods: the attacks; if empty, those that the Run names and the default ones.
-        all_attacks: whether the AUC cannot be judged if an attack could not run.
-        data: the data set, as for `TraceAttack.open`.
-        seed: its seed.
-        intents: the file of its intents.
+        all_attacks: as in `CheckSubject`.
         progress: receives the progress of all work.
 
     Raises:
-        UsageError: the folder or the data do not exist, or no attack can run.
-        TraceError: the folder is damaged, or neither a Run nor a trace.
+        UsageError: no attack can run.
+        TraceError: the folder is damaged.
     """
-    recorded = TraceAttack.open(path, data=data, seed=seed, intents=intents)
-    protocol = recorded.protocol.strengthened(recorded.header.content)
-    if methods:
-        protocol = changed_protocol(protocol, {"methods": tuple(methods)})
-    recorded = replace(recorded, protocol=protocol)
-    results: Sequence[AttackRow] = ()
-    refused: Sequence[RefusedRow] = ()
-    if limits.max_attack_auc is not None and recorded.has_truth:
-        report = recorded_report(recorded, progress)
-        results, refused = report.results, report.refused
-    ndcg = _ndcg(recorded, with_interval=limits.use == "interval") if limits.min_ndcg else CheckReading()
-    subjects = [
+    attacks, refused = _attacks(recorded, progress) if limits.max_attack_auc is not None else ({}, {})
+    missing: dict[Reason, str] = {
+        "attacks": "no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
+        "proof": _NO_SPEC,
+        "audits": _NO_AUDIT,
+        "loss": _NO_TWIN,
+    }
+    ndcg, proof = UNKNOWN, None
+    if limits.min_ndcg:
+        ndcg, missing["ndcg"] = _ndcg(recorded, with_interval=limits.use == "interval")
+    if limits.max_ceiling_auc is not None:
+        proof, why = _proof(recorded, limits, progress)
+        missing |= {"links": why} if why else {}
+    chain = recorded.header.knowledge.get("defense", [])
+    defense = ("+".join(chain) if isinstance(chain, list) else str(chain)) or "unknown defense"
+    return [
         CheckSubject(
-            name=printable(f"{_defense(recorded)}, {click_model} clicks"),
-            attacks=[
-                CheckedAttack(row.method, row.found.auc, row.found.lists)
-                for row in results
-                if row.where.click_model == click_model and not row.baseline
-            ],
-            refused=refusals(
-                {row.method: row.reason for row in refused if row.where.click_model == click_model}
-            ),
+            name=f"{defense}, {click_model} clicks",
+            chain=defense,
+            attacks=attacks.get(click_model, ()),
+            refused=refusals(refused.get(click_model, {})),
             all_attacks=all_attacks,
-            no_attack="no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
-            ceilings=_ceilings(recorded) if limits.max_ceiling_auc is not None else (),
-            no_ceiling=_NO_SPEC,
-            no_audit=_NO_AUDIT,
+            proof=proof,
             ndcg=ndcg,
-            loss=CheckReading(missing=_NO_TWIN),
+            missing=missing,
         )
         for click_model in recorded.traces
     ]
-    config: dict[str, JsonValue] = {"trace": str(path), "methods": list(recorded.methods)}
-    if recorded.spec is not None:
-        config["spec"] = recorded.spec.public.table()
-    return RunSubjects(subjects, config)
 
 
-def _defense(recorded: TraceAttack) -> str:
-    defense = recorded.header.knowledge.get("defense", [])
-    text = "+".join(defense) if isinstance(defense, list) else str(defense)
-    return text or "unknown defense"
+def recorded_config(recorded: TraceAttack) -> dict[str, JsonValue]:
+    """What was attacked, as a plain table."""
+    config: dict[str, JsonValue] = {"trace": str(recorded.path), "methods": list(recorded.methods)}
+    return config if recorded.spec is None else config | {"spec": recorded.spec.public.table()}
 
 
-def _ceilings(recorded: TraceAttack) -> list[ViewCeiling]:
-    """The proven AUC of any attack for each view; none of a trace without its Spec or data."""
+def _attacks(
+    recorded: TraceAttack, progress: Progress
+) -> tuple[dict[str, list[AttackRecord]], dict[str, Mapping[str, str]]]:
+    """What attacks on clicks read, and which could not run, by click model; nothing without the truth."""
+    if not recorded.has_truth:
+        return {}, {}
+    refuse_unknown_queries(recorded.protocol.queries, recorded.collection)
+    attacks: dict[str, list[AttackRecord]] = {}
+    refused: dict[str, Mapping[str, str]] = {}
+    streams = Streams(recorded.used_seed)
+    for judged in recorded.judged(progress):
+        clicks = judged.found.clicks
+        records = () if clicks is None else click_records(clicks, streams)
+        attacks[judged.click_model] = [record for record in records if record.role == "attack"]
+        reasons = judged.found.refused.items()
+        refused[judged.click_model] = {name: recorded.advised(why) for name, why in reasons}
+    return attacks, refused
+
+
+# --- proofs ----------------------------------------------------------------------------------------
+
+
+class _RunProofs(NamedTuple):
+    proofs: tuple[ProofRecord, ...]
+    audits: tuple[AuditRecord, ...]
+
+
+def _proof(recorded: TraceAttack, limits: SystemLimits, progress: Progress) -> tuple[ProofRecord | None, str]:
+    """What is proven of a Run whose links do what they declare, and why these could not be tested.
+
+    None of a trace without its Spec or data.
+    """
     if recorded.spec is None or recorded.collection is None:
-        return []
-    found = system_aucs(Setup(recorded.spec, recorded.collection).privacy)
-    return [ViewCeiling(view=one.view, auc=one.auc, how=one.how) for one in found]
+        return None, ""
+    setup, why = Setup(recorded.spec, recorded.collection), ""
+    audits: tuple[AuditRecord, ...] = ()
+    try:
+        from foltr_audit.auditing.audit import Audit  # slow to import, and most checks run none
+
+        protocol = AuditSpec(views=(limits.view,), models=("first",), trials=_TRIALS)
+        audits = tuple(Audit(setup, protocol, progress).findings({"first": (first_model(setup),)}))
+    except UsageError as error:
+        why = str(error)
+    return proof_of(_RunProofs(proofs_of(setup.privacy), audits), limits.view), why
 
 
-def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> CheckReading:
+# --- utility ---------------------------------------------------------------------------------------
+
+
+def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> tuple[Estimate, str]:
     """The nDCG@10 after the last round, with its interval over queries if the Run has its model."""
     trace = _training(recorded)
     rounds = trace.metrics() if trace.has_truth else []
     if not rounds or OFFLINE_NDCG not in rounds[-1]:
-        return CheckReading(missing="the trace holds no metrics of its training")
+        return UNKNOWN, "the trace holds no metrics of its training"
     if recorded.spec is not None and len(rounds) < recorded.spec.train.rounds:
-        missing = (
-            f"{len(rounds)} of {recorded.spec.train.rounds} rounds are recorded; finish the run with --resume"
-        )
-        return CheckReading(missing=missing)
+        planned = recorded.spec.train.rounds
+        return UNKNOWN, f"{len(rounds)} of {planned} rounds are recorded; finish the run with --resume"
     value = float(rounds[-1][OFFLINE_NDCG])
     if not with_interval:
-        return CheckReading(Estimate(value))
+        return Estimate(value), ""
     if recorded.spec is None or not (recorded.path / MODEL).is_file():
-        return CheckReading(Estimate(value), "only a finished Run has the model that it is computed with")
-    return CheckReading(Estimate(value, _interval(recorded, recorded.path)))
+        return Estimate(value), "only a finished Run has the model that it is computed with"
+    return Estimate(value, _interval(recorded)), ""
 
 
 def _training(recorded: TraceAttack) -> Trace:
@@ -151,13 +161,13 @@ def _training(recorded: TraceAttack) -> Trace:
     return Trace.open(RunFolder(recorded.path).training)
 
 
-def _interval(recorded: TraceAttack, path: Path) -> Interval | None:
+def _interval(recorded: TraceAttack) -> Interval | None:
     """The 95 % interval of a finished Run's nDCG@10, by bootstrap over its evaluated queries."""
     spec, collection = recorded.spec, recorded.collection
     if spec is None or collection is None:
-        raise UsageError(f"min_ndcg: {path}: no data to rank; give them with --data")
+        raise UsageError(f"min_ndcg: {recorded.path}: no data to rank; give them with --data")
     federation = Federation(Setup(spec, collection))
-    model = load_model(path, federation.setup.ranker.n_parameters)
+    model = load_model(recorded.path, federation.setup.ranker.n_parameters)
     values = federation.evaluation.by_query(model, federation.weights_after(spec.train.rounds - 1))
     queries = np.array([f"{number:07d}" for number in range(values.size)], dtype=np.str_)
     return QueryBootstrap(queries, Streams(spec.seed)).share(values).ci95

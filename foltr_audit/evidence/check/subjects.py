@@ -1,10 +1,9 @@
-"""The subjects of a check, one for each defense and world of a comparison, and the attacks on them."""
+"""The subjects of a check of a comparison, one for each of its pools, and the attacks that a check names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.base import name_in
@@ -12,128 +11,148 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.evidence.check.outcomes import CheckSubject, Reason
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import GridExclusion
+from foltr_audit.experiments.table import (
+    ComparedPool,
+    ComparisonTable,
+    chain_of,
+    proof_of,
+    read_table,
+    warnings_of,
+)
 from foltr_audit.judge.protocol import not_for_clicks
-from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_rows import ClaimRow, CompareRow, ViewCeiling
-from foltr_audit.report.results.compare_summary import epsilons, families
-from foltr_audit.report.results.wording import join_names
-
-
-class CheckReading(NamedTuple):
-    """A number of a subject.
-
-    Attributes:
-        found: the number with its interval.
-        missing: why the number is missing, or why the interval of a number is.
-    """
-
-    found: Estimate = UNKNOWN
-    missing: str = ""
-
-
-NO_READING = CheckReading()
-
-NO_ATTACK = "no attack was run"
-NO_SUM = "no round opens a sum, so that attacks have nothing to read"
-
-
-class CheckedAttack(NamedTuple):
-    """An attack on clicks, its AUC and the number of lists with a click that it was judged on."""
-
-    method: str
-    auc: Estimate
-    lists: int
+from foltr_audit.utils.formatting import JsonValue, join_names
+from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckSubject:
-    """One defense in one world.
+class ComparedSubjects:
+    """The pools of a finished comparison that are judged.
 
     Attributes:
-        name: its name, e.g. `published, eps 1.2, perfect clicks`.
-        attacks: the attacks that ran.
-        refused: why attacks could not run, by their names.
-        all_attacks: whether the AUC cannot be judged if an attack could not run.
-        no_attack: why there are no attacks.
-        ceilings: the proven AUC of any attack, for each view.
-        no_ceiling: why there are no ceilings.
-        claims: a row for each audited view.
-        no_audit: why there are no claims.
-        ndcg: offline nDCG@10.
-        loss: nDCG@10 without a defense minus its own.
+        table: all its pools.
+        chosen: those that are judged.
+        config: its grid as a plain table.
+        left_out: combinations that are impossible, and why.
+        failed: why audits could not be run.
     """
 
-    name: str
-    attacks: Sequence[CheckedAttack] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
-    all_attacks: bool = True
-    no_attack: str = NO_ATTACK
-    ceilings: Sequence[ViewCeiling] = ()
-    no_ceiling: str = "the comparison holds no such proof"
-    claims: Sequence[ClaimRow] = ()
-    no_audit: str = "no audit was run"
-    ndcg: CheckReading = NO_READING
-    loss: CheckReading = NO_READING
+    table: ComparisonTable
+    chosen: Sequence[ComparedPool]
+    config: dict[str, JsonValue]
+    left_out: Sequence[GridExclusion] = ()
+    failed: Mapping[Spec, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls,
+        folder: ComparisonFolder,
+        defenses: Sequence[str] = (),
+        eps: Sequence[float] = (),
+        progress: Progress = SILENT,
+    ) -> ComparedSubjects:
+        """Read a comparison, of which only audits may have failed.
+
+        Args:
+            folder: the comparison.
+            defenses: as for `chosen_pools`.
+            eps: as for `chosen_pools`.
+            progress: shows how far this is.
+
+        Raises:
+            UsageError: the comparison does not have an alternative or epsilon, or no pool is left.
+            TraceError: a cell is missing or damaged.
+        """
+        planned, left_out = folder.cells(), folder.left_out()
+        specs = {cell.spec.hash: cell.spec for cell in planned}
+        gaps = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
+        failed = {spec: why for spec, why in gaps if spec.audit is not None}
+        done = [cell for cell in planned if cell.spec not in failed]
+        table = read_table(folder, planned, done, progress)
+        return cls(
+            table=table,
+            chosen=chosen_pools(table, left_out, defenses, eps),
+            config=folder.grid.public.table(),
+            left_out=left_out,
+            failed=failed,
+        )
+
+    def subjects(self, limits: SystemLimits, *, all_attacks: bool = False) -> list[CheckSubject]:
+        """The chosen pools; `all_attacks` as in `CheckSubject`."""
+        every = self.table.pools
+        learners = len({pool.record.learner for pool in every}) > 1
+        scenarios = len({pool.world[1] for pool in every}) > 1
+        return [
+            CheckSubject(
+                name=_name(pool, learners, scenarios),
+                chain=pool.chain,
+                attacks=[record for record in pool.attacks if record.role == "attack"],
+                refused=refusals(pool.refused),
+                all_attacks=all_attacks,
+                proof=proof_of(pool, limits.view),
+                audits=pool.audits,
+                ndcg=pool.ndcg,
+                loss=_loss(pool),
+                missing=self._missing(pool),
+            )
+            for pool in self.chosen
+        ]
+
+    def _missing(self, pool: ComparedPool) -> dict[Reason, str]:
+        no_sum = "no round opens a sum, so that attacks have nothing to read"
+        missing: dict[Reason, str] = {"attacks": no_sum} if pool.unread else {}
+        missing["loss"] = "there is no training without a defense to compare with"
+        missing["proof"] = "the comparison holds no such proof"
+        if not pool.audits:
+            missing["audits"] = missing["links"] = self._no_audit(pool)
+        return missing
+
+    def _no_audit(self, pool: ComparedPool) -> str:
+        if not self.config.get("audit", True):
+            return "the comparison ran without audits"
+        reasons = [one.why for one in self.left_out if one.defense in ("audit", pool.label.alternative)]
+        mine = chain_of(pool.spec)
+        reasons += [why for spec, why in self.failed.items() if chain_of(spec) == mine]
+        return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
+
+    def warnings(self) -> Iterator[CodedWarning]:
+        """The warnings about the judged pools, and what the comparison left out."""
+        names = {pool.name for pool in self.chosen}
+        for pool in self.table.pools:
+            if pool.name in names:
+                yield from (warning.about(pool.name) for warning in warnings_of(pool))
+        for left in self.left_out:
+            yield coded("left out", f"left out of the comparison: {left.learner}, {left.defense}: {left.why}")
 
 
-def subjects_of(
-    report: CompareReport,
+def chosen_pools(
+    table: ComparisonTable,
+    left_out: Sequence[GridExclusion] = (),
     defenses: Sequence[str] = (),
     eps: Sequence[float] = (),
-    *,
-    all_attacks: bool = False,
-) -> list[CheckSubject]:
-    """The chosen rows of a comparison, each as a subject.
+) -> list[ComparedPool]:
+    """The pools of some alternatives and epsilons.
 
     Args:
-        report: the report of the comparison.
+        table: all pools.
+        left_out: combinations that are impossible, and why.
         defenses: alternatives as they were written; if empty, all except `none`.
-        eps: epsilons of the alternatives; if empty, all. Alternatives without an epsilon are always chosen.
-        all_attacks: whether the AUC cannot be judged if an attack could not run.
+        eps: epsilons of the alternatives; if empty, all. Alternatives without one are always chosen.
 
     Raises:
-        UsageError: the comparison does not have an alternative or epsilon, or no row is left.
+        UsageError: there is no such alternative or epsilon, or no pool is left.
     """
-    chosen = chosen_rows(report, defenses, eps)
-    every = [row.setting for row in report.results]
-    several = (len({one.learner for one in every}) > 1, len({one.scenario for one in every}) > 1)
-    return [
-        CheckSubject(
-            name=_name(row, *several),
-            attacks=[
-                CheckedAttack(one.method, one.found.auc, one.found.lists)
-                for one in report.attacks
-                if one.setting == row.setting and not one.baseline
-            ],
-            refused=refusals(
-                {one.method: one.reason for one in report.refused if one.setting == row.setting}
-            ),
-            all_attacks=all_attacks,
-            no_attack=NO_SUM if row.unread else NO_ATTACK,
-            ceilings=row.ceilings,
-            claims=[one for one in report.claims if _is_of(one, row)],
-            no_audit=_no_audit(report, row),
-            ndcg=CheckReading(row.ndcg),
-            loss=_loss(row),
-        )
-        for row in chosen
-    ]
-
-
-def _is_of(claim: ClaimRow, row: CompareRow) -> bool:
-    of, mine = row.setting, (claim.learner, claim.scenario, claim.name, claim.defense)
-    return mine == (of.learner, of.scenario, of.name, of.defense)
-
-
-def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[float]) -> list[CompareRow]:
-    """The rows of a comparison that are judged; arguments and errors as for `subjects_of`."""
-    known, there = families(report), epsilons(report.results)
-    left_out = {row.defense: row.why for row in report.left_out}
+    known, there = table.alternatives, table.epsilons
+    why_left = {row.defense: row.why for row in left_out}
     for name in defenses:
         if name not in known:
-            why = f"left out: {left_out[name]}" if name in left_out else suggest_name(name, known)
+            why = f"left out: {why_left[name]}" if name in why_left else suggest_name(name, known)
             raise UsageError(f"--defense: {name!r} is not a defense of this comparison; {why}")
     for value in eps:
         if value not in there:
@@ -142,45 +161,32 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
                 f"--eps: {value:g} is not an epsilon of this comparison; expected one of {listed}"
             )
     wanted = defenses or [name for name in known if name != NO_DEFENSE]
-    found = [
-        row
-        for row in report.results
-        if row.setting.alternative in wanted and (not eps or row.setting.eps in (None, *eps))
+    chosen = [
+        pool
+        for pool in table.pools
+        if pool.label.alternative in wanted and (not eps or pool.label.eps in (None, *eps))
     ]
-    if not found:
+    if not chosen:
         raise UsageError(
             "the comparison contains only the runs without a defense; choose them with --defense none"
         )
-    return found
+    return chosen
 
 
-def _name(row: CompareRow, learners: bool, scenarios: bool) -> str:
-    of = row.setting
-    more = [of.learner] * learners + [of.scenario] * scenarios
-    return printable(", ".join((of.name, f"{of.click_model} clicks", *more)))
+def _name(pool: ComparedPool, learners: bool, scenarios: bool) -> str:
+    _, scenario, click_model = pool.world
+    more = [pool.record.learner] * learners + [scenario] * scenarios
+    return ", ".join((pool.name, f"{click_model} clicks", *more))
 
 
-def printable(text: str) -> str:
-    """A name in which `?` replaces the characters that terminals and XML cannot print."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _no_audit(report: CompareReport, row: CompareRow) -> str:
-    if not report.config.get("audit", True):
-        return "the comparison ran without audits"
-    of = row.setting
-    reasons = [one.why for one in report.left_out if one.defense in ("audit", of.alternative)]
-    reasons += [one.why for one in report.failed if one.defense == of.defense]
-    return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
-
-
-def _loss(row: CompareRow) -> CheckReading:
-    if row.setting.alternative == NO_DEFENSE:
-        return CheckReading(Estimate(0.0, (0.0, 0.0)))
-    value, ends = row.ndcg_difference.value, row.ndcg_difference.ci95
-    if not row.ndcg_difference.known:
-        return CheckReading(missing="there is no training without a defense to compare with")
-    return CheckReading(Estimate(0.0 - value, None if ends is None else (0.0 - ends[1], 0.0 - ends[0])))
+def _loss(pool: ComparedPool) -> Estimate:
+    """nDCG@10 without a defense minus that of a pool."""
+    if not pool.defended:
+        return Estimate(0.0, (0.0, 0.0))
+    size = pool.difference.size
+    if not size.known:
+        return UNKNOWN
+    return Estimate(0.0 - size.value, None if size.ci95 is None else (0.0 - size.ci95[1], 0.0 - size.ci95[0]))
 
 
 # --- attacks --------------------------------------------------------------------------------------

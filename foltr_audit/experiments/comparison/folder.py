@@ -3,7 +3,8 @@
 ```
 grid.toml           the grid, which --config reads
 comparison.json     the cells in order: hash, kind and defense; what was left out; chosen sensitivities
-cells/HASH/         a finished cell, see `comparison.cells`
+cells/HASH/         a finished cell, see `experiments.store`
+records.jsonl       cells that could not be run, and why
 results.json        what the command printed with --json
 ```
 Cells are named by the first twelve digits of their Spec's hash. A cell that the present grid does not have
@@ -19,16 +20,17 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from foltr_audit.core.results import GapRecord
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError, first_problem
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
-from foltr_audit.experiments.comparison.cells import ARRAYS, FACTS, CellRecord, Files, read_cell
 from foltr_audit.experiments.comparison.grid import (
     CellPlan,
     ComparisonGrid,
@@ -37,17 +39,32 @@ from foltr_audit.experiments.comparison.grid import (
     Kind,
     SensitivityTrial,
 )
-from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, report_write_errors, take_lock
+from foltr_audit.experiments.runs.folder import (
+    ARRAYS,
+    RECORDS,
+    RESULTS,
+    SPEC,
+    held_files,
+    report_write_errors,
+    take_lock,
+)
+from foltr_audit.experiments.store import (
+    Files,
+    StoredRun,
+    read_records,
+    read_run,
+    records_of,
+    records_text,
+)
 from foltr_audit.recorder import atomic_files
-from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 
 GRID, INDEX, CELLS = "grid.toml", "comparison.json", "cells"
 SCHEMA = "foltr-audit/comparison/1"
 
 _OURS = re.compile(
-    rf"{re.escape(GRID)}|{re.escape(INDEX)}|{re.escape(RESULTS)}"
-    rf"|{CELLS}/[0-9a-f]{{12}}/({re.escape(SPEC)}|{re.escape(FACTS)}|{re.escape(ARRAYS)})"
+    rf"{re.escape(GRID)}|{re.escape(INDEX)}|{re.escape(RESULTS)}|{re.escape(RECORDS)}"
+    rf"|{CELLS}/[0-9a-f]{{12}}/({re.escape(SPEC)}|{re.escape(RECORDS)}|{re.escape(ARRAYS)})"
 )
 
 
@@ -95,7 +112,7 @@ def _empty(path: Path) -> None:
             raise UsageError(f"--overwrite: {path} is being written by another comparison")
         os.close(handle)
     # The index first: without it no reader takes what a kill leaves behind for a comparison.
-    for name in (INDEX, GRID, RESULTS):
+    for name in (INDEX, GRID, RESULTS, RECORDS):
         (path / name).unlink(missing_ok=True)
     if (path / CELLS).is_dir():
         shutil.rmtree(path / CELLS)
@@ -147,7 +164,7 @@ class ComparisonFolder:
 
     def done(self, spec: Spec) -> bool:
         """Whether a cell is finished."""
-        return (self.cell(spec) / FACTS).is_file()
+        return (self.cell(spec) / RECORDS).is_file()
 
     def claim(self, spec: Spec) -> CellLock | None:
         """Lock a cell for this process; None where another process has it."""
@@ -169,7 +186,7 @@ class ComparisonFolder:
                 left.unlink()  # of a writer that was killed: no other one is at work, since we hold the lock
             atomic_files.write_files(folder, {name: [content] for name, content in files.items()})
 
-    def read(self, spec: Spec) -> CellRecord:
+    def read(self, spec: Spec) -> StoredRun:
         """A finished cell.
 
         Raises:
@@ -179,7 +196,7 @@ class ComparisonFolder:
             raise TraceError(
                 f"{self.cell(spec)}: unfinished; compare --resume --out {self.path} completes it"
             )
-        return read_cell(self.cell(spec), spec)
+        return read_run(self.cell(spec), spec)
 
     def save_index(
         self,
@@ -198,8 +215,8 @@ class ComparisonFolder:
         table = {
             "schema": SCHEMA,
             "cells": [{"spec": cell.spec.hash, "kind": cell.kind, **cell.label._asdict()} for cell in cells],
-            "left_out": [one.plain() for one in left_out],
-            "sensitivities": [row.plain() for row in tried],
+            "left_out": [asdict(exclusion) for exclusion in left_out],
+            "sensitivities": [asdict(trial) for trial in tried],
         }
         with report_write_errors(self.path):
             for cell in cells:  # before the index, which must name no Spec that is missing
@@ -280,7 +297,7 @@ class ComparisonFolder:
         except ValidationError as error:
             raise TraceError(f"{file}: damaged: {first_problem(error, None)}") from error
 
-    def stored(self) -> Iterator[tuple[CellPlan, CellRecord]]:
+    def stored(self) -> Iterator[tuple[CellPlan, StoredRun]]:
         """Every cell of the last grid with its results.
 
         Raises:
@@ -289,13 +306,31 @@ class ComparisonFolder:
         for cell in self.cells():
             yield cell, self.read(cell.spec)
 
-    def results(self) -> dict[str, JsonValue]:
-        """The results that were written last; empty if none can be read."""
-        file = self.path / RESULTS
-        try:
-            return json_table(file_bytes(file, TraceError), str(file), TraceError)
-        except TraceError:
-            return {}
+    def failures(self) -> list[GapRecord]:
+        """The cells of the last grid that could not be run.
+
+        Raises:
+            TraceError: their file, or the list of cells, is damaged.
+        """
+        missing = {cell.spec.hash for cell in self.cells() if not self.done(cell.spec)}
+        return [gap for gap in self._gaps() if gap.run in missing]
+
+    def save_failures(self, specs: Sequence[Spec], failed: Sequence[GapRecord]) -> None:
+        """Write which of some cells could not be run; what is known of others stays.
+
+        Raises:
+            TraceError: the file is damaged.
+            FoltrAuditError: it cannot be written.
+        """
+        before, tried = self._gaps(), {spec.hash for spec in specs}
+        gaps = [*(gap for gap in before if gap.run not in tried), *failed]
+        if gaps != before:
+            with report_write_errors(self.path):
+                atomic_files.write_text(self.path / RECORDS, records_text(gaps))
+
+    def _gaps(self) -> list[GapRecord]:
+        file = self.path / RECORDS
+        return list(records_of(GapRecord, read_records(file)[1])) if file.is_file() else []
 
     def save_results(self, text: str) -> None:
         """Write the results of the whole comparison."""

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.core.plugins.registry import refuse_fleeting
+from foltr_audit.core.results import GapRecord, plain_text
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.comparison.cells import Files, pack_cell
 from foltr_audit.experiments.comparison.folder import CellLock, ComparisonFolder
 from foltr_audit.experiments.comparison.grid import (
     CellPlan,
@@ -28,6 +28,7 @@ from foltr_audit.experiments.comparison.grid import (
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.store import Files, pack_run
 from foltr_audit.utils.array_memo import ArrayMemo, remembering
 from foltr_audit.utils.progress import SILENT, Progress, Tick
 
@@ -60,24 +61,15 @@ class CellRun(NamedTuple):
     exit_code: int = 0
 
 
-class CellFailure(NamedTuple):
-    """A cell that could not be run, and why."""
-
-    spec: Spec
-    why: str
-    exit_code: int
-
-    @property
-    def error(self) -> FoltrAuditError:
-        """The same as an error to raise."""
-        kinds = {kind.exit_code: kind for kind in (FoltrAuditError, UsageError, TraceError)}
-        return kinds.get(self.exit_code, FoltrAuditError)(self.why)
+def failure_error(failed: GapRecord, before: str = "") -> FoltrAuditError:
+    """The error to raise for a cell that could not be run."""
+    kinds = {kind.exit_code: kind for kind in (FoltrAuditError, UsageError, TraceError)}
+    return kinds.get(failed.exit_code, FoltrAuditError)(before + failed.why)
 
 
 def run_cell(spec: Spec, study: Runner) -> Files:
     """Run one Spec and pack its results."""
-    cell = study.run(spec)
-    return pack_cell(cell, study.setup(spec))
+    return pack_run(study.run(spec), study.setup(spec))
 
 
 @cache
@@ -114,8 +106,8 @@ def run_cells(
     workers: Workers,
     progress: Progress = SILENT,
     name: str = "cells",
-) -> list[CellFailure]:
-    """Run every cell that is not stored yet, and return the failures.
+) -> list[GapRecord]:
+    """Run every cell that is not stored yet; store and return which could not be run.
 
     Another process may work on the same folder: no cell is run by both, and this one waits for the other.
 
@@ -140,23 +132,25 @@ class _CellRunner:
         self.elsewhere: list[int] = []
         self.claiming = Lock()
         self.closed = False
+        self.failed: list[GapRecord] = []
 
-    def failures(self) -> list[CellFailure]:
-        failed: list[CellFailure] = []
+    def failures(self) -> list[GapRecord]:
         # Audits take longest: with one of them at the end, all other workers would wait. They stay together,
         # since neighbours draw the same noise.
         todo = sorted(range(len(self.specs)), key=lambda number: self.specs[number].audit is None)
-        while todo:
-            self.elsewhere = []
-            failed += self._run_free_cells(todo)
-            todo = self.elsewhere
-            if todo:
-                time.sleep(_LOOK_AGAIN)
-        return failed
+        try:
+            while todo:
+                self.elsewhere = []
+                self._run_free_cells(todo)
+                todo = self.elsewhere
+                if todo:
+                    time.sleep(_LOOK_AGAIN)
+        finally:
+            self.folder.save_failures(self.specs, self.failed)
+        return self.failed
 
-    def _run_free_cells(self, todo: Sequence[int]) -> list[CellFailure]:
+    def _run_free_cells(self, todo: Sequence[int]) -> None:
         """One pass over the cells; those that another process holds are left for the next pass."""
-        failed: list[CellFailure] = []
         self.closed = False
         missing = [number for number in todo if not self._finished(number)]
         try:
@@ -165,7 +159,14 @@ class _CellRunner:
                 for ran in results:
                     spec = self.specs[ran.number]
                     if ran.problem:
-                        failed.append(CellFailure(spec, ran.problem, ran.exit_code))
+                        self.failed.append(
+                            GapRecord(
+                                what="failed",
+                                run=spec.hash,
+                                why=plain_text(ran.problem),
+                                exit_code=ran.exit_code,
+                            )
+                        )
                     else:
                         self.folder.write(spec, ran.files)
                         _LOG.info("cell %s: done in %.1f s", spec.hash[:12], ran.seconds)
@@ -176,7 +177,6 @@ class _CellRunner:
                     self.tick()
         finally:
             self._release_all()
-        return failed
 
     def _release_all(self) -> None:
         """Release all claims, and take no more: joblib asks for cells in a thread of its own."""
@@ -225,7 +225,7 @@ def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Ru
         if folder.done(spec):
             first.setdefault((spec.data, spec.seed), spec)
     for spec in first.values():
-        then, now = folder.read(spec).facts.data.fingerprint, study.setup(spec).collection.fingerprint
+        then, now = folder.read(spec).data.fingerprint, study.setup(spec).collection.fingerprint
         if then != now:
             raise UsageError(
                 f"--resume: {folder.path} holds cells of other data: {spec.data.source} had the fingerprint "
@@ -235,7 +235,7 @@ def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Ru
 
 def compare(
     grid: ComparisonGrid, folder: ComparisonFolder, workers: Workers, progress: Progress = SILENT
-) -> list[CellFailure]:
+) -> list[GapRecord]:
     """Run every cell of a grid that the folder does not hold yet, and return the failures.
 
     Raises:
@@ -280,7 +280,7 @@ def choose_sensitivities(
     _refuse_intents({(cell.spec.data, cell.spec.population): cell.spec for cell in cells}.values(), study)
     failed = run_cells([cell.spec for cell in cells], folder, workers, progress, "choose sensitivity")
     if failed:
-        raise failed[0].error
+        raise failure_error(failed[0])
     return read_trials(folder, cells)
 
 
@@ -301,12 +301,14 @@ def read_trials(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[Sen
     Raises:
         TraceError: a training is missing or damaged.
     """
-    found: dict[tuple[Point, float], list[float]] = {}
+    found: dict[tuple[Point, float], list[float | None]] = {}
     for cell in cells:
         spec, label = cell.spec, cell.label
         point = (spec.train.learner, spec.population.scenario, spec.train.click_model, label.eps or 0.0)
-        found.setdefault((point, label.sensitivity or 0.0), []).append(folder.read(spec).facts.validation)
-    return _mark_best({key: float(np.mean(values)) for key, values in found.items()})
+        found.setdefault((point, label.sensitivity or 0.0), []).append(folder.read(spec).utility.validation)
+    return _mark_best(
+        {key: float(np.mean(np.array(values, dtype=np.float64))) for key, values in found.items()}
+    )
 
 
 def _mark_best(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
@@ -328,6 +330,6 @@ def _mark_best(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTr
     return [replace(row, chosen=row == best[row.point]) for row in rows]
 
 
-def worst_failure(failed: Sequence[CellFailure]) -> CellFailure | None:
+def worst_failure(failed: Sequence[GapRecord]) -> GapRecord | None:
     """The failure that a command ends with: the first one with the lowest exit code."""
     return min(failed, key=lambda one: one.exit_code, default=None)

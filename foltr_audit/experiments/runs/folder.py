@@ -3,6 +3,8 @@
 ```
 spec.toml            the Spec, canonical
 model.npy            the trained global model, float64 (P,)
+arrays.npz           metrics of the rounds, see `experiments.store`
+records.jsonl        what the run is, and what it found; written last
 trace/               the training rounds
 fresh/CLICK-MODEL/   the messages of the attacked fresh clients, one trace per click model
 results.json         what the command printed with --json
@@ -14,7 +16,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,11 +31,12 @@ from foltr_audit.utils.reading import file_text
 from foltr_audit.utils.reading.arrays import read_array
 
 SPEC, PLAN, MODEL, RESULTS = "spec.toml", "plan.toml", "model.npy", "results.json"
+ARRAYS, RECORDS, ROUNDS = "arrays.npz", "records.jsonl", "rounds.parquet"
 TRAINING, FRESH = "trace", "fresh"
 
 _TRACE = r"trace\.toml|part-\d+\.json|(observed|truth)/\w+-\d+\.(npz|parquet)"
 _OURS = re.compile(
-    r"([0-9a-f]{12}/)?(spec\.toml|plan\.toml|model\.npy|results\.json|rounds\.parquet"
+    r"([0-9a-f]{12}/)?(spec\.toml|plan\.toml|model\.npy|results\.json|rounds\.parquet|arrays\.npz|records\.jsonl"
     rf"|({TRAINING}|{FRESH}/[^/]+)/({_TRACE}))"
 )
 """Every file that a Run, or a folder of Runs, is made of."""
@@ -146,8 +149,12 @@ class RunFolder:
         """Write the trained global model, float64 (P,)."""
         buffer = io.BytesIO()
         np.save(buffer, parameters, allow_pickle=False)
+        self.save({MODEL: buffer.getvalue()})
+
+    def save(self, files: Mapping[str, bytes]) -> None:
+        """Write files in their order, each by its name."""
         with report_write_errors(self.path):
-            atomic_files.write_bytes(self.path / MODEL, buffer.getvalue())
+            atomic_files.write_files(self.path, {name: [content] for name, content in files.items()})
 
 
 def load_model(path: Path, parameters: int) -> Floats:
@@ -274,7 +281,8 @@ def _empty(path: Path, files: Sequence[Path]) -> None:
     """Remove all files, in an order that leaves shorter Runs and no damaged ones if it is killed."""
 
     def turn(file: Path) -> int:
-        return 0 if file.name.startswith("part-") else {"trace.toml": 2, SPEC: 3, PLAN: 4}.get(file.name, 1)
+        ends = {RECORDS: -1, "trace.toml": 2, SPEC: 3, PLAN: 4}
+        return 0 if file.name.startswith("part-") else ends.get(file.name, 1)
 
     for file in sorted(sorted(files, reverse=True), key=turn):  # later parts first
         (path / file).unlink()

@@ -12,7 +12,8 @@ from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.core.settings.experiment import flat
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.reader import RunReader, read_runs, refuse_twice
+from foltr_audit.experiments.runs.reader import read_runs
+from foltr_audit.experiments.store import StoredRun
 from foltr_audit.utils.formatting import JsonValue, json_text
 
 Fields = dict[str, JsonValue]
@@ -37,10 +38,8 @@ class RunKey(NamedTuple):
     repetition: int
 
     @classmethod
-    def of(cls, run: RunReader) -> RunKey:
-        spec = run.spec
-        fingerprint = "" if run.trace is None else run.trace.header.dataset.fingerprint
-        return cls(fingerprint, spec.data.fold, spec.seed, spec.repetition)
+    def of(cls, run: StoredRun) -> RunKey:
+        return cls(run.data.fingerprint, run.spec.data.fold, run.spec.seed, run.spec.repetition)
 
     def __str__(self) -> str:
         fold = f" fold {self.fold}," if self.fold else ""
@@ -61,11 +60,11 @@ class RankingSystem:
     name: str
     folder: Path
     fields: Fields
-    runs: dict[RunKey, RunReader]
+    runs: dict[RunKey, StoredRun]
 
     @property
     def rounds(self) -> int:
-        return next(iter(self.runs.values())).n_rounds
+        return next(iter(self.runs.values())).spec.train.rounds
 
     @property
     def data(self) -> str:
@@ -82,9 +81,14 @@ def read_systems(folders: Sequence[Path]) -> list[RankingSystem]:
         UsageError: a folder without a Run, a Run that is unfinished or given twice, or only one system.
         TraceError: a damaged Run.
     """
-    runs = [(folder, run) for folder in folders for run in read_runs(folder)]
-    refuse_twice([run for _, run in runs])
-    grouped: dict[tuple[int, str], list[tuple[Path, RunReader]]] = {}
+    runs, places = [], set()
+    for folder in folders:
+        for path, run in read_runs(folder).items():
+            if path.resolve() in places:
+                raise UsageError(f"{path}: given twice; expected different Runs")
+            places.add(path.resolve())
+            runs.append((folder, run))
+    grouped: dict[tuple[int, str], list[tuple[Path, StoredRun]]] = {}
     tables: list[Fields] = []
     for folder, run in runs:
         table = _setting(run)
@@ -144,7 +148,7 @@ def _refuse_unmatched(a: RankingSystem, b: RankingSystem) -> None:
             )
 
 
-def _setting(run: RunReader) -> Fields:
+def _setting(run: StoredRun) -> Fields:
     """The fields of a Spec that repetitions share, by dotted name, and whether it has the optional tables.
 
     How much of a run is recorded is left out, since it changes none of its results.

@@ -9,7 +9,7 @@ from html import escape
 from typing import ClassVar, NamedTuple
 
 from foltr_audit.report.pictures.style import COLOURS
-from foltr_audit.report.tables.table import Cell, Table
+from foltr_audit.report.table import Cell, Table
 
 
 class LegendKey(NamedTuple):

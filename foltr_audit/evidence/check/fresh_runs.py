@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec, AuditView
 from foltr_audit.core.settings.experiment import Spec, first_difference
-from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.experiments.comparison.folder import ComparisonFolder, comparison_folder
+from foltr_audit.errors import UsageError
+from foltr_audit.evidence.check.limits import AUDIT_LIMITS, SystemLimits
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
-from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
+from foltr_audit.experiments.comparison.runner import failure_error, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.progress import SILENT, Progress
 
 T = TypeVar("T")
@@ -114,10 +112,10 @@ def _each(values: Iterable[T]) -> list[T]:
 def run_fresh(
     request: CheckRunRequest,
     limits: SystemLimits,
-    folder: ComparisonFolder | None = None,
+    folder: ComparisonFolder,
     progress: Progress = SILENT,
-) -> CompareReport:
-    """Run a request and report on it; the cells stay in the folder if one is given.
+) -> None:
+    """Run a request into a folder.
 
     Raises:
         UsageError: a cell cannot run, or no limit could be judged.
@@ -131,13 +129,14 @@ def run_fresh(
     _refuse_other_specs(cells, request)
     if limits.given == ("no_refuted_claims",):
         _refuse_no_claim(cells, runner)
-    with comparison_folder(None) if folder is None else nullcontext(folder) as place:
-        place.save_index(grid, cells, list(expansion.left_out))
-        failed = run_cells([cell.spec for cell in cells], place, Workers(jobs=1), progress)
-        for one in failed:
-            if one.spec.audit is None or one.exit_code != UsageError.exit_code or _needs_audit(limits):
-                raise _error(one, limits)
-        return CompareReport.of(place, failed, progress)
+    folder.save_index(grid, cells, list(expansion.left_out))
+    failed = run_cells([cell.spec for cell in cells], folder, Workers(jobs=1), progress)
+    specs = {cell.spec.hash: cell.spec for cell in cells}
+    for gap in failed:
+        spec = specs[str(gap.run)]
+        if spec.audit is None or gap.exit_code != UsageError.exit_code or _needs_audit(limits):
+            names = ", ".join(limits.given if spec.audit is None else limits.audited)
+            raise failure_error(gap, f"{names} cannot be judged: {'+'.join(spec.defense)}: ")
 
 
 def _is_needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bool:
@@ -148,8 +147,8 @@ def _is_needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bo
 
 
 def _needs_audit(limits: SystemLimits) -> bool:
-    """Whether nothing can be judged without an audit."""
-    return limits.given == limits.audited
+    """Whether nothing can be judged without an audit; where nothing is proven, that alone breaks a limit."""
+    return set(limits.given) <= set(AUDIT_LIMITS)
 
 
 def _refuse_left_out(expansion: GridExpansion, limits: SystemLimits) -> None:
@@ -184,11 +183,3 @@ def _refuse_no_claim(cells: Sequence[CellPlan], runner: Runner) -> None:
         raise UsageError(
             f"no_refuted_claims cannot be judged: {names} makes no claim; state a claim with --claim"
         )
-
-
-def _error(failed: CellFailure, limits: SystemLimits) -> FoltrAuditError:
-    """The error of a cell that failed to run, with the limits that needed it."""
-    names = limits.given if failed.spec.audit is None else limits.audited
-    return type(failed.error)(
-        f"{', '.join(names)} cannot be judged: {'+'.join(failed.spec.defense)}: {failed.why}"
-    )

@@ -1,0 +1,286 @@
+"""What comes of limits on a subject: each holds, is broken, or cannot be judged; functions over records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
+from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
+from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.judge.doubts import describe_few_lists
+from foltr_audit.privacy.observer_views import sees, with_article
+from foltr_audit.utils.formatting import join_names
+
+Reason = Literal["attacks", "proof", "links", "audits", "ndcg", "loss"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSubject:
+    """One defense in one world, and what is known of it.
+
+    Attributes:
+        name: its name, e.g. `published, eps 1.2, perfect clicks`.
+        chain: its defenses.
+        attacks: those that ran and read messages.
+        refused: why attacks could not run, by their names.
+        all_attacks: whether the AUC cannot be judged if an attack could not run.
+        proof: of the view of the limits, see `experiments.table.proof_of`; None where none was computed.
+        audits: what the audit of its chain found.
+        ndcg, loss: offline nDCG@10, and that without a defense minus its own.
+        missing: why something is not known; `links` where no audit tested what the proof rests on.
+    """
+
+    name: str
+    chain: str = ""
+    attacks: Sequence[AttackRecord] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    all_attacks: bool = True
+    proof: ProofRecord | None = None
+    audits: Sequence[AuditRecord] = ()
+    ndcg: Estimate = UNKNOWN
+    loss: Estimate = UNKNOWN
+    missing: Mapping[Reason, str] = field(default_factory=dict)
+
+
+Status = Literal["holds", "broken", "not judged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitOutcome:
+    """The outcome of one limit on one subject.
+
+    Attributes:
+        limit: name of the limit.
+        subject: name of the subject.
+        status: whether the limit holds.
+        value: the value of the subject: a number or the verdict on a claim; None if it is unknown.
+        interval: the interval of the value; None if it has none.
+        allowed: the number in the limit; None for a limit without one.
+        about: what the value describes, e.g. the attack.
+        attacks: the attacks that ran, for the limit on attacks.
+        missing: why the limit cannot be judged.
+    """
+
+    limit: str
+    subject: str
+    status: Status
+    value: float | str | None
+    interval: Interval | None
+    allowed: float | None
+    about: str
+    attacks: tuple[str, ...]
+    missing: str
+
+
+class _LimitValue(NamedTuple):
+    """The value of a subject for a limit, as in `LimitOutcome`.
+
+    Attributes:
+        judged: the number that is compared with the limit; None if it cannot be judged.
+    """
+
+    value: float | str | None = None
+    judged: float | None = None
+    interval: Interval | None = None
+    about: str = ""
+    missing: str = ""
+
+
+def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[LimitOutcome]:
+    """Check every given limit on every subject, subject by subject.
+
+    Raises:
+        ContradictionError: the proof and the trials of a claim contradict each other.
+    """
+    for subject in subjects:
+        refuse_contradiction(
+            {**vars(audit), "defense": subject.chain, "sees": _sees(audit)} for audit in subject.audits
+        )
+    return [_outcome(name, limits, subject) for subject in subjects for name in limits.given]
+
+
+def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
+    allowed = None if name == "no_refuted_claims" else float(getattr(limits, name))
+    found = _JUDGES[name](limits, subject)
+    status: Status = "not judged"
+    if found.judged is not None:
+        edge = 0.0 if allowed is None else allowed
+        fits = found.judged >= edge if name == "min_ndcg" else found.judged <= edge
+        status = "holds" if fits else "broken"
+    ran = tuple(str(attack.method) for attack in subject.attacks)
+    return LimitOutcome(
+        limit=name,
+        subject=printable(subject.name),
+        status=status,
+        value=printable(found.value) if isinstance(found.value, str) else found.value,
+        interval=found.interval,
+        allowed=allowed,
+        about=printable(found.about),
+        attacks=ran if name == "max_attack_auc" else (),
+        missing=printable(found.missing),
+    )
+
+
+def printable(text: str) -> str:
+    """A name in which `?` replaces the characters that terminals and XML cannot print."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _read(
+    limits: SystemLimits, found: Estimate, about: str, missing: str | None, *, high_is_bad: bool
+) -> _LimitValue:
+    """An estimate; with `use = "interval"` the worse end of its interval is compared too."""
+    value, interval = found.value, found.ci95
+    if not found.known:
+        return _LimitValue(about=about, missing=missing or f"no value is known: {about}")
+    if limits.use == "value":
+        return _LimitValue(value, value, interval, about)
+    if interval is None:
+        why = missing or "fewer than two queries have a value"
+        return _LimitValue(
+            value, None, None, about, f'no interval: {why}; use = "value" judges the value alone'
+        )
+    judged = max(value, interval[1]) if high_is_bad else min(value, interval[0])
+    return _LimitValue(value, judged, interval, about)
+
+
+# --- attacks, proofs and utility -------------------------------------------------------------------
+
+
+def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+    refused = "; ".join(f"{name}: {why}" for name, why in subject.refused.items())
+    if not subject.attacks:
+        why = subject.missing.get("attacks", "no attack was run")
+        return _LimitValue(missing=f"no attack on clicks could run: {refused}" if refused else why)
+    ran = [str(attack.method) for attack in subject.attacks]
+    others = f"the strongest of {join_names(ran)}" if len(ran) > 1 else "the only one that ran"
+    found = [_one_attack(limits, attack, others) for attack in subject.attacks]
+    worst = max(found, key=lambda one: -1.0 if one.judged is None else one.judged)
+    if worst.judged is not None and worst.judged > (limits.max_attack_auc or 0.0):
+        return worst  # broken, whatever the refused attacks would find
+    if refused and subject.all_attacks:
+        return _LimitValue(missing=f"could not run: {refused}; name the attacks to judge by with --method")
+    unknown = next((one for one in found if one.judged is None), None)
+    return unknown or worst
+
+
+def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> _LimitValue:
+    auc = attack.metric("auc")
+    missing = None if auc.known else "no attacked list has both clicked and unclicked documents"
+    few = describe_few_lists([attack.counts["lists"]])
+    about = ", ".join(part for part in (f"attack {attack.method}", others, few) if part)
+    return _read(limits, auc, about, missing, high_is_bad=True)
+
+
+def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+    """The AUC that a proof leaves to attacks: 1 where nothing is proven, which no limit allows."""
+    proof = subject.proof
+    if proof is None:
+        return _LimitValue(missing=subject.missing.get("proof", "no such proof was computed"))
+    auc = 1.0 if proof.auc is None else proof.auc
+    nothing = "" if auc < 1 else "nothing is proven: "
+    about = f"{sees(proof.view)}, one interaction: {nothing}{proof.upper.how}"
+    if auc < 1 and "links" in subject.missing:
+        missing = f"no audit tested the links that the proof rests on: {subject.missing['links']}"
+        return _LimitValue(auc, None, about=about, missing=missing)
+    return _LimitValue(auc, auc, about=about)
+
+
+def _ndcg(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+    return _read(limits, subject.ndcg, "offline nDCG@10", subject.missing.get("ndcg"), high_is_bad=False)
+
+
+def _loss(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+    about = "offline nDCG@10 compared with no defense"
+    return _read(limits, subject.loss, about, subject.missing.get("loss"), high_is_bad=True)
+
+
+# --- audits ----------------------------------------------------------------------------------------
+
+
+def _in_view(
+    judge: Callable[[SystemLimits, Sequence[AuditRecord]], _LimitValue],
+) -> Callable[[SystemLimits, CheckSubject], _LimitValue]:
+    """Judge an epsilon by the audits of the view of the limits."""
+
+    def of(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+        if not subject.audits:
+            return _LimitValue(missing=subject.missing.get("audits", "no audit was run"))
+        audits = [audit for audit in subject.audits if audit.view == limits.view]
+        if not audits:
+            seen = "; ".join(dict.fromkeys(map(_sees, subject.audits)))
+            return _LimitValue(
+                missing=f"no audit where the server sees {with_article(sees(limits.view))}; audited: {seen}"
+            )
+        return judge(limits, audits)
+
+    return of
+
+
+def _sees(audit: AuditRecord) -> str:
+    return sees(audit.view, audit.colluders)
+
+
+def _about(audit: AuditRecord) -> str:
+    delta = f", delta {audit.delta:g}" if audit.delta else ""
+    return f"{_sees(audit)}, one {audit.unit}, {audit.canary}{delta}"
+
+
+def _measured_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> _LimitValue:
+    audit = max(audits, key=lambda one: one.lower.epsilon)
+    value, trials, about = (
+        audit.lower.epsilon,
+        audit.lower.trials,
+        f"{_about(audit)}, {audit.lower.trials} trials",
+    )
+    interval = value, audit.upper.epsilon  # from the measured bound to the proven one
+    allowed = limits.max_measured_eps or 0.0
+    ceiling = min(one.lower.ceiling for one in audits)
+    if value <= allowed and ceiling <= allowed:  # these trials could not break the limit: a vacuous check
+        missing = f"{trials} trials can show at most {ceiling:.3g}, whatever leaks; expected more --trials"
+        return _LimitValue(value, None, interval, about, missing)
+    return _LimitValue(value, value, interval, about)
+
+
+def _exact_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> _LimitValue:
+    worst, unknown = max(audits, key=_exact), min(audits, key=_exact)
+    if _exact(unknown) < 0.0 and _exact(worst) <= (limits.max_exact_eps or 0.0):
+        missing = "the exact loss of the pair that was played is not computable for this chain"
+        return _LimitValue(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
+    return _LimitValue(worst.exact, worst.exact, about=_about(worst))
+
+
+def _exact(audit: AuditRecord) -> float:
+    """The exact loss; an unknown one sorts below all others."""
+    return -1.0 if audit.exact is None else audit.exact
+
+
+def _proven_eps(_limits: SystemLimits, audits: Sequence[AuditRecord]) -> _LimitValue:
+    audit = max(audits, key=lambda one: one.upper.epsilon)
+    value = audit.upper.epsilon
+    return _LimitValue(value, value, about=f"{_about(audit)}: {audit.upper.how}")
+
+
+def _claims(_limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+    if not subject.audits:
+        return _LimitValue(missing=subject.missing.get("audits", "no audit was run"))
+    claiming = [audit for audit in subject.audits if audit.claim is not None]
+    if not claiming:
+        return _LimitValue(missing="there is no claim to refute; state one with --claim")
+    audit = next((one for one in claiming if one.verdict in FALSE), claiming[0])
+    about = f"claim {audit.claim:g}, {_about(audit)}: {audit.why}"
+    return _LimitValue(audit.verdict, float(audit.verdict in FALSE), None, about)
+
+
+_JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], _LimitValue]] = {
+    "max_attack_auc": _attack_auc,
+    "max_ceiling_auc": _ceiling_auc,
+    "max_measured_eps": _in_view(_measured_eps),
+    "max_exact_eps": _in_view(_exact_eps),
+    "max_proven_eps": _in_view(_proven_eps),
+    "no_refuted_claims": _claims,
+    "min_ndcg": _ndcg,
+    "max_ndcg_loss": _loss,
+}

@@ -1,0 +1,405 @@
+"""What a comparison decides: what attacks are shown to do, which defenses none beats, and which to use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.results import AttackRecord, Estimate, Interval
+from foltr_audit.experiments.table import (
+    ByQuery,
+    ComparedPool,
+    ComparisonTable,
+    PoolKey,
+    WorldKey,
+    best_attack,
+    proven_auc,
+    worst_audit,
+)
+from foltr_audit.judge.doubts import sure_auc
+from foltr_audit.judge.scoring import KNOWS_GRADES
+from foltr_audit.judge.significance import bonferroni, paired_t_test
+from foltr_audit.privacy.observer_views import VIEWS, sees_lists
+
+MOST_LOSS = 0.05
+"""A significant loss of nDCG@10 above this costs too much."""
+
+LEAST = 0.05
+"""Corrected p-values below this make a difference."""
+
+MOST_AUC = 0.75
+"""The 95 % interval of the best attack has to end below this, or less than `ABOVE_GUESS` above the AUC of the
+guess that it is compared with: with few lists no attack is shown to succeed, however good it is."""
+
+ABOVE_GUESS = 0.1
+
+CHANCE = 0.5
+"""The AUC of an attack that learns nothing; one below it has been unlucky."""
+
+DIGITS = 3
+"""That tables print of AUC and nDCG."""
+
+# --- worlds ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ComparedWorld:
+    """Pools that share data, scenario and click model."""
+
+    key: WorldKey
+    pools: tuple[ComparedPool, ...]
+
+    @cached_property
+    def corrected(self) -> dict[PoolKey, float]:
+        """P-values of nDCG@10 against no defense, corrected for the tests of this world."""
+        tested = {pool.key: pool.difference.p for pool in self.pools if pool.difference.p is not None}
+        return dict(zip(tested, bonferroni(list(tested.values())), strict=True))
+
+    @cached_property
+    def leaks(self) -> dict[PoolKey, StrongestLeak]:
+        """What an attack is shown to do; only of pools in which one was scored, or had nothing to read."""
+        found = {pool.key: find_leak(pool) for pool in self.pools}
+        return {key: leak for key, leak in found.items() if leak is not None}
+
+    @cached_property
+    def front(self) -> dict[PoolKey, FrontPlace]:
+        """Which pools no other one beats in both privacy and utility."""
+        choices = [_choice(pool) for pool in self.pools]
+        return {
+            pool.key: FrontPlace(choice.on_front(winners), tuple(self.pools[number] for number in winners))
+            for pool, choice, winners in zip(self.pools, choices, beaten_by(choices), strict=True)
+        }
+
+
+def worlds(table: ComparisonTable) -> list[ComparedWorld]:
+    """The worlds of a comparison, in the order of its pools."""
+    pools_of: dict[WorldKey, list[ComparedPool]] = {}
+    for pool in table.pools:
+        pools_of.setdefault(pool.world, []).append(pool)
+    return [ComparedWorld(key=key, pools=tuple(pools)) for key, pools in pools_of.items()]
+
+
+# --- leaks -----------------------------------------------------------------------------------------
+
+LeakKind = Literal["reads", "grades", "guess", "no sum", "unknown"]
+"""The best attack beats every guess without a message; all but that of who knows the grades of documents; or
+not even a guess by position or at random. It had nothing to read; or has no interval, so nothing is shown."""
+
+
+class StrongestLeak(NamedTuple):
+    """What the best attack on a pool reveals beyond guesses without a message.
+
+    Attributes:
+        pool: the pool.
+        bound: the weakest guess that the attack is not shown to beat; None where it beats them all.
+    """
+
+    pool: ComparedPool
+    bound: AttackRecord | None
+
+    @property
+    def kind(self) -> LeakKind:
+        if self.pool.unread:
+            return "no sum"
+        if best_attack(self.pool).auc.ci95 is None:
+            return "unknown"
+        if self.bound is None:
+            return "reads"
+        return "grades" if self.bound.method == KNOWS_GRADES else "guess"
+
+    @property
+    def held(self) -> bool:
+        """Whether the attack is not shown to do better than a guess by position or at random."""
+        return self.kind in ("guess", "no sum")
+
+
+def find_leak(pool: ComparedPool) -> StrongestLeak | None:
+    """What the best attack on a pool is shown to do; None where none was scored."""
+    if pool.unread:
+        return StrongestLeak(pool, None)
+    best = best_attack(pool).attack
+    if best is None or not best.metric("auc").known:
+        return None
+    choices = sum(record.role == "attack" for record in pool.attacks)
+    guesses = [record for record in pool.attacks if record.baseline and record.metric("auc").known]
+    unbeaten = [guess for guess in guesses if not _beats(best, guess, choices)]
+    bound = min(unbeaten, key=lambda guess: (guess.metric("auc").value, guess.method), default=None)
+    return StrongestLeak(pool, bound)
+
+
+def _beats(best: AttackRecord, guess: AttackRecord, choices: int) -> bool:
+    """Whether the best of `choices` attacks is shown to be better than a guess.
+
+    Than a random one: by its interval, widened for the choice. Than another, which has an interval too: if
+    the two do not meet, which is stricter than a test of their difference.
+    """
+    auc, other = best.metric("auc"), guess.metric("auc")
+    if guess.method.startswith("random:"):
+        return sure_auc(auc, best.counts["queries"], choices) > other.value
+    return auc.ci95 is not None and other.ci95 is not None and auc.ci95[0] > other.ci95[1]
+
+
+# --- the front -------------------------------------------------------------------------------------
+
+
+class FrontPlace(NamedTuple):
+    """Whether a pool is on the front of AUC and nDCG@10, None if not known; and pools there that beat it."""
+
+    on: bool | None
+    beaten_by: tuple[ComparedPool, ...]
+
+
+class ParetoChoice(NamedTuple):
+    """One choice.
+
+    Attributes:
+        leak: AUC of its best attack, lower is better; None where none could run.
+        utility: nDCG, higher is better; None where it is not known.
+        leak_ends: 95 % interval of the AUC; None where it has none.
+        queries: the nDCG of each query.
+        refuted: whether its claim is false.
+    """
+
+    leak: float | None
+    utility: float | None
+    leak_ends: Interval | None
+    queries: ByQuery
+    refuted: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether AUC and nDCG are."""
+        return self.leak is not None and self.utility is not None
+
+    def on_front(self, winners: Sequence[object]) -> bool | None:
+        """Whether its claim is not false, and no other beats it; None where it is not known."""
+        return not self.refuted and not winners if self.known else None
+
+    def beats(self, other: ParetoChoice) -> bool:
+        """Whether it is as good in both as printed, and shown to be better in one.
+
+        Values are compared in three digits, as they are printed, and a leak below chance counts as chance.
+        """
+        if self.refuted:
+            return False
+        if self.leak is None or self.utility is None or other.leak is None or other.utility is None:
+            return False
+        mine, theirs = (max(round(leak, DIGITS), CHANCE) for leak in (self.leak, other.leak))
+        gain = round(self.utility, DIGITS) - round(other.utility, DIGITS)
+        if mine > theirs or gain < 0:
+            return False
+        return (mine < theirs and self._leaks_less(other)) or (gain > 0 and self._is_more_useful(other))
+
+    def _leaks_less(self, other: ParetoChoice) -> bool:
+        """Whether the 95 % interval of the difference of both AUCs lies on one side of 0.
+
+        From the interval of each (Zou & Donner 2008, "Construction of confidence limits about effect
+        measures"), as if they were independent; they share queries, which makes the true one narrower.
+        """
+        if self.leak is None or other.leak is None or self.leak_ends is None or other.leak_ends is None:
+            return False
+        apart = other.leak - max(self.leak, CHANCE)
+        return apart > math.hypot(other.leak - other.leak_ends[0], max(0.0, self.leak_ends[1] - self.leak))
+
+    def _is_more_useful(self, other: ParetoChoice) -> bool:
+        """Whether the 95 % interval of the mean difference in nDCG over queries lies above 0."""
+        both = np.intersect1d(self.queries[0], other.queries[0])
+        mine, theirs = (values[np.isin(names, both)] for names, values in (self.queries, other.queries))
+        ends = paired_t_test(mine, theirs).ends if both.size > 1 else None
+        return ends is not None and ends[0] > 0.0
+
+
+def _choice(pool: ComparedPool) -> ParetoChoice:
+    auc = Estimate(CHANCE, (CHANCE, CHANCE)) if pool.unread else best_attack(pool).auc
+    return ParetoChoice(
+        leak=auc.value if auc.known else None,
+        utility=pool.ndcg.value if pool.ndcg.known else None,
+        leak_ends=auc.ci95,
+        queries=pool.queries,
+        refuted=bool({*FALSE, CONTRADICTION} & set(pool.verdicts.values())),
+    )
+
+
+def beaten_by(choices: Sequence[ParetoChoice]) -> list[list[int]]:
+    """For each choice the numbers of those that beat it, most useful first; of the front where one does."""
+    winners = [[n for n, other in enumerate(choices) if other.beats(choice)] for choice in choices]
+    undominated = []
+    for winners_of in winners:
+        best = [number for number in winners_of if not winners[number]] or winners_of
+        undominated.append(sorted(best, key=lambda number: -(choices[number].utility or 0.0)))
+    return undominated
+
+
+# --- the decision ----------------------------------------------------------------------------------
+
+Judgement = Literal[
+    "recommended",
+    "holds",
+    "no proof",
+    "no bound",
+    "costs too much",
+    "too few lists",
+    "leaks",
+    "false claim",
+    "not tested",
+]
+"""From best to worst.
+
+`holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven; `no bound`:
+nor can it be, since its noise was not computed for what its clip allows (warning `UNBOUNDED`).
+"""
+
+UNBOUNDED = "FA101"
+"""The warning of noise that is smaller than what two inputs may differ by, or of noise without a clip."""
+
+_RANK: tuple[Judgement, ...] = get_args(Judgement)[1:]
+HELD: tuple[Judgement, ...] = ("holds", "no proof")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JudgedDefense:
+    """A defense, judged in all worlds of a comparison.
+
+    Attributes:
+        pools: of each world.
+        judgement: the worst one of all worlds, where the server does not see the shown lists.
+        with_lists: the same where it does.
+    """
+
+    pools: tuple[ComparedPool, ...]
+    judgement: Judgement
+    with_lists: Judgement
+
+    @property
+    def learner(self) -> str:
+        return self.pools[0].record.learner
+
+    @property
+    def name(self) -> str:
+        return self.pools[0].name
+
+    @property
+    def eps_claimed(self) -> float:
+        return self.pools[0].eps_claimed
+
+    @property
+    def defended(self) -> bool:
+        return self.pools[0].defended
+
+    @property
+    def ndcg(self) -> float:
+        """Mean nDCG@10 over worlds."""
+        return sum(pool.ndcg.value for pool in self.pools) / len(self.pools)
+
+    @property
+    def auc(self) -> float:
+        """The largest AUC of its best attack."""
+        aucs = [best_attack(pool).auc for pool in self.pools]
+        return max((auc.value for auc in aucs if auc.known), default=math.nan)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Decision:
+    """What to use.
+
+    Attributes:
+        judged: every defense, in the order of the comparison.
+        best: the one to use; None for none of them.
+        best_with_lists: the one to use where the server sees the shown lists; None for none, or as `best`.
+    """
+
+    judged: tuple[JudgedDefense, ...]
+    best: JudgedDefense | None
+    best_with_lists: JudgedDefense | None
+
+    @property
+    def to_use_with_lists(self) -> JudgedDefense | None:
+        """The defense to use where the server sees the shown lists, which may be `best`; None for none."""
+        if self.best_with_lists is None and self.best is not None and self.best.with_lists in HELD:
+            return self.best
+        return self.best_with_lists
+
+    def judgement(self, row: Mapping[str, Any]) -> Judgement:
+        """The judgement on the defense of a row, by its columns `learner` and `name`."""
+        judged = next(one for one in self.judged if (one.learner, one.name) == (row["learner"], row["name"]))
+        return "recommended" if judged is self.best else judged.judgement
+
+
+def decide(table: ComparisonTable) -> Decision | None:
+    """The decision of a comparison; None where it has no results.
+
+    A defense is out if its claim is false, an attack is shown to beat guessing, or it costs significantly
+    more than `MOST_LOSS` of nDCG@10, in any world. Of the others one with a proven claim comes first, then
+    the one with the smallest claimed epsilon, then the highest nDCG@10, then the lowest AUC.
+    """
+    if not table.pools:
+        return None
+    judgements: dict[PoolKey, list[_JudgedPool]] = {}
+    for world in worlds(table):
+        for pool in world.pools:
+            leak, p = world.leaks.get(pool.key), world.corrected.get(pool.key)
+            one = _JudgedPool(pool, *(_of_pool(pool, leak, p, lists=lists) for lists in (False, True)))
+            judgements.setdefault(pool.key, []).append(one)
+    unbounded = {
+        pool.label[:2]
+        for pool in table.pools
+        if any(warning.code == UNBOUNDED for warning in pool.record.warnings)
+    }
+    judged = tuple(_judge(several, unbounded) for several in judgements.values())
+    best, listed = _best(judged, "judgement"), _best(judged, "with_lists")
+    return Decision(judged=judged, best=best, best_with_lists=None if listed is best else listed)
+
+
+class _JudgedPool(NamedTuple):
+    pool: ComparedPool
+    judgement: Judgement
+    with_lists: Judgement
+
+
+def _judge(several: Sequence[_JudgedPool], unbounded: Container[tuple[str, float | None]]) -> JudgedDefense:
+    pools, alone, listed = zip(*several, strict=True)
+    worst = [max(judgements, key=_RANK.index) for judgements in (alone, listed)]
+    if pools[0].label[:2] in unbounded:
+        worst = ["no bound" if judgement == "no proof" else judgement for judgement in worst]
+    return JudgedDefense(pools=pools, judgement=worst[0], with_lists=worst[1])
+
+
+def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
+    held = [one for one in judged if one.defended and getattr(one, name) in HELD]
+
+    def order(one: JudgedDefense) -> tuple[int, float, float, float]:
+        return _RANK.index(getattr(one, name)), one.eps_claimed, -round(one.ndcg, DIGITS), one.auc
+
+    return min(held, key=order, default=None)
+
+
+def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, p: float | None, *, lists: bool) -> Judgement:
+    verdicts = [verdict for view, verdict in pool.verdicts.items() if lists or not sees_lists(view)]
+    if {*FALSE, CONTRADICTION} & set(verdicts):
+        return "false claim"
+    if leak is None or leak.kind == "unknown" or not pool.ndcg.known:
+        return "not tested"
+    if not leak.held:
+        return "leaks"
+    auc = best_attack(pool).auc
+    if auc.ci95 is not None and auc.ci95[1] > _most_auc(leak):
+        return "too few lists"
+    if p is not None and p < LEAST and pool.difference.size.value < -MOST_LOSS:
+        return "costs too much"
+    proven = bool(verdicts) and set(verdicts) == {"proven"}
+    if lists:  # a view in which nothing is claimed is not among the verdicts
+        audits = [worst_audit(pool, view) for view in VIEWS if sees_lists(view)]
+        proven &= all(audit.verdict == "proven" for audit in audits if audit is not None)
+    alone = not pool.audits and proven_auc(pool) is not None and not lists
+    return "holds" if proven or alone else "no proof"
+
+
+def _most_auc(leak: StrongestLeak) -> float:
+    guess = CHANCE if leak.bound is None else leak.bound.metric("auc").value
+    return max(MOST_AUC, guess + ABOVE_GUESS)

@@ -1,0 +1,314 @@
+"""The report of a check, and its forms: tables, Markdown, JUnit XML and annotations of GitHub.
+
+Source of the annotations: GitHub, "Workflow commands for GitHub Actions", `error` and `warning`.
+
+In JUnit XML each limit and row is a test case. GitLab distinguishes cases by class and name and shows only
+the text of a failure; other readers show its `message`, so both contain the same line. Some readers fail if
+`time` is missing: it is 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from rich.markup import escape
+
+from foltr_audit.core.warning_kinds import CodedWarning
+from foltr_audit.evidence.check.checks import Checked
+from foltr_audit.evidence.check.limits import NAMES
+from foltr_audit.evidence.check.outcomes import Status, printable
+from foltr_audit.recorder import atomic_files
+from foltr_audit.report.documents import Document, Row, Section, nested, one_of
+from foltr_audit.report.render.document import escape_markdown, table_lines
+from foltr_audit.report.settings import WARNING, warning_row
+from foltr_audit.report.table import UNKNOWN_TEXT, Cell, Column, Mark, Table, bound_text, counted, make_table
+from foltr_audit.report.terminal import BriefAnswer, first_rows, print_table
+from foltr_audit.utils.formatting import JsonValue, short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+OUTCOME = Section(
+    "limit subject",
+    one_of("status", Status),
+    "value:num|str|null interval:interval allowed:num|null about attacks:[str] missing",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport(Document):
+    """The outcomes of all limits on all subjects.
+
+    Attributes:
+        holds: whether every limit holds.
+        limits: the limits.
+        outcomes: the outcomes, subject by subject.
+        warnings: the warnings for readers of the outcomes.
+        config: what was run or read, as a plain table.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/check/2"
+    FIELDS: ClassVar[Section] = Section(
+        "holds:bool limits:table",
+        nested("outcomes", OUTCOME),
+        nested("warnings", WARNING),
+        "config:table",
+    )
+
+    holds: bool
+    limits: Mapping[str, JsonValue]
+    outcomes: Sequence[Row]
+    warnings: Sequence[Row]
+    config: Mapping[str, JsonValue]
+
+    @classmethod
+    def of(cls, checked: Checked) -> CheckReport:
+        """Hold the limits against what was checked.
+
+        Raises:
+            ContradictionError: the proof and the trials of a claim contradict each other.
+        """
+        found = [OUTCOME.of(outcome) for outcome in checked.outcomes()]
+        return cls(
+            holds=all(row["status"] == "holds" for row in found),
+            limits=checked.limits.table(),
+            outcomes=found,
+            warnings=[
+                warning_row(warning._replace(text=printable(warning.text)))
+                for warning in checked.every_warning()
+            ],
+            config=checked.config,
+        )
+
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """The outcomes with the columns that they have in JSON."""
+        return [row.plain() for row in self.outcomes]
+
+    def of_status(self, status: Status) -> list[Row]:
+        return [row for row in self.outcomes if row["status"] == status]
+
+    def lines_of(self, status: Status) -> list[str]:
+        """The outcomes of a status, a line each."""
+        return [outcome_line(row) for row in self.of_status(status)]
+
+    @property
+    def coded_warnings(self) -> list[CodedWarning]:
+        return [CodedWarning(row["code"], row["warning"]) for row in self.warnings]
+
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        print_check(self, console)
+
+    def short_answer(self) -> BriefAnswer:
+        """How many limits hold, and each limit that is broken or cannot be judged."""
+        ranked = [row for status in ("broken", "not judged", "holds") for row in self.of_status(status)]
+        rows, more = first_rows(ranked, "limits")
+        return BriefAnswer(
+            conclusion=(f"{self.counts}.",),
+            about="",
+            table=_table(rows),
+            notes=tuple(self.lines_of("broken")),
+            left_out=more,
+        )
+
+    @property
+    def counts(self) -> str:
+        """All outcomes in one short line."""
+        statuses: tuple[Status, ...] = ("broken", "not judged")
+        bad = [f"{len(rows)} {status}" for status in statuses if (rows := self.of_status(status))]
+        subjects = counted(len({row["subject"] for row in self.outcomes}), "row")
+        limits = counted(len(self.outcomes), "limit")
+        return f"{limits} checked on {subjects}: {', '.join(bad) or 'all hold'}"
+
+
+# --- outcomes as text ------------------------------------------------------------------------------
+
+
+def outcome_line(row: Row) -> str:
+    """An outcome in one line: limit, subject, value, interval, allowed number, and what it describes."""
+    start = f"{row['limit']}: {row['subject']}"
+    if row["status"] == "not judged":
+        return f"{start}: {row['missing']}"
+    value = f"{_value(row)} {_ends(row)}".rstrip()
+    allowed = "" if row["allowed"] is None else f"{_allowed(row)} allowed; "
+    return f"{start}: {value}; {allowed}{row['about']}"
+
+
+def _details(row: Row) -> str:
+    """What the value describes, or why the limit cannot be judged."""
+    return str(row["missing"] if row["status"] == "not judged" else row["about"])
+
+
+def _number(row: Row, value: float | None) -> str:
+    if row["limit"].endswith("_eps"):
+        return bound_text(value)
+    return short(None if value is None else round(value, 3) + 0.0)  # -0.0 + 0.0 is 0.0
+
+
+def _value(row: Row) -> str:
+    return row["value"] if isinstance(row["value"], str) else _number(row, row["value"])
+
+
+def _ends(row: Row) -> str:
+    if row["interval"] is None:
+        return ""
+    return f"[{', '.join(_number(row, end) for end in row['interval'])}]"
+
+
+def _allowed(row: Row) -> str:
+    if row["allowed"] is None:
+        return UNKNOWN_TEXT
+    edge = f"{row['allowed']:g}"
+    edge = edge.removeprefix("0") if "." in edge else edge
+    return f"at {'least' if row['limit'] == 'min_ndcg' else 'most'} {edge}"
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+_MARKS: dict[str, Mark] = {"holds": "good", "broken": "bad", "not judged": "warn"}
+
+_COLUMNS = (
+    Column("limit", "limit", "name"),
+    Column("row", "subject", "name", only="page"),
+    Column("", lambda row: Cell(row["status"], mark=_MARKS[row["status"]]), "name"),
+    Column("value", _value, narrow=lambda text: text.replace("by ", "by\n")),
+    Column("interval", _ends),
+    Column("allowed", _allowed, "name"),
+    Column("of", _details, "name", only="page"),
+)
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    return make_table("", _COLUMNS, rows, space=2, spare=("interval",))
+
+
+def print_check(report: CheckReport, console: Console) -> None:
+    """Print a table for each subject with the details of its rows, and a summary line."""
+    for subject in dict.fromkeys(row["subject"] for row in report.outcomes):
+        mine = [row for row in report.outcomes if row["subject"] == subject]
+        console.print(escape(subject), style="italic", highlight=False)
+        print_table(_table(mine), console)
+        for row in mine:
+            details = escape(f"{row['limit']}: {_details(row)}")
+            console.print(f"  {details}", style="dim", highlight=False)
+        console.print()
+    console.print(report.counts, style="bold", highlight=False)
+
+
+def markdown(report: CheckReport) -> str:
+    """A heading, a table of all outcomes, and the warnings."""
+    lines = [
+        f"### foltr-audit check: {report.counts}",
+        "",
+        *table_lines(_table(report.outcomes).on("page")),
+        "",
+        *(f"- warning {row['code']}: {escape_markdown(row['warning'])}" for row in report.warnings),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def append(path: Path, text: str) -> None:
+    """Append a text to a file after an empty line; create the file if it does not exist.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    before = path.read_bytes() if path.exists() else b""
+    if before.strip():
+        before = before.rstrip(b"\n") + b"\n\n"
+    atomic_files.write_bytes(path, before + text.encode())
+
+
+# --- GitHub ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LimitsPlace:
+    """The file of limits.
+
+    Attributes:
+        name: its path from the working folder, which in a build is the checkout; outside of it, its name.
+        lines: the line of each limit, from 1.
+    """
+
+    name: str
+    lines: Mapping[str, int]
+
+    @classmethod
+    def of(cls, path: Path, text: str) -> LimitsPlace:
+        """The place of a file with this text."""
+        whole, here = path.resolve(), Path.cwd()
+        name = whole.relative_to(here).as_posix() if whole.is_relative_to(here) else whole.name
+        lines: dict[str, int] = {}
+        for number, line in enumerate(text.splitlines(), start=1):
+            found = re.match(r"\s*[\"']?(\w+)[\"']?\s*=", line)
+            if found and found[1] in NAMES:
+                lines.setdefault(found[1], number)
+        return cls(name, lines)
+
+    def line(self, limit: str) -> int:
+        """The line of a limit; the first where it cannot be found."""
+        return self.lines.get(limit, 1)
+
+
+def annotation_lines(report: CheckReport, place: LimitsPlace) -> str:
+    """A line for each limit that does not hold and for each warning, and the summary."""
+    lines = [
+        f"::error file={_property(place.name)},line={place.line(row['limit'])},"
+        f"title={_property(': '.join((row['limit'], row['status'])))}::{_message(outcome_line(row))}"
+        for row in (*report.of_status("broken"), *report.of_status("not judged"))
+    ]
+    lines += [
+        f"::warning title=foltr-audit check::{_message(str(warning))}" for warning in report.coded_warnings
+    ]
+    return "\n".join([*lines, report.counts])
+
+
+def _message(text: str) -> str:
+    """A text in which nothing ends the annotation."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """A text in which nothing ends a property."""
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# --- JUnit ----------------------------------------------------------------------------------------
+
+SUITE = "foltr-audit check"
+CLASS = "foltr-audit.check"
+_KINDS = {"broken": "failure", "not judged": "error"}
+
+
+def junit_xml(report: CheckReport) -> bytes:
+    """The XML document in UTF-8."""
+    counts = {
+        "tests": str(len(report.outcomes)),
+        "failures": str(len(report.of_status("broken"))),
+        "errors": str(len(report.of_status("not judged"))),
+        "skipped": "0",
+        "time": "0",
+    }
+    root = Element("testsuites", counts, name=SUITE)
+    suite = SubElement(root, "testsuite", counts, name=SUITE)
+    for row in report.outcomes:
+        _add(suite, row)
+    if report.warnings:
+        SubElement(suite, "system-out").text = "\n".join(map(str, report.coded_warnings))
+    indent(root)
+    return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _add(suite: Element, row: Row) -> None:
+    name, line = f"{row['limit']}: {row['subject']}", outcome_line(row)
+    case = SubElement(suite, "testcase", classname=CLASS, name=name, time="0")
+    if row["status"] in _KINDS:
+        SubElement(case, _KINDS[row["status"]], message=line, type=row["limit"]).text = line
+    else:
+        SubElement(case, "system-out").text = line

@@ -1,0 +1,457 @@
+"""The report of `compare`: its document, made of the pools of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
+from foltr_audit.core.results import UNKNOWN, GapRecord
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.warning_kinds import CodedWarning
+from foltr_audit.experiments.comparison.grid import CellPlan
+from foltr_audit.experiments.decide import ComparedWorld, Decision, decide, worlds
+from foltr_audit.experiments.table import (
+    ComparedPool,
+    ComparisonTable,
+    best_attack,
+    cells_by_pool,
+    hit_hardest,
+    proof_of,
+    proven_auc,
+    read_table,
+    warnings_of,
+    worst_audit,
+)
+from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
+from foltr_audit.privacy.observer_views import VIEWS, sees
+from foltr_audit.report.compare_tables import brief_compare, print_compare
+from foltr_audit.report.decision import cheating_server, decision_table
+from foltr_audit.report.documents import Document, Field, Row, Section, nested
+from foltr_audit.report.settings import DATASET, RUN_BOUND, data_title, dataset_row, run_bound_columns
+from foltr_audit.utils.formatting import JsonValue, epsilon
+from foltr_audit.utils.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.report.terminal import BriefAnswer
+
+COMPARED = Section(
+    "data scenario click_model learner pdgd name alternative eps:num|null sensitivity:num|null defense "
+    "eps_claimed:num runs:int"
+)
+"""The columns that name a defense in a world."""
+
+CEILING = Section("view auc:num how")
+COSTS = Section(
+    "ndcg@10:est evaluated_on ndcg@10_ceiling:num|null ndcg@10_untrained:num|null "
+    "ndcg@10_validation:num|null online_mean:est online_sum:num|null clipped:num|null "
+    "ndcg@10_difference:est ndcg@10_p:num|null online_mean_difference:est online_mean_p:num|null "
+    "bytes_per_client:num|null worst_served_group:str|null worst_served_online:num|null groups:int|null"
+)
+RESULT = Section(
+    COMPARED,
+    "attack:str|null attacks:int accuracy:est precision:est recall:est f1:est auc:est tpr_at_1:est "
+    "lists:int|null runs_without_sum:int ceiling_auc:num|null",
+    nested("ceilings", CEILING),
+    "baseline:str|null baseline_auc:num|null",
+    COSTS,
+    "runs_asked:int worst_attacked_group:str|null worst_attacked_auc:num|null pareto:bool|null "
+    "dominated_by:[str] ...",
+)
+"""The main rows; columns of an audited view end in its name."""
+
+ATTACK = Section(
+    "method baseline:bool",
+    COMPARED,
+    "view lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
+    "clipped:num",
+    " ".join(f"{name}:est" for name in METRICS),
+    "precision_undefined:int unknown:int",
+    intervals_last=True,
+)
+GROUP = Section(
+    "method baseline:bool",
+    COMPARED,
+    "group place:int lists:int skipped:int queries:int",
+    " ".join(f"{name}:est {name}_all:num|null {name}_difference:est" for name in GROUP_METRICS),
+)
+REFUSED = Section("method", COMPARED, "reason")
+SERVED = Section(COMPARED, "group online_mean:num")
+CURVE = Section(COMPARED, f"round:[int] {ONLINE_NDCG}:[num] {OFFLINE_NDCG}:[num]")
+CLAIM = Section(
+    "learner scenario name defense view sees unit canary eps_claimed:num delta:num eps_upper:num",
+    RUN_BOUND.prefixed("run_"),
+    "eps_exact:num|null eps_lower:num eps_ceiling:num confidence:num trials:int verdict why declared "
+    "declared_why upper_how",
+)
+WARNED = Section("name alternative eps:num|null learner code warning")
+FAILED = Section("defense learner click_model run:int why")
+LEFT_OUT = Section("learner defense why")
+UNFINISHED = Section("kind scenario click_model learner name cells:int done:int")
+TRIED = Section("learner scenario click_model eps:num sensitivity:num ndcg:num chosen:bool")
+CELLS = Section("attack:int audit:int")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareReport(Document):
+    """The result of `compare`.
+
+    Attributes:
+        config: the grid as a plain table.
+        dataset: source, fingerprints and sizes of the data; None where no cell is done.
+        cells: how many cells of each kind were asked for.
+        sensitivities: values of Delta that were tried on the validation split, see `--sensitivity-grid`.
+        unfinished: settings with cells that are not done yet, one row per kind; see `partial` of `of`.
+        left_out: combinations that are impossible, and why.
+        failed: cells that could not be run, and why; with `partial` those of the last run too.
+        warnings: incompatible defenses in the chains, one row per defense and warning.
+        claims: one row per audited view, unit and canary of every defense; `sees` is the view in words.
+        attacks: one row per guesser and setting, baselines first.
+        refused: one row per attack and setting in which it could not run, and why.
+        groups: attack success by group of clients; empty where clients do not differ.
+        served: online nDCG@10 by group of clients; empty where clients do not differ.
+        curves: nDCG@10 by round, from 0: means over runs, one row per setting.
+        results: one row per world, learner and defense.
+        worlds: what cells found, pooled over repetitions, by world.
+        decision: which defense to use; None where no cell is done.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
+    FIELDS: ClassVar[Section] = Section(
+        "config:table",
+        Field("dataset", {"anyOf": [DATASET.schema(), {"type": "null"}]}),
+        nested("cells", CELLS, many=False),
+        nested("sensitivities", TRIED),
+        nested("unfinished", UNFINISHED),
+        nested("left_out", LEFT_OUT),
+        nested("failed", FAILED),
+        nested("warnings", WARNED),
+        nested("claims", CLAIM),
+        nested("attacks", ATTACK),
+        nested("refused", REFUSED),
+        nested("groups", GROUP),
+        nested("served", SERVED),
+        nested("curves", CURVE),
+        nested("results", RESULT),
+    )
+
+    config: Mapping[str, JsonValue]
+    dataset: Row | None
+    cells: Row
+    sensitivities: Sequence[Row] = ()
+    unfinished: Sequence[Row] = ()
+    left_out: Sequence[Row] = ()
+    failed: Sequence[Row] = ()
+    warnings: Sequence[Row]
+    claims: Sequence[Row]
+    attacks: Sequence[Row]
+    refused: Sequence[Row]
+    groups: Sequence[Row]
+    served: Sequence[Row]
+    curves: Sequence[Row]
+    results: Sequence[Row]
+    worlds: Sequence[ComparedWorld]
+    decision: Decision | None
+
+    @classmethod
+    def of(
+        cls,
+        folder: ComparisonFolder,
+        failed: Sequence[GapRecord] = (),
+        progress: Progress = SILENT,
+        *,
+        partial: bool = False,
+    ) -> CompareReport:
+        """The report on the cells of a folder; pooled over repetitions.
+
+        Args:
+            folder: the comparison.
+            failed: cells that could not be run; they are left out.
+            progress: shows how far this is.
+            partial: whether cells that are not done yet are left out too, and counted.
+
+        Raises:
+            TraceError: a cell is missing or damaged.
+        """
+        planned = folder.cells()
+        lost = {gap.run for gap in failed}
+        cells = [cell for cell in planned if cell.spec.hash not in lost]
+        done = [cell for cell in cells if not partial or folder.done(cell.spec)]
+        before = [gap for gap in folder.failures() if gap.run not in lost] if partial else []
+        specs = {cell.spec.hash: cell.spec for cell in planned}
+        return cls.of_table(
+            read_table(folder, planned, done, progress),
+            config=folder.grid.public.table(),
+            cells=CELLS.row({kind: sum(cell.kind == kind for cell in cells) for kind in ("attack", "audit")}),
+            sensitivities=[TRIED.of(trial) for trial in folder.sensitivities()],
+            unfinished=list(_unfinished(cells, set(done))),
+            left_out=[LEFT_OUT.of(exclusion) for exclusion in folder.left_out()],
+            failed=[_failed(specs[str(gap.run)], gap.why) for gap in (*failed, *before)],
+        )
+
+    @classmethod
+    def of_table(cls, table: ComparisonTable, **others: Any) -> CompareReport:
+        """The report on what cells found; `others` are the fields that do not follow from it."""
+        pools, every = table.pools, worlds(table)
+        facts = [record for pool in pools for record in pool.data]
+        world_of = {pool: world for world in every for pool in world.pools}
+
+        def rows(of: Callable[[ComparedPool], Iterable[Row]]) -> list[Row]:
+            return [row for pool in pools for row in of(pool)]
+
+        return cls(
+            dataset=dataset_row(facts) if facts else None,
+            warnings=_once(rows(_warnings)),
+            claims=_once(rows(_claims)),
+            attacks=rows(_attacks),
+            refused=rows(_refused),
+            groups=rows(_groups),
+            served=rows(_served),
+            curves=rows(_curves),
+            results=[_result(pool, world_of[pool]) for pool in pools],
+            worlds=every,
+            decision=decide(table),
+            **others,
+        )
+
+    @property
+    def asked(self) -> int:
+        """How many cells were asked for."""
+        return sum(map(int, self.cells.values()))
+
+    @property
+    def done(self) -> int:
+        """How many of them are done."""
+        return self.asked - sum(int(row["cells"] - row["done"]) for row in self.unfinished)
+
+    @property
+    def server(self) -> str:
+        """The server of all cells; empty where it is an honest one."""
+        spec = self.config.get("spec")
+        train = spec.get("train") if isinstance(spec, dict) else None
+        return cheating_server(train.get("server") if isinstance(train, dict) else None)
+
+    @property
+    def coded_warnings(self) -> list[CodedWarning]:
+        """Each warning once, after the defenses and epsilons that it is about."""
+        about: dict[CodedWarning, dict[str, list[str]]] = {}
+        for row in self.warnings:
+            of = row["name"] if "{" in row["alternative"] else row["alternative"]
+            names = about.setdefault(CodedWarning(row["code"], row["warning"]), {})
+            epsilons = names.setdefault(of, [])
+            if row["eps"] is not None and of != row["name"] and epsilon(row["eps"]) not in epsilons:
+                epsilons.append(epsilon(row["eps"]))
+        return [
+            warning.about(
+                "; ".join(f"{of}, eps {', '.join(eps)}" if eps else of for of, eps in names.items())
+            )
+            for warning, names in about.items()
+        ]
+
+    def rows_of(self, world: ComparedWorld) -> list[Row]:
+        """The results of a world."""
+        of = ("data", "scenario", "click_model")
+        return [row for row in self.results if tuple(row[name] for name in of) == world.key]
+
+    def plain(self) -> dict[str, JsonValue]:
+        """As of every document; without data their table is empty, and folds have their columns by name."""
+        if self.dataset is None:
+            return super().plain() | {"dataset": {}}
+        dataset = self.dataset.plain()
+        folds: list[JsonValue] = [dict(sorted(fold.plain().items())) for fold in self.dataset["folds"]]
+        return super().plain() | {"dataset": dataset | {"folds": folds}}
+
+    def json_with_decision(self) -> str:
+        """As one JSON object, with the decision in its last field."""
+        return self.json({"decision": None if self.decision is None else decision_table(self.decision)})
+
+    def show(self, console: Console) -> None:
+        """Print the decision, what leaks and what it costs in each world, then the claims and what holds."""
+        print_compare(self, console)
+
+    def short_answer(self) -> BriefAnswer | None:
+        """The conclusion with one table; None where no cell is done."""
+        return brief_compare(self)
+
+    def figure(self) -> Figure:
+        """Attack against utility, and both against epsilon."""
+        from foltr_audit.report.figures import comparison_figure
+
+        return comparison_figure(self.results, "" if self.dataset is None else data_title(self.dataset))
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+
+def compared(pool: ComparedPool) -> dict[str, Any]:
+    """The columns of `COMPARED`."""
+    data, scenario, click_model = pool.world
+    record, label = pool.record, pool.label
+    return {
+        "data": data,
+        "scenario": scenario,
+        "click_model": click_model,
+        "learner": record.learner,
+        "pdgd": record.pdgd,
+        "name": pool.name,
+        "alternative": label.alternative,
+        "eps": label.eps,
+        "sensitivity": label.sensitivity,
+        "defense": pool.chain,
+        "eps_claimed": pool.eps_claimed,
+        "runs": pool.runs,
+    }
+
+
+def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
+    best, hardest, place = best_attack(pool), hit_hardest(pool), world.front[pool.key]
+    attack, without = best.attack, best.without
+    metrics = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
+    proofs = [proof for view in VIEWS if (proof := proof_of(pool, view)) is not None]
+    several = len({other.record.learner for other in world.pools}) > 1
+    worst = next(iter(pool.served), None)
+    return RESULT.row(
+        {
+            **compared(pool),
+            **_audited(pool),
+            "attack": None if attack is None else attack.method,
+            "attacks": sum(record.role == "attack" for record in pool.attacks),
+            **{name: UNKNOWN if attack is None else attack.metric(name) for name in metrics},
+            "lists": None if attack is None else attack.counts["lists"],
+            "runs_without_sum": pool.without_sum,
+            "ceiling_auc": proven_auc(pool),
+            "ceilings": [CEILING.of(proof, how=proof.upper.how) for proof in proofs],
+            "baseline": None if without is None else without.method,
+            "baseline_auc": None if without is None else without.metric("auc").value,
+            "ndcg@10": pool.ndcg,
+            "evaluated_on": pool.utilities[0].evaluated_on,
+            **{f"ndcg@10_{name}": pool.mean(name) for name in ("ceiling", "untrained", "validation")},
+            "online_mean": pool.online,
+            "online_sum": pool.mean("online_sum"),
+            "clipped": pool.mean("clipped"),
+            "ndcg@10_difference": pool.difference.size,
+            "ndcg@10_p": pool.difference.p,
+            "online_mean_difference": pool.online_difference.size,
+            "online_mean_p": pool.online_difference.p,
+            "bytes_per_client": pool.mean("bytes_per_client"),
+            "worst_served_group": worst,
+            "worst_served_online": None if worst is None else pool.served[worst],
+            "groups": len(pool.served) or None,
+            "runs_asked": pool.asked,
+            "worst_attacked_group": None if hardest is None else hardest.group,
+            "worst_attacked_auc": None if hardest is None else hardest.metric("auc").value,
+            "pareto": place.on,
+            "dominated_by": [", ".join(other.key) if several else other.name for other in place.beaten_by],
+        }
+    )
+
+
+def _audited(pool: ComparedPool) -> dict[str, Any]:
+    """The columns of each audited view; of several units those of the worst one."""
+    columns: dict[str, Any] = {}
+    for view in VIEWS:
+        audit = worst_audit(pool, view)
+        if audit is not None:
+            values = {
+                "eps_claimed": audit.eps_claimed,
+                "eps_proven": audit.upper.epsilon,
+                "eps_exact": audit.exact,
+                "eps_measured": audit.lower.epsilon,
+                "eps_ceiling": audit.lower.ceiling,
+                "delta": audit.delta,
+                "verdict": audit.verdict,
+                "unit": audit.unit,
+                **run_bound_columns(audit.whole_run),
+            }
+            columns |= {f"{name}_{view}": value for name, value in values.items()}
+    return columns
+
+
+def _claims(pool: ComparedPool) -> Iterator[Row]:
+    for audit in pool.audits:
+        yield CLAIM.of(
+            audit,
+            learner=pool.record.learner,
+            scenario=pool.spec.population.scenario,
+            name=pool.name,
+            defense=pool.chain,
+            sees=sees(audit.view, audit.colluders),
+            eps_upper=audit.upper.epsilon,
+            **run_bound_columns(audit.whole_run),
+            eps_exact=audit.exact,
+            eps_lower=audit.lower.epsilon,
+            eps_ceiling=audit.lower.ceiling,
+            confidence=audit.lower.confidence,
+            trials=audit.lower.trials,
+            upper_how=audit.upper.how,
+        )
+
+
+def _attacks(pool: ComparedPool) -> Iterator[Row]:
+    columns = compared(pool)
+    for record in pool.attacks:
+        first = {"method": record.method, "baseline": record.baseline, "click_model": columns["click_model"]}
+        last = {name: record.counts[name] for name in ("precision_undefined", "unknown")}
+        counts = {name: count for name, count in record.counts.items() if name not in last}
+        yield ATTACK.row({**first, **columns, "view": "individual", **counts, **record.metrics, **last})
+
+
+def _groups(pool: ComparedPool) -> Iterator[Row]:
+    columns = compared(pool)
+    for record in pool.groups:
+        first = {"method": record.method, "baseline": record.baseline}
+        place = {"group": record.group, "place": record.place, **record.counts}
+        metrics: dict[str, Any] = {}
+        for name in GROUP_METRICS:
+            metrics |= {name: record.metrics[name], f"{name}_all": record.everybody[name]}
+            metrics[f"{name}_difference"] = record.differences[name]
+        yield GROUP.row({**first, **columns, **place, **metrics})
+
+
+def _refused(pool: ComparedPool) -> Iterator[Row]:
+    for method, why in pool.refused.items():
+        yield REFUSED.row({"method": method, **compared(pool), "reason": why})
+
+
+def _served(pool: ComparedPool) -> Iterator[Row]:
+    for group, online in pool.served.items():
+        yield SERVED.row({**compared(pool), "group": group, "online_mean": online})
+
+
+def _curves(pool: ComparedPool) -> Iterator[Row]:
+    curves = {name: values.tolist() for name, values in pool.curves.items()}
+    yield CURVE.row({**compared(pool), **curves, "round": [int(number) for number in curves["round"]]})
+
+
+def _warnings(pool: ComparedPool) -> Iterator[Row]:
+    for warning in warnings_of(pool):
+        more = {"name": pool.name, "learner": pool.record.learner, "warning": warning.text}
+        yield WARNED.of(pool.label, code=warning.code, **more)
+
+
+def _once(rows: Iterable[Row]) -> list[Row]:
+    """Each row once: cells of several click models share a chain, and the audit of its claim."""
+    return list({str(row): row for row in rows}.values())
+
+
+def _failed(spec: Spec, why: str) -> Row:
+    return FAILED.of(spec.train, defense="+".join(spec.defense), run=spec.repetition, why=why)
+
+
+def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> Iterator[Row]:
+    for same in cells_by_pool(cells).values():
+        finished, first = sum(cell in done for cell in same), same[0]
+        if finished < len(same):
+            yield UNFINISHED.of(
+                first.spec.train,
+                kind=first.kind,
+                scenario=first.spec.population.scenario,
+                name=first.label.text,
+                cells=len(same),
+                done=finished,
+            )

@@ -1,0 +1,207 @@
+"""The decision of a comparison in words: what to use, why, what it costs and needs, and what is not known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
+from foltr_audit.core.plugins import Server
+from foltr_audit.core.plugins.registry import make_if_known
+from foltr_audit.core.settings.defaults import SERVER
+from foltr_audit.errors import PluginError
+from foltr_audit.experiments.comparison.alternatives import fewest_messages
+from foltr_audit.experiments.decide import (
+    ABOVE_GUESS,
+    LEAST,
+    MOST_AUC,
+    MOST_LOSS,
+    Decision,
+    JudgedDefense,
+    Judgement,
+)
+from foltr_audit.experiments.table import ComparedPool, best_attack, worst_audit
+from foltr_audit.judge.doubts import describe_few_lists
+from foltr_audit.privacy.observer_views import VIEWS, sees_lists
+from foltr_audit.report.settings import short_scenario
+from foltr_audit.report.table import Mark, interval_text, shortened
+from foltr_audit.utils.formatting import JsonValue, join_names, short
+
+VERDICTS: dict[Judgement, str] = {
+    "holds": "nothing speaks against it",
+    "no proof": "no attack succeeds, but no epsilon is proven",
+    "no bound": "its noise is not computed for what its clip allows",
+    "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 lost "
+    f"(corrected p below {short(LEAST, 2)})",
+    "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and more than "
+    f"{short(ABOVE_GUESS, 1)} above the guess that the attack does not beat",
+    "leaks": "the best attack is shown to beat every guess that does not know the grades",
+    "false claim": "a claim is refuted, or its proof cannot hold",
+    "not tested": "no attack or no ranking was measured",
+}
+"""What a verdict means, with its thresholds."""
+
+MARKS: dict[Judgement, Mark] = {
+    "recommended": "good",
+    "leaks": "bad",
+    "false claim": "bad",
+    "no bound": "warn",
+    "costs too much": "warn",
+    "too few lists": "warn",
+    "not tested": "dim",
+}
+_WHY_NONE: dict[Judgement, str] = {
+    "leaks": "attacks succeed under",
+    "false claim": "the claim is false for",
+    "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
+    "not tested": "nothing is known of",
+    "no bound": "the noise is not computed for what the clip allows under",
+    "too few lists": "too few lists were attacked under",
+}
+
+
+def decision_table(decision: Decision) -> dict[str, JsonValue]:
+    """As JSON: the defense to use or null, the sentences, and the verdict on each defense."""
+    listed = decision.to_use_with_lists
+    verdicts: list[JsonValue] = [
+        {
+            "learner": one.learner,
+            "defense": one.name,
+            "verdict": "recommended" if one is decision.best else one.judgement,
+        }
+        for one in decision.judged
+    ]
+    return {
+        "use": decision.best.name if decision.best else None,
+        "use_with_lists": listed.name if listed else None,
+        "sentences": [*decision_sentences(decision)],
+        "verdicts": verdicts,
+    }
+
+
+def decision_sentences(decision: Decision) -> list[str]:
+    """What to use, why, what it costs and needs, and what was not tested."""
+    best = decision.best
+    if best is None:
+        return [_none_of(decision.judged)]
+    where = more = ""
+    if best.with_lists != best.judgement:
+        where = ", if the server does not see the shown lists"
+        more = f" Where it sees them, {_with_lists(decision)}."
+    needs = [*_needs(best)]
+    return [
+        f"Use {best.name}{where}.{more}",
+        f"Why: {_why(best)}",
+        f"Costs: {_costs(best)}",
+        *([f"Needs: {join_names(needs)}."] if needs else []),
+        f"Not tested: {'; '.join(_untested(best))}.",
+    ]
+
+
+MOST_SENTENCES = 3
+"""Of the decision, before the table; the rest stands below it."""
+
+
+def _with_lists(decision: Decision) -> str:
+    if decision.best_with_lists is not None:
+        return f"use {decision.best_with_lists.name}"
+    alone = decision.to_use_with_lists is not None
+    return "nothing is proven of this defense" if alone else "none of these defenses holds"
+
+
+def _none_of(judged: Sequence[JudgedDefense]) -> str:
+    reasons: dict[Judgement, list[str]] = {}
+    for one in judged:
+        if one.defended:
+            reasons.setdefault(one.judgement, []).append(one.name)
+    parts = [f"{_WHY_NONE[kind]} {shortened(names)}" for kind, names in reasons.items() if kind in _WHY_NONE]
+    return f"Use none of these defenses: {'; '.join(parts)}." if parts else "No defense was compared."
+
+
+def _under(pool: ComparedPool, pools: Sequence[ComparedPool]) -> str:
+    """Whose clicks a number of a pool is about, and the scenario where pools differ in it."""
+    _, scenario, click_model = pool.world
+    scenarios = list(dict.fromkeys(other.world[1] for other in pools))
+    where = f", scenario {short_scenario(scenario, scenarios)}" if len(scenarios) > 1 else ""
+    return f"{click_model} clicks{where}"
+
+
+def _why(best: JudgedDefense) -> str:
+    aucs = {pool: best_attack(pool).auc for pool in best.pools}
+    worst = max(aucs, key=lambda pool: aucs[pool].value if aucs[pool].known else -1.0)
+    attack = "attacks have nothing to read"
+    if aucs[worst].known:
+        auc = f"AUC {short(aucs[worst].value)} {interval_text(aucs[worst])}".rstrip()
+        attack = (
+            f"the best attack is not shown to beat a guess without a message ({auc} on "
+            f"{_under(worst, best.pools)})"
+        )
+    if best.judgement != "holds":
+        return f"{attack}. No epsilon is proven."
+    if math.isinf(best.eps_claimed):
+        return f"{attack}."
+    return f"{attack}, and epsilon {best.eps_claimed:g} is proven{_run(worst)}."
+
+
+def _run(pool: ComparedPool) -> str:
+    """What is proven for all rounds of a run; empty where nothing was audited."""
+    audits = [worst_audit(pool, view) for view in VIEWS if not sees_lists(view)]
+    bounds = [audit.whole_run for audit in audits if audit is not None]
+    if not bounds:
+        return ""
+    bound = max(bounds, key=lambda bound: bound.upper.epsilon)
+    who = "one client" if bound.unit == "client" else "all clicks of one client"
+    of = f" for one interaction; for {who} over {bound.rounds} rounds"
+    eps = bound.upper.epsilon
+    return f"{of} nothing is" if math.isinf(eps) else f"{of} epsilon {eps:.3g}"
+
+
+def _costs(best: JudgedDefense) -> str:
+    parts = []
+    known = [pool for pool in best.pools if pool.difference.size.known]
+    if known:
+        worst = min(known, key=lambda pool: pool.difference.size.value)
+        size = worst.difference.size.value
+        change = "no nDCG@10" if size >= 0 else f"{short(-size)} of nDCG@10"
+        most = "at most " if len(known) > 1 and size < 0 else ""
+        parts.append(
+            f"{most}{change} compared with no defense, for {_under(worst, best.pools)} "
+            f"({short(worst.ndcg.value)} with it)"
+        )
+    sent = [value for pool in best.pools if (value := pool.mean("bytes_per_client")) is not None]
+    if sent:
+        parts.append(f"{max(sent):,.0f} bytes a client and round")
+    return f"{'; '.join(parts) or 'unknown'}."
+
+
+def _needs(best: JudgedDefense) -> Iterator[str]:
+    try:
+        chain = DefenseChain(parse_chain(best.pools[0].spec.defense))
+    except PluginError:  # a plug-in of the system where the comparison ran, which is not installed here
+        return
+    if chain.encoding is None:
+        return
+    cohort = best.pools[0].spec.population.cohort_size
+    fewest = fewest_messages(chain, cohort)
+    least = "" if fewest is None else f", each sum with at least {fewest:,} of {cohort:,} clients"
+    yield f"secure aggregation of the messages of a round{least}"
+
+
+def _untested(best: JudgedDefense) -> Iterator[str]:
+    first = best.pools[0]
+    if not first.audits:
+        yield "its claim, since no audit was run"
+    attacks = [best_attack(pool).attack for pool in best.pools]
+    few = describe_few_lists([attack.counts["lists"] for attack in attacks if attack is not None])
+    if few:
+        yield f"more lists: this rests on {few}"
+    if first.runs == 1:
+        yield "how another run would differ"
+    server = cheating_server(first.spec.train.server)
+    yield f"servers other than {server}" if server else "servers that cheat (--server)"
+
+
+def cheating_server(named: object) -> str:
+    """A server that cheats; empty for an honest one."""
+    server = make_if_known(Server, named) if isinstance(named, str) else None
+    return "" if server is None or server.name == SERVER else server.label

@@ -1,0 +1,76 @@
+"""What attacks on a pool are shown to do, and which pools are compared with each other."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from foltr_audit.core.results import Estimate
+from foltr_audit.experiments.decide import ComparedWorld, StrongestLeak, find_leak
+from foltr_audit.report.compare_tables import WorldColumns
+from tests.fixtures.comparisons import LEARNER, against, attack, guesses, report, setting, several
+
+
+def test_p_values_are_corrected_for_the_tests_of_their_world() -> None:
+    (world,) = several().worlds
+    assert world.corrected[LEARNER, "skellam, eps 1.2"] == 1.0  # 3 tests of .4
+    assert world.corrected[LEARNER, "laplace, eps 1.2"] == pytest.approx(0.003)
+    a, b = setting("a", **against(-0.1, 0.02)), setting("b", click_model="x", **against(0, 0.02))
+    two = report(setting("none"), a, b)
+    assert [list(one.corrected.values()) for one in two.worlds] == [[0.02], [0.02]]
+
+
+def leak(auc: float | Estimate | None) -> StrongestLeak | None:
+    return find_leak(setting("a", 1.2, attacks=(*guesses(), attack("map", auc))))
+
+
+@pytest.mark.parametrize(
+    ("auc", "bound"),
+    [
+        (0.99, None), (0.93, "relevance-prior"), (0.7, "relevance-prior"), (0.63, "position-prior"),
+        (0.51, "random:k=3"),
+    ],
+)  # fmt: skip
+def test_an_attack_is_held_against_guesses_without_a_message(auc: float, bound: str | None) -> None:
+    found = leak(auc)
+    assert found is not None
+    assert (found.bound and found.bound.method) == bound
+    assert found.held is (bound in ("position-prior", "random:k=3"))
+
+
+def test_an_attack_without_an_interval_beats_nothing() -> None:
+    unsure = Estimate(0.95)
+    found = leak(unsure)
+    assert found is not None
+    assert (found.kind, found.held) == ("unknown", False)
+    made = report(setting("a", 1.2, attacks=(*guesses(), attack("map", unsure))))
+    assert made.decision is not None
+    assert made.decision.judged[0].judgement == "not tested"
+    assert WorldColumns(made.worlds[0], made.decision).auc.cell(made.results[0]).mark == ""
+    assert leak(None) is None
+
+
+def world(*pools: object) -> ComparedWorld:
+    (only,) = report(*pools).worlds  # type: ignore[arg-type]
+    return only
+
+
+def test_no_sum_is_a_leak_of_chance_on_the_front() -> None:
+    guard = setting("guard", auc=None, without_sum=2)
+    found = world(setting("none", auc=None), guard)
+    assert [found.front[pool.key].on for pool in found.pools] == [None, True]
+    assert found.leaks[guard.key].kind == "no sum"
+    assert found.leaks[guard.key].held
+
+
+def test_pools_are_beaten_by_those_of_their_own_world_only() -> None:
+    x, z = setting("x", auc=0.9, ndcg=0.3), setting("z", auc=0.8, ndcg=0.4)
+    w = setting("w", auc=None, ndcg=1)
+    made = report(x, setting("y", auc=0.6, ndcg=0.5, click_model="b"), z, w)
+    front = {name: place for one in made.worlds for (_, name), place in one.front.items()}
+    assert front["x"].beaten_by == (z,)
+    assert [front[name].on for name in "yzw"] == [True, True, None]
+    rows = {row["name"]: row for row in made.results}
+    assert (rows["x"]["pareto"], rows["x"]["dominated_by"]) == (False, ["z"])
+    assert math.isnan(rows["w"].number("auc"))
