@@ -20,6 +20,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
 from foltr_audit.experiments.store import StoredRun
 from foltr_audit.experiments.table import (
+    NOISE_SHARES,
     ComparedPool,
     ComparisonTable,
     best_attack,
@@ -30,7 +31,6 @@ from foltr_audit.experiments.table import (
     worst_audit,
 )
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.report.compare import NOISE_SHARES
 from foltr_audit.rng import Streams
 from tests.fixtures.comparisons import DATA, attack, audit, hit, proofs, report, setting
 from tests.fixtures.evidence import random_evidence
