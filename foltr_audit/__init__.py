@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         lint,
         load_data,
         membership,
+        recommend,
         simulate,
         unlearn,
     )
@@ -56,27 +57,26 @@ if TYPE_CHECKING:
     from foltr_audit.report.calibrate import NoiseCalibrationReport, calibrate
     from foltr_audit.report.check import CheckReport
     from foltr_audit.report.compare import CompareReport
-    from foltr_audit.report.recommendation import recommend
-    from foltr_audit.report.recorded_calls import attack_trace
-    from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.results.plugin_list import (
+    from foltr_audit.report.lists import (
         list_attacks,
         list_click_models,
         list_defenses,
         list_names,
     )
-    from foltr_audit.report.results.recommend import RecommendReport
+    from foltr_audit.report.recommend import RecommendReport
+    from foltr_audit.report.recorded_calls import attack_trace
+    from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
     "calibrate": "report.calibrate",
     "check": "api",
-    "recommend": "report.recommendation",
-    "list_attacks": "report.results.plugin_list",
-    "list_defenses": "report.results.plugin_list",
-    "list_click_models": "report.results.plugin_list",
-    "list_names": "report.results.plugin_list",
+    "recommend": "api",
+    "list_attacks": "report.lists",
+    "list_defenses": "report.lists",
+    "list_click_models": "report.lists",
+    "list_names": "report.lists",
     "make_data": "data.arrays",
     "make_data_of_qrels": "data.arrays",
     "use_plugin": "core.plugins.registry",
@@ -84,7 +84,7 @@ _WHERE = {
     "TrainReport": "report.results.train",
     "AuditReport": "report.audit",
     "CompareReport": "report.compare",
-    "RecommendReport": "report.results.recommend",
+    "RecommendReport": "report.recommend",
     "CheckReport": "report.check",
     "NoiseCalibrationReport": "report.calibrate",
     "torch_module_step": "core.client_steps.torch_step",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
@@ -12,6 +13,7 @@ from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, Chain, Clicks,
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.core.settings.data import DataSpec
+from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
@@ -25,16 +27,21 @@ from foltr_audit.experiments.comparison.runner import compare as run_grid
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan, trained_on_each
+from foltr_audit.experiments.recommend.recommend import SearchBudget, attacked_as_trained
+from foltr_audit.experiments.recommend.recommend import recommend as search
+from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
 from foltr_audit.report.audit import AuditReport, FunctionAuditReport, SystemLintReport
 from foltr_audit.report.check import CheckReport
 from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
+from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.reading import file_text
 
 Specs = Spec | Mapping[str, object] | Sequence[Spec]
@@ -331,6 +338,70 @@ def compare(
         refuse_fleeting(asked.table(), NOT_SAVED)
     with comparison_folder(None if out is None else Path(out), resume=resume, overwrite=overwrite) as folder:
         return CompareReport.of(folder, run_grid(asked, folder, Workers(jobs=jobs)))
+
+
+@names_arguments
+def recommend(
+    spec: Spec | Mapping[str, object] | None = None,
+    *,
+    max_eps: float | None = None,
+    max_attack_auc: float | None = None,
+    max_proven_auc: float | None = None,
+    view: Literal["individual", "individual+lists", "aggregate", "aggregate+lists"] = VIEW,
+    delta: float = DELTA,
+    methods: Attacks | None = None,
+    candidates: int = 40,
+    search_runs: int = 1,
+    runs: int = 3,
+    trials: int = TRIALS,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    jobs: int | None = None,
+) -> RecommendReport:
+    """Search for the defense with the best nDCG@10 within limits, and check it on new data.
+
+    Args:
+        spec: the experiment; its own defense does not matter. None for the default one.
+        max_eps: limit of the epsilon that is proven for one interaction in a message; inf for no limit.
+        max_attack_auc: limit of the upper end of the interval of the best attack's AUC.
+        max_proven_auc: limit of the AUC that the proof leaves to any attack on a click.
+        view: what the server sees, as `--view` of `recommend`.
+        delta: of defenses without a pure bound.
+        methods: attacks that alone run; None for those of the Spec and the strong ones.
+        candidates: number of candidates that the search tries.
+        search_runs: repetitions of each, on the validation split.
+        runs: new repetitions of the chosen defense, on the test split.
+        trials: trials per hypothesis of its audit.
+        out: folder that stores every cell; without one nothing is stored.
+        resume: continue with the content of the folder.
+        overwrite: replace the content of the folder.
+        jobs: processes; None for one per core.
+
+    Returns:
+        A report whose `recommended` is the defense, and `confirmed` says whether it held on the test split.
+
+    Raises:
+        UsageError: no limit, a value out of range, or the extra `recommend` is not installed.
+    """
+    limits = PrivacyLimits.given(
+        max_eps=max_eps,
+        max_attack_auc=max_attack_auc,
+        max_proven_auc=max_proven_auc,
+        view=view,
+        delta=delta,
+    )
+    effort = SearchBudget(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
+    require("recommend")
+    asked = spec if isinstance(spec, Spec) else Spec.parse({"attack": {}, **(spec or {})}, "")
+    base = attacked_as_trained(asked if methods is None else asked.having({"attack.methods": methods}))
+    if out is not None:
+        refuse_fleeting(base.table(), NOT_SAVED)
+    base = base.with_strong_attacks() if methods is None else base
+    with comparison_folder(None if out is None else Path(out), resume=resume, overwrite=overwrite) as folder:
+        report = RecommendReport.of(search(base, limits, effort, folder, Workers(jobs=jobs)), folder)
+        folder.save_results(report.json())
+    return report
 
 
 @names_arguments

@@ -21,8 +21,8 @@ from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.presets import PresetComparison
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.tables.published_figures import PresetComparison
 
 SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""

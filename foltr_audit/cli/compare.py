@@ -31,7 +31,7 @@ from foltr_audit.cli.options import (
     switch,
     words,
 )
-from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
+from foltr_audit.cli.output import print_json, save_config, show, stdout_console, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.progress import on_terminal
@@ -202,8 +202,11 @@ def _list_cells(grid: ComparisonGrid, common: CommonOptions) -> None:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.comparison.runner import plan_cells
     from foltr_audit.experiments.runner import Runner
-    from foltr_audit.report.tables.planned_cells import PlannedCells, print_planned
+    from foltr_audit.report.lists import cell_rows, kind_rows, print_cells
 
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
-    planned = PlannedCells.of(plan_cells(grid, Runner(with_undefended=False)), folder)
-    show(planned.json, partial(print_planned, planned), json=common.json)
+    cells = cell_rows(plan_cells(grid, Runner(with_undefended=False)), folder)
+    if common.json:
+        print_json("estimate/2", kinds=kind_rows(cells), cells=cells)
+    else:
+        print_cells(cells, stdout_console())

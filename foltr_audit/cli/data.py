@@ -11,7 +11,7 @@ from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_json, print_rows
 from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.errors import UsageError
-from foltr_audit.report.tables.table import Column
+from foltr_audit.report.table import Column
 
 QRELS = "intents"
 """Folder of the qrels for each intent, next to the synthetic data."""
@@ -65,13 +65,13 @@ def _print(described: dict[str, Any], seed: int) -> None:
     source = described["source"] if origin is None else f"{described['source']} with intents {origin}"
     fold = f", fold {described['fold']}" if described["fold"] else ""
 
-    def of(name: str) -> Column[str]:
+    def of(name: str) -> Column:
         return Column(name, lambda row: _cell(parts[name][row]), "words")
 
     def words(row: str) -> str:
         return row.replace("_", " ").replace("10 documents", "10 or more documents")
 
-    columns = [Column[str]("", words, "words"), *map(of, parts)]
+    columns = [Column("", words, "words"), *map(of, parts)]
     rows = next(iter(parts.values()))
     title = f"{kind} {source}{fold}, {described['features']} features"
     if left_out := described.get("queries_left_out"):

@@ -11,7 +11,7 @@ from foltr_audit.cli.output import print_json, print_line, print_rows, show, war
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.report.tables.table import Column
+from foltr_audit.report.table import Column
 
 app = new_app()
 
@@ -36,7 +36,7 @@ def listing(
 ) -> None:
     """Show plug-ins with their parameters, what a server may know, or what warnings mean."""
     from foltr_audit.core.plugins.registry import GROUPS
-    from foltr_audit.report.results.plugin_list import list_names
+    from foltr_audit.report.lists import list_names
 
     if kind not in KINDS:
         raise UsageError(f"list: unknown kind {kind!r}; {suggest_name(kind, KINDS)}")
@@ -61,8 +61,8 @@ def _explain(code: str | None, *, json: bool) -> None:
         print_line(kinds[0].explanation)
     else:
         columns = [
-            Column[WarningKind]("code", lambda kind: kind.code, "name"),
-            Column[WarningKind]("what is wrong", lambda kind: kind.title, "words"),
+            Column("code", lambda kind: kind.code, "name"),
+            Column("what is wrong", lambda kind: kind.title, "words"),
         ]
         print_rows("warnings; foltr-audit list warnings CODE says more", columns, kinds)
 

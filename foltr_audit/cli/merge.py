@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,7 +19,7 @@ from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
-    from foltr_audit.report.tables.published_figures import FigureComparison
+    from foltr_audit.report.presets import PresetComparison
     from foltr_audit.studies.model_merging import MergeReport
     from foltr_audit.utils.formatting import JsonValue
 
@@ -79,7 +78,6 @@ def run_merge_study(
     import numba
 
     from foltr_audit.studies.model_merging import MergeSpec, run_merging
-    from foltr_audit.studies.model_merging.merge_tables import print_merging
     from foltr_audit.studies.model_merging.output import MergeFolder
 
     if common.overwrite and common.out is None:
@@ -104,26 +102,24 @@ def run_merge_study(
         print_line(study.json(published_table(published)))
     else:  # the tables of the study have the other figures in brackets
         shown = None if published is None else published.only("statistics", "hyperparameters")
-        print_published(shown, partial(print_merging, study))
+        print_published(shown, study.show)
 
     warn(coded("merging", text) for text in study.notes)
 
 
-def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureComparison:
+def _comparison(preset: Preset, study: MergeReport, scale: float) -> PresetComparison:
     """Published figures with the rows of a study; `choice` is 1 for the first category, 2 for the second."""
-    from foltr_audit.report.tables.published_figures import FigureComparison, StudyExtent
+    from foltr_audit.experiments.published import StudyExtent
+    from foltr_audit.report.presets import PresetComparison
 
     chosen = {category: number for number, category in enumerate(study.categories, start=1)}
     figures: dict[str, list[dict[str, JsonValue]]] = {
         "hyperparameters": [row.plain() for row in study.hyperparameters],
-        "local": [{**row.plain(), "choice": chosen.get(row.category)} for row in study.local],
-        "statistics": [
-            {**row.plain(), "choice": None if row.category is None else chosen.get(row.category)}
-            for row in study.statistics
-        ],
+        "local": [{**row.plain(), "choice": chosen.get(row["category"])} for row in study.local],
+        "statistics": [{**row.plain(), "choice": chosen.get(row["category"])} for row in study.statistics],
         "weights": [row.plain() for row in study.weights],
-        "merged": [{**row.plain(), row.metric: row.value} for row in study.merged],
+        "merged": [{**row.plain(), row["metric"]: row["value"]} for row in study.merged],
     }
-    facts = study.dataset.facts
-    extent = StudyExtent(data=facts.source, synthetic=facts.synthetic, scale=scale)
-    return FigureComparison.of_rows(preset, figures, extent)
+    data = study.dataset
+    extent = StudyExtent(data=data["source"], synthetic=data["synthetic"], scale=scale)
+    return PresetComparison.of_figures(preset, figures, extent)

@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import UsageError
-from foltr_audit.report.tables.table import make_table
+from foltr_audit.report.table import make_table
 from foltr_audit.utils.formatting import json_text, visible
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from foltr_audit.core.warning_kinds import CodedWarning
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.tables.table import Column
-
-Item = TypeVar("Item")
+    from foltr_audit.report.table import Column
 
 
 def stdout_console(label: str = "") -> Console:
@@ -31,7 +29,7 @@ def stdout_console(label: str = "") -> Console:
 
     A label is added to the title of every table.
     """
-    from foltr_audit.report.render.terminal import UNLIMITED, ResultConsole
+    from foltr_audit.report.terminal import UNLIMITED, ResultConsole
 
     class StdoutConsole(ResultConsole):
         def on_broken_pipe(self) -> None:
@@ -42,9 +40,9 @@ def stdout_console(label: str = "") -> Console:
     return StdoutConsole(label) if fits else StdoutConsole(label, width=UNLIMITED)
 
 
-def print_rows(title: str, columns: Sequence[Column[Item]], rows: Iterable[Item], caption: str = "") -> None:
+def print_rows(title: str, columns: Sequence[Column], rows: Iterable[object], caption: str = "") -> None:
     """Print a table with a line for each row on stdout."""
-    from foltr_audit.report.render.terminal import print_table
+    from foltr_audit.report.terminal import print_table
 
     print_table(make_table(title, columns, rows, caption=caption), stdout_console())
 

@@ -29,25 +29,25 @@ Name = Annotated[str, typer.Argument(help="Name of a preset: see study list.")]
 def list_(json: Json = False) -> None:
     """Show what each preset reproduces, which data it needs, and how large it is."""
     from foltr_audit.experiments.presets import load_preset, preset_names
-    from foltr_audit.report.render.terminal import print_table
-    from foltr_audit.report.tables.presets import preset_rows, preset_table
+    from foltr_audit.report.presets import preset_row, preset_table
+    from foltr_audit.report.terminal import print_table
 
-    rows = preset_rows(map(load_preset, preset_names()))
+    presets = [load_preset(name) for name in preset_names()]
     if json:
-        print_json("studies/1", presets=[row.plain() for row in rows])
+        print_json("studies/1", presets=[preset_row(preset) for preset in presets])
     else:
-        print_table(preset_table(rows), stdout_console())
+        print_table(preset_table(presets), stdout_console())
 
 
 @app.command(cls=page(examples={"Show one": "foltr-audit study show pham-2022"}))
 def show(name: Name, json: Json = False) -> None:
     """Show a preset as TOML for --config, with its data and published numbers as comments."""
     from foltr_audit.experiments.presets import load_preset
-    from foltr_audit.report.tables.presets import PresetReport, preset_text
+    from foltr_audit.report.presets import preset_document, preset_text
 
     preset = load_preset(name)
     if json:
-        print_line(PresetReport.of(preset).json())
+        print_json("study/1", **preset_document(preset))
     else:
         print_line(preset_text(preset))
 

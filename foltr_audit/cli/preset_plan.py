@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.presets import Preset
+    from foltr_audit.experiments.published import ParameterOverride
     from foltr_audit.experiments.run import Run
-    from foltr_audit.report.tables.published_figures import ParameterOverride, PresetComparison
+    from foltr_audit.report.presets import PresetComparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +78,8 @@ class PresetSelection:
 
     def comparison(self, cells: Sequence[Run]) -> PresetComparison:
         """The published figures with those of the cells that were run."""
-        from foltr_audit.report.tables.published_figures import (
-            AttackComparison,
-            FigureComparison,
-            StudyExtent,
-        )
+        from foltr_audit.experiments.published import StudyExtent
+        from foltr_audit.report.presets import PresetComparison
 
         run = {cell.spec: cell for cell in cells}
         mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
@@ -92,13 +90,12 @@ class PresetSelection:
             scale=self.scale,
             overridden=tuple(self._overridden()),
         )
-        kind = AttackComparison if self.preset.published.attacks else FigureComparison
-        return kind.of(self.preset, mine, extent)
+        return PresetComparison.of(self.preset, mine, extent)
 
     def _overridden(self) -> Iterator[ParameterOverride]:
         """The parameters of the study that were overridden, except data, seed and --scale."""
         from foltr_audit.experiments.plan import Plan
-        from foltr_audit.report.tables.published_figures import ParameterOverride
+        from foltr_audit.experiments.published import ParameterOverride
 
         tables = self.preset.tables(self.scale)
         original = _values([spec for mine in tables.values() for spec in Plan.of(mine, "").specs])

@@ -100,9 +100,9 @@ def recommend(
     """
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.experiments.recommend.recommend import SearchBudget
+    from foltr_audit.experiments.recommend.recommend import recommend as search
     from foltr_audit.experiments.recommend.space import PrivacyLimits
-    from foltr_audit.report.recommendation import recommend_defense
-    from foltr_audit.report.results.recommend import print_brief_recommend, print_recommend
+    from foltr_audit.report.recommend import RecommendReport
 
     limits = PrivacyLimits.given(
         max_eps=max_eps,
@@ -115,17 +115,18 @@ def recommend(
     if method and not limits.single:
         raise UsageError(f"--method: attacks read single messages, and --view {view} shows none")
     plan = _plan(common, method, click_model, repeats)
-    workers = Workers(backend, jobs, scheduler)
+    spec = plan.specs[0] if method else plan.specs[0].with_strong_attacks()
+    workers, progress = Workers(backend, jobs, scheduler), on_terminal()
     require("recommend")
     save_config(common.save_config, plan)
     with open_comparison(common) as folder:
-        report = recommend_defense(
-            plan.specs[0], limits, effort, folder, workers, on_terminal(), only_named=bool(method)
-        )
-    brief = partial(print_brief_recommend, report, quiet=common.quiet)
-    show(report.json, partial(print_recommend, report) if common.full else brief, json=common.json)
-    warn(row.coded for row in report.warnings)
-    refuse_contradiction(claim.plain() for claim in report.claims)
+        found = search(spec, limits, effort, folder, workers, progress)
+        report = RecommendReport.of(found, folder, progress)
+        folder.save_results(report.json())
+    brief = partial(report.short_answer().print, quiet=common.quiet)
+    show(report.json, report.show if common.full else brief, json=common.json)
+    warn(report.coded_warnings)
+    refuse_contradiction(report.claims)
     if not report.confirmed:
         raise typer.Exit(1)
 
@@ -135,7 +136,7 @@ def _plan(
 ) -> Plan:
     """The single experiment that all options mean."""
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.recommendation import attacked_as_trained
+    from foltr_audit.experiments.recommend.recommend import attacked_as_trained
 
     if cheats(common):
         raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from foltr_audit.cli.output import note, print_json, print_line, print_rows, std
 from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
-from foltr_audit.report.tables.table import Column
+from foltr_audit.report.table import Column
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
@@ -101,8 +102,8 @@ def _print(title: str, facts: dict[str, Any]) -> None:
             return "\n".join(f"{key} = {_fact_text(fact)}" for key, fact in held.items())
         return _fact_text(held)
 
-    name = Column[str]("fact", lambda name: name.replace("_", " "), "name")
-    columns = [name, Column[str]("value", value, "fold")]
+    name = Column("fact", lambda name: name.replace("_", " "), "name")
+    columns = [name, Column("value", value, "fold")]
     print_rows(title, columns, facts)
 
 
@@ -195,25 +196,16 @@ def lint(folder: Folder, json: Json = False) -> None:
 
     Each check ends as found, clean or not looked, and says what it did not look at.
     """
+    from foltr_audit.report.lists import print_lint
     from foltr_audit.trace.lint import lint as linted_of
 
     results = {str(path): linted_of(path) for path in _find_traces(folder)}
-    leaks = sum(linted.leaks for linted in results.values())
     if json:
-        from foltr_audit.report.tables.leak_lint import LintReport
-
-        print_line(LintReport.of(results).json())
+        clean = all(result.clean for result in results.values())
+        print_json(
+            "trace-lint/2", clean=clean, traces={path: asdict(result) for path, result in results.items()}
+        )
     else:
-        from rich.markup import escape
-
-        from foltr_audit.report.render.terminal import print_table
-        from foltr_audit.report.tables.leak_lint import lint_lines, lint_table
-
-        console = stdout_console()
-        for path, linted in results.items():
-            print_table(lint_table(path, linted), console)
-            for line in lint_lines(linted):
-                console.print(escape(line))
-            console.print()
-    if leaks:
+        print_lint(results, stdout_console())
+    if any(result.leaks for result in results.values()):
         raise typer.Exit(1)

@@ -72,8 +72,8 @@ class ComparedWorld:
         """Which pools no other one beats in both privacy and utility."""
         choices = [_choice(pool) for pool in self.pools]
         return {
-            pool.key: FrontPlace(on, tuple(self.pools[number] for number in winners))
-            for pool, on, winners in zip(self.pools, front_of(choices), beaten_by(choices), strict=True)
+            pool.key: FrontPlace(choice.on_front(winners), tuple(self.pools[number] for number in winners))
+            for pool, choice, winners in zip(self.pools, choices, beaten_by(choices), strict=True)
         }
 
 
@@ -177,6 +177,10 @@ class ParetoChoice(NamedTuple):
         """Whether AUC and nDCG are."""
         return self.leak is not None and self.utility is not None
 
+    def on_front(self, winners: Sequence[object]) -> bool | None:
+        """Whether its claim is not false, and no other beats it; None where it is not known."""
+        return not self.refuted and not winners if self.known else None
+
     def beats(self, other: ParetoChoice) -> bool:
         """Whether it is as good in both as printed, and shown to be better in one.
 
@@ -220,15 +224,6 @@ def _choice(pool: ComparedPool) -> ParetoChoice:
         queries=pool.queries,
         refuted=bool({*FALSE, CONTRADICTION} & set(pool.verdicts.values())),
     )
-
-
-def front_of(choices: Sequence[ParetoChoice]) -> list[bool | None]:
-    """Whether each choice is on the front: its claim is not false, and no other beats it; None: not known."""
-    beaten = beaten_by(choices)
-    return [
-        None if not choice.known else not choice.refuted and not winners
-        for choice, winners in zip(choices, beaten, strict=True)
-    ]
 
 
 def beaten_by(choices: Sequence[ParetoChoice]) -> list[list[int]]:

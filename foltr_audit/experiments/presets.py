@@ -202,6 +202,11 @@ class Preset(_PresetTable):
                 raise ValueError(f"published.figures.cell: unknown cell {figure.cell!r}; {known}")
         return self
 
+    @property
+    def plan(self) -> Plan:
+        """One repetition of every Spec, on the synthetic data."""
+        return Plan.of([table for mine in self.tables().values() for table in mine], f"preset {self.name}")
+
     def tables(self, scale: float = 1.0) -> dict[str, list[Table]]:
         """The Spec tables of each cell by its name, on the synthetic data; they may be changed.
 

@@ -433,7 +433,7 @@ def _brief_table(
             columns.name,
             Column("claimed", claimed_cell),
             columns.auc,
-            WITHOUT,
+            short_column("without", "baseline_auc"),
             short_column("nDCG@10", "ndcg@10"),
             columns.difference(interval=False),
             BYTES,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from typing import Any
 
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.lambdamart import METRICS
-from foltr_audit.studies.model_merging.merge_rows import MergedRow, VerdictRow
 
 from foltr_audit.judge.significance import bonferroni, paired_t_test
 from foltr_audit.utils.arrays import Floats
@@ -24,7 +23,7 @@ SIGNIFICANT = 0.05
 """A corrected p-value below this is marked."""
 
 
-def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[MergedRow]:
+def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[dict[str, Any]]:
     """One row for each model and metric of a split, from the metrics of each model by name.
 
     A merged model and a local one are compared by a paired t-test over the test queries. Bonferroni's
@@ -43,53 +42,53 @@ def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[MergedRow]
                 row = _row(split, name, metric, metrics[name])
                 marks = [letter for local, letter in LOCAL.items() if corrected[name, local] < SIGNIFICANT]
                 p_a, p_b = (corrected[name, local] for local in LOCAL)
-                rows.append(replace(row, method=method, p_a=p_a, p_b=p_b, marks="".join(marks)))
+                rows.append(row | {"method": method, "p_a": p_a, "p_b": p_b, "marks": "".join(marks)})
     return rows
 
 
-def _row(split: int, model: str, metric: str, metrics: Metrics) -> MergedRow:
-    return MergedRow(
-        split=split,
-        model=model,
-        method="local",
-        metric=metric,
-        value=float(metrics[metric].mean()),
-        p_a=None,
-        p_b=None,
-        marks="",
-        published=published.merged_metric(split, model, metric),
-    )
+def _row(split: int, model: str, metric: str, metrics: Metrics) -> dict[str, Any]:
+    return {
+        "split": split,
+        "model": model,
+        "method": "local",
+        "metric": metric,
+        "value": float(metrics[metric].mean()),
+        "p_a": None,
+        "p_b": None,
+        "marks": "",
+        "published": published.merged_metric(split, model, metric),
+    }
 
 
-def verdict_rows(rows: Sequence[MergedRow]) -> list[VerdictRow]:
+def verdict_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The number of merged models of each method that beat the better local model of their split."""
     found = []
-    numbers = list(dict.fromkeys(row.split for row in rows))
+    numbers = list(dict.fromkeys(row["split"] for row in rows))
     for metric in METRICS:
         for method, names in MERGED.items():
             better = {split: _better(rows, split, metric, names) for split in numbers}
             flat = [one for pair in better.values() for one in pair]
             found.append(
-                VerdictRow(
-                    method=method,
-                    metric=metric,
-                    models=len(flat),
-                    better=sum(is_better for is_better, _ in flat),
-                    significant=sum(is_significant for _, is_significant in flat),
-                    of_splits=len(numbers),
-                    splits=sum(any(one for one, _ in pair) for pair in better.values()),
-                    both=sum(all(one for one, _ in pair) for pair in better.values()),
-                )
+                {
+                    "method": method,
+                    "metric": metric,
+                    "models": len(flat),
+                    "better": sum(is_better for is_better, _ in flat),
+                    "significant": sum(is_significant for _, is_significant in flat),
+                    "of_splits": len(numbers),
+                    "splits": sum(any(one for one, _ in pair) for pair in better.values()),
+                    "both": sum(all(one for one, _ in pair) for pair in better.values()),
+                }
             )
     return found
 
 
 def _better(
-    rows: Sequence[MergedRow], split: int, metric: str, names: Sequence[str]
+    rows: Sequence[Mapping[str, Any]], split: int, metric: str, names: Sequence[str]
 ) -> list[tuple[bool, bool]]:
     """Whether each merged model of a split beats the better local one, and whether significantly."""
-    mine = {row.model: row for row in rows if row.split == split and row.metric == metric}
-    local = max(LOCAL, key=lambda name: mine[name].value)
-    better = [mine[name].value > mine[local].value for name in names]
-    marked = [LOCAL[local] in mine[name].marks for name in names]
+    mine = {row["model"]: row for row in rows if row["split"] == split and row["metric"] == metric}
+    local = max(LOCAL, key=lambda name: float(mine[name]["value"]))
+    better = [mine[name]["value"] > mine[local]["value"] for name in names]
+    marked = [LOCAL[local] in mine[name]["marks"] for name in names]
     return [(is_better, is_better and mark) for is_better, mark in zip(better, marked, strict=True)]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.recorder import atomic_files
-from foltr_audit.studies.model_merging.merge_rows import ImportanceRow
-from foltr_audit.studies.model_merging.study import MergeReport
+from foltr_audit.studies.model_merging.report import MergeReport
 
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
+from foltr_audit.report.documents import Row
 from foltr_audit.report.picture_style import COLOURS, FORMATS, save_picture
 
 if TYPE_CHECKING:
@@ -47,20 +47,20 @@ def draw_categories(study: MergeReport) -> Figure:
     """Relevant documents and queries of each category in the training part, most queries first."""
     figure = _figure(9.0, 3.4)
     figure.suptitle(f"Categories in the training part of {_source(study)}", fontsize=11.0)
-    rows = sorted(study.histogram, key=lambda row: (-row.queries, row.category))
+    rows = sorted(study.histogram, key=lambda row: (-row["queries"], row["category"]))
     axes = figure.subplots(1, 2)
     bars = {
-        "relevant documents": [row.relevant_documents for row in rows],
-        "queries": [row.queries for row in rows],
+        "relevant documents": [row["relevant_documents"] for row in rows],
+        "queries": [row["queries"] for row in rows],
     }
     for axis, (title, heights) in zip(axes, bars.items(), strict=True):
         places = range(len(rows))
-        colours = [_colour(row.category, study.categories) for row in rows]
+        colours = [_colour(row["category"], study.categories) for row in rows]
         axis.bar(places, heights, color=colours)
         axis.set_title(title)
         axis.set_xlabel("category; in colour: the first and the second")
         step = -(-len(rows) // _MOST_TICKS)
-        axis.set_xticks(list(places)[::step], [str(row.category) for row in rows[::step]])
+        axis.set_xticks(list(places)[::step], [str(row["category"]) for row in rows[::step]])
         axis.grid(visible=False, axis="x")
         axis.set_axisbelow(True)
     return figure
@@ -77,13 +77,13 @@ _LEAST_SHOWN = 0.005
 def draw_importances(study: MergeReport) -> Figure:
     """The share of the gain of the most important features of every stacked model."""
     stacked = ("M_12S", "M_21S")
-    splits = list(dict.fromkeys(row.split for row in study.merged))
+    splits = list(dict.fromkeys(row["split"] for row in study.merged))
     models = [(split, model) for split in splits for model in stacked]
     columns = max(1, len(splits))
     lines = max(1, -(-len(models) // columns))
     figure = _figure(3.0 * columns + 1.0, 2.6 * lines + 0.6)
     figure.suptitle(f"Features of stacked models on {_source(study)}", fontsize=11.0)
-    last = study.dataset.facts.features or 0
+    last = study.dataset["features"]
     axes = figure.subplots(lines, columns, squeeze=False)
     for place, axis in enumerate(axes.T.ravel()):
         if place < len(models):
@@ -93,18 +93,18 @@ def draw_importances(study: MergeReport) -> Figure:
     return figure
 
 
-def _draw_model(axis: Axes, split: int, model: str, rows: Sequence[ImportanceRow], last: int) -> None:
-    mine = [row for row in rows if (row.split, row.model) == (split, model)][::-1]
-    mine = [row for row in mine if row.gain_share >= _LEAST_SHOWN]
+def _draw_model(axis: Axes, split: int, model: str, rows: Sequence[Row], last: int) -> None:
+    mine = [row for row in rows if (row["split"], row["model"]) == (split, model)][::-1]
+    mine = [row for row in mine if row["gain_share"] >= _LEAST_SHOWN]
     if not mine:
         axis.text(0.5, 0.5, "no tree could split", ha="center", va="center", transform=axis.transAxes)
     names = {last + 1: "score of M_1", last + 2: "score of M_2"}
     axis.barh(
         range(len(mine)),
-        [row.gain_share for row in mine],
-        color=[COLOURS[1] if row.feature > last else COLOURS[0] for row in mine],
+        [row["gain_share"] for row in mine],
+        color=[COLOURS[1] if row["feature"] > last else COLOURS[0] for row in mine],
     )
-    labels = [names.get(row.feature, str(row.feature)) for row in mine]
+    labels = [names.get(row["feature"], str(row["feature"])) for row in mine]
     axis.set_yticks(range(len(mine)), labels, fontsize=7.5)
     axis.set_title(f"split {split}: {model}")
     axis.set_xlabel("share of the gain")
@@ -120,8 +120,8 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _source(study: MergeReport) -> str:
-    facts = study.dataset.facts
-    return f"{'synthetic data' if facts.synthetic else 'data'} {facts.source}"
+    kind = "synthetic data" if study.dataset["synthetic"] else "data"
+    return f"{kind} {study.dataset['source']}"
 
 
 # --- the folder ------------------------------------------------------------------------------------

@@ -11,10 +11,9 @@ and 5.2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from foltr_audit.studies.model_merging.merge_rows import CategoryRow, MixtureRow, SplitSizes
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import DataError, UsageError
@@ -370,7 +369,7 @@ def chosen_places(topics: QueryTopics, categories: tuple[int, ...]) -> tuple[int
 
 def split_statistics(
     collection: Collection, topics: QueryTopics, places: tuple[int, ...]
-) -> list[SplitSizes]:
+) -> list[dict[str, Any]]:
     """One row for each part and group: `DS`, and `DS_1`, `DS'_2` and the rest by category and method."""
     rows = []
     for part in collection.PARTS:
@@ -392,32 +391,32 @@ def split_statistics(
     return rows
 
 
-def _sizes(named: tuple[str, int | None, str | None, str], data: Dataset, queries: Ints) -> SplitSizes:
+def _sizes(named: tuple[str, int | None, str | None, str], data: Dataset, queries: Ints) -> dict[str, Any]:
     """The sizes of some queries; they are named by part, category, method and group."""
     part, category, method, group = named
     relevant = np.add.reduceat((data.labels > 0).astype(np.int64), data.offsets[:-1])
-    return SplitSizes(
-        part=part,
-        category=category,
-        method=method,
-        group=group,
-        queries=int(queries.size),
-        relevant_documents=int(relevant[queries].sum()),
-        pairs=int(data.lengths[queries].sum()),
-    )
+    return {
+        "part": part,
+        "category": category,
+        "method": method,
+        "group": group,
+        "queries": int(queries.size),
+        "relevant_documents": int(relevant[queries].sum()),
+        "pairs": int(data.lengths[queries].sum()),
+    }
 
 
-def category_rows(topics: QueryTopics) -> list[CategoryRow]:
+def category_rows(topics: QueryTopics) -> list[dict[str, Any]]:
     """The relevant documents and queries of each category in the training part."""
     found, counts = topics.topics["train"], topics.counts["train"].relevant
     queries = np.bincount(found[found >= 0], minlength=len(topics.categories))
     return [
-        CategoryRow(category=category, relevant_documents=int(counts[:, place].sum()), queries=int(number))
+        {"category": category, "relevant_documents": int(counts[:, place].sum()), "queries": int(number)}
         for place, (category, number) in enumerate(zip(topics.categories, queries, strict=True))
     ]
 
 
-def mixture_rows(topics: QueryTopics) -> list[MixtureRow]:
+def mixture_rows(topics: QueryTopics) -> list[dict[str, Any]]:
     """How mixed the queries of each part are."""
     rows = []
     for part, counts in topics.counts.items():
@@ -427,14 +426,14 @@ def mixture_rows(topics: QueryTopics) -> list[MixtureRow]:
         ordered = np.sort(padded, axis=1)[:, ::-1]
         lead = ordered[:, 0] - ordered[:, 1]
         rows.append(
-            MixtureRow(
-                part=part,
-                queries=len(judged),
-                exclusive=_share(ordered[:, 1] == 0),
-                tie=_share(lead == 0),
-                lead_1_to_3=_share((lead > 0) & (lead <= 3)),
-                lead_over_3=_share(lead > 3),
-            )
+            {
+                "part": part,
+                "queries": len(judged),
+                "exclusive": _share(ordered[:, 1] == 0),
+                "tie": _share(lead == 0),
+                "lead_1_to_3": _share((lead > 0) & (lead <= 3)),
+                "lead_over_3": _share(lead > 3),
+            }
         )
     return rows
 

@@ -5,9 +5,9 @@ Source: "Learning to rank for non independent and identically distributed datase
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from foltr_audit.studies.model_merging import published
@@ -22,17 +22,7 @@ from foltr_audit.studies.model_merging.lambdamart import (
     with_scores,
 )
 from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
-from foltr_audit.studies.model_merging.merge_rows import (
-    CategoryRow,
-    ImportanceRow,
-    LocalRow,
-    MergedRow,
-    MixtureRow,
-    ParameterRow,
-    SplitSizes,
-    VerdictRow,
-    WeightRow,
-)
+from foltr_audit.studies.model_merging.report import DATASET, SECTIONS, MergeReport
 from foltr_audit.studies.model_merging.spec import MergeSpec
 from foltr_audit.studies.model_merging.splits import (
     QueryTopics,
@@ -44,81 +34,16 @@ from foltr_audit.studies.model_merging.splits import (
 )
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.results import DataRecord
 from foltr_audit.core.settings.data import without_paths
 from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.run import data_record
-from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import SILENT, Progress, Tick
-from foltr_audit.utils.rows import ResultRow, column
 
 SHOWN_FEATURES = 10
 """Number of features of a stacked model whose importance is reported: those with the largest gain."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyData(ResultRow):
-    """The data of a study, and the feature with the category of a document."""
-
-    facts: DataRecord = column(embedded=True)
-    category_feature: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedSource(ResultRow):
-    """Where published figures are from, and on which data."""
-
-    source: str = published.SOURCE
-    data: str = published.DATA
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeReport(PlainReport):
-    """The findings of a study.
-
-    Attributes:
-        config: the spec.
-        dataset: source, fingerprint and sizes of the data, and the category column.
-        categories: the first and the second category.
-        mixtures: how mixed the queries of each part are.
-        statistics: sizes of every part, method and client, as in table 2 of the paper.
-        histogram: relevant documents and queries of each category in the training part, as in figure 2.
-        local: nDCG@10 of the local and the full models on the test queries of each client, as in table 3, and
-            as in table 1 for the initial split.
-        merged: each metric of local and merged models on the whole test part, with tests of the difference
-            from M_1 and M_2, as in tables 4 and 5.
-        weights: weights of linear combinations, and the size of D_merge.
-        verdicts: how many merged models are better than the better local one.
-        hyperparameters: those of every model, as in table 6.
-        importances: those of the most important features of stacked models, as in figure 3.
-        notes: deviations from the paper's rules, and models that learnt nothing, in words.
-        published: where the paper's figures are from.
-    """
-
-    SCHEMA: ClassVar[str] = "foltr-audit/merge/1"
-
-    config: Mapping[str, JsonValue]
-    dataset: StudyData
-    categories: Sequence[int]
-    mixtures: Sequence[MixtureRow]
-    statistics: Sequence[SplitSizes]
-    histogram: Sequence[CategoryRow]
-    local: Sequence[LocalRow]
-    merged: Sequence[MergedRow]
-    weights: Sequence[WeightRow]
-    verdicts: Sequence[VerdictRow]
-    hyperparameters: Sequence[ParameterRow]
-    importances: Sequence[ImportanceRow]
-    notes: Sequence[str]
-    published: PublishedSource = PublishedSource()
-
-    def rows(self) -> list[dict[str, JsonValue]]:
-        """The metrics of local and merged models with the columns that they have in JSON."""
-        return [row.plain() for row in self.merged]
 
 
 def run_merging(
@@ -153,19 +78,17 @@ def run_merging(
         runner = _MergeRunner(collection, streams, tuning, tick)
         for split in splits:
             runner.run(split)
-    return MergeReport(
+    rows = runner.rows | {
+        "mixtures": mixture_rows(topics),
+        "statistics": split_statistics(collection, topics, places),
+        "histogram": category_rows(topics),
+        "verdicts": verdict_rows(runner.rows["merged"]),
+    }
+    return MergeReport.of(
+        rows,
         config=without_paths(spec.model_dump(mode="json")),
-        dataset=StudyData(facts=data_record(collection), category_feature=feature),
+        dataset=DATASET.of(data_record(collection), category_feature=feature),
         categories=[topics.categories[place] for place in places],
-        mixtures=mixture_rows(topics),
-        statistics=split_statistics(collection, topics, places),
-        histogram=category_rows(topics),
-        local=runner.local,
-        merged=runner.merged,
-        weights=runner.weights,
-        verdicts=verdict_rows(runner.merged),
-        hyperparameters=runner.hyperparameters,
-        importances=runner.importances,
         notes=[*(line for split in splits for line in split.shortage), *runner.constant],
     )
 
@@ -196,11 +119,7 @@ class _MergeRunner:
         self.judge = RankingJudge(collection.test)
         self.rankers: dict[str, LambdaMARTRanker] = {}
         self.scores: dict[str, Floats] = {}  # of the test documents
-        self.local: list[LocalRow] = []
-        self.merged: list[MergedRow] = []
-        self.weights: list[WeightRow] = []
-        self.hyperparameters: list[ParameterRow] = []
-        self.importances: list[ImportanceRow] = []
+        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in SECTIONS}
         self.constant: list[str] = []
 
     def run(self, split: TopicSplit) -> None:
@@ -212,7 +131,7 @@ class _MergeRunner:
         metrics = {name: self.judge.metrics(self.scores[keys[name]]) for name in ("M_1", "M_2")}
         for client, queries in enumerate(split.merge.clients, start=1):
             metrics |= self._merge(split.number, client, self.collection.vali.select(queries), keys)
-        self.merged += compared_rows(split.number, metrics)
+        self.rows["merged"] += compared_rows(split.number, metrics)
 
     def _train_local(self, split: TopicSplit) -> dict[str, str]:
         """Train the missing models, and return the key of each local model by its name."""
@@ -226,7 +145,7 @@ class _MergeRunner:
         self._train(keys["M_1"], (train.first, vali.first))
         self._train(keys["M_2"], (second[0], second[1]))
         for name, key in keys.items():
-            if name == "M_full" and any(row.model == "M_full" for row in self.hyperparameters):
+            if name == "M_full" and any(row["model"] == "M_full" for row in self.rows["hyperparameters"]):
                 continue
             self._add_parameters(None if name == "M_full" else split.number, name, self.rankers[key])
         return keys
@@ -249,18 +168,17 @@ class _MergeRunner:
         for model in published.MODELS:
             ndcg = self.judge.ndcg(self.scores[keys[model]])
             for group, queries in groups.items():
-                self.local.append(
-                    LocalRow(
-                        split=split.number,
-                        method=split.method,
-                        category=split.category,
-                        model=model,
-                        on=group if split.number or group != "DS'_2" else "DS_2",
-                        queries=int(queries.size),
-                        ndcg=float(ndcg[queries].mean()) if queries.size else float("nan"),
-                        published=published.local_ndcg(split.method, split.rank, model, group),
-                    )
-                )
+                row = {
+                    "split": split.number,
+                    "method": split.method,
+                    "category": split.category,
+                    "model": model,
+                    "on": group if split.number or group != "DS'_2" else "DS_2",
+                    "queries": int(queries.size),
+                    "ndcg@10": float(ndcg[queries].mean()) if queries.size else math.nan,
+                    "published": published.local_ndcg(split.method, split.rank, model, group),
+                }
+                self.rows["local"].append(row)
 
     def _merge(
         self, split: int, client: int, merge: Dataset, keys: dict[str, str]
@@ -269,16 +187,15 @@ class _MergeRunner:
         ours = [self.rankers[keys[name]].scores(merge.features) for name in ("M_1", "M_2")]
         test = [self.scores[keys[name]] for name in ("M_1", "M_2")]
         weight = best_weight(RankingJudge(merge), ours[0], ours[1])
-        self.weights.append(
-            WeightRow(
-                split=split,
-                client=client,
-                queries=merge.n_queries,
-                alpha=weight.alpha,
-                ndcg=weight.ndcg,
-                published_alpha=published.alpha(split, client),
-            )
-        )
+        row = {
+            "split": split,
+            "client": client,
+            "queries": merge.n_queries,
+            "alpha": weight.alpha,
+            "ndcg@10_merge": weight.ndcg,
+            "published_alpha": published.alpha(split, client),
+        }
+        self.rows["weights"].append(row)
         name = "M_12" if client == 1 else "M_21"
         stream = f"{name}S/split{split}"
         stack = train_stacked(merge, (ours[0], ours[1]), self.tuning, self.streams, stream, self.tick)
@@ -294,28 +211,21 @@ class _MergeRunner:
         if not ranker.importances("gain").any():
             where = "" if split is None else f"split {split}, "
             self.constant.append(f"{where}{model}: no tree could split, so all its scores are equal")
-        self.hyperparameters.append(
-            ParameterRow(
-                split=split,
-                model=model,
-                parameters=ranker.parameters,
-                trees=ranker.trees,
-                ndcg=ranker.validation,
-            )
-        )
+        row = {"split": split, "model": model, **ranker.parameters, "trees": ranker.trees}
+        self.rows["hyperparameters"].append(row | {"ndcg@10_validation": ranker.validation})
 
     def _add_importances(self, split: int, model: str, ranker: LambdaMARTRanker) -> None:
         gain, count = ranker.importances("gain"), ranker.importances("split")
         total = float(gain.sum())
         order = np.argsort(-gain, kind="stable")[:SHOWN_FEATURES]
-        self.importances += [
-            ImportanceRow(
-                split=split,
-                model=model,
-                feature=int(place) + 1,
-                gain_share=float(gain[place]) / total if total > 0 else 0.0,
-                splits=int(count[place]),
-            )
+        self.rows["importances"] += [
+            {
+                "split": split,
+                "model": model,
+                "feature": int(place) + 1,
+                "gain_share": float(gain[place]) / total if total > 0 else 0.0,
+                "splits": int(count[place]),
+            }
             for place in order
             if count[place] > 0
         ]

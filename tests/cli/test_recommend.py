@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from foltr_audit.core.results import AttackRecord, Estimate
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.candidates import LeakEstimate
-from foltr_audit.experiments.recommend.recommend import LARGEST_TIE
+from foltr_audit.experiments.recommend.recommend import LARGEST_TIE, Recommendation, SearchBudget
 from foltr_audit.experiments.recommend.space import PrivacyLimits
+from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
-from foltr_audit.report.results.recommend import SearchCounts, sentence
+from foltr_audit.report.recommend import RecommendReport
 from tests.fixtures.command import refusal, run, words_of
 from tests.fixtures.schemas import agrees_with_published
 
@@ -73,8 +74,10 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On the validation split nothing is said to leak; what is then found on the test split decides."""
-    nothing = LeakEstimate("olsr", 0.5, (0.4, 0.5))
-    monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.worst_leak", lambda cells: nothing)
+    nothing = AttackRecord(
+        task="clicks", method="olsr", counts={"queries": 12}, metrics={"auc": Estimate(0.5, (0.4, 0.5))}
+    )
+    monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.worst_attack", lambda cells: nothing)
     done = run("recommend --max-eps inf --max-attack-auc .6 --candidates 1 --json", *TINY)
     found = done.json()
     assert done.code == 1
@@ -84,9 +87,14 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
     assert found["evidence"]["auc"] > 0.6
 
 
-def test_where_nothing_can_be_proven_the_sentence_says_so() -> None:
-    nothing = SearchCounts(**{count.name: 0 for count in fields(SearchCounts)})
-    said = sentence(None, None, [], [], nothing, PrivacyLimits(max_eps=0.5))
+def test_where_nothing_can_be_proven_the_sentence_says_so(tmp_path: Path) -> None:
+    setup = Runner().setup(Spec(data={"source": "synthetic:mq2007:60"}, population={"clients": 20}))
+    found = Recommendation(
+        base=setup.spec, limits=PrivacyLimits(max_eps=0.5), effort=SearchBudget(),
+        data=data_record(setup.collection), refused=(), judged=(), chosen=None,
+    )  # fmt: skip
+    folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
+    said = RecommendReport.of(found, folder).sentence
     assert said.startswith("No defense is within the limits: for none is an epsilon of at most 0.5 proven")
 
 

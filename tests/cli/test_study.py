@@ -14,7 +14,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan, apply_changes, read_tables
 from foltr_audit.experiments.presets import load_preset, preset_names
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.report.tables.presets import FOLDS, preset_plan
+from foltr_audit.report.presets import FOLDS
 from tests.fixtures.command import answer, run
 
 INTENTS, MQ2007 = "synthetic:clueweb-intents:15", "synthetic:mq2007:60"
@@ -53,7 +53,7 @@ def test_show_is_the_plan_that_config_accepts(name: str, tmp_path: Path) -> None
     done = run("study", "show", name)
     assert done.code == 0
     plan = Plan.of(read_tables(done.out, "shown"))
-    assert plan == preset_plan(load_preset(name))
+    assert plan == load_preset(name).plan
     published = load_preset(name).published
     assert published.title in done.out
     for figure in published.figures:

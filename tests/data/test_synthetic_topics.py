@@ -52,10 +52,10 @@ def test_one_column_is_the_category() -> None:
 def test_queries_are_mixed_as_in_the_paper() -> None:
     # Istella-S: 10 % of one category only, 12 % tied, 45 % with a small lead, 36 % with a clear one.
     row = mixture_rows(QueryTopics.of(data(), CATEGORY_FEATURE, Streams(1)))[0]
-    assert 0.08 < row.exclusive < 0.22
-    assert 0.06 < row.tie < 0.18
-    assert 0.35 < row.lead_1_to_3 < 0.55
-    assert 0.30 < row.lead_over_3 < 0.50
+    assert 0.08 < row["exclusive"] < 0.22
+    assert 0.06 < row["tie"] < 0.18
+    assert 0.35 < row["lead_1_to_3"] < 0.55
+    assert 0.30 < row["lead_over_3"] < 0.50
 
 
 def test_order_says_nothing_about_labels() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.experiments.decide import ParetoChoice, beaten_by, front_of
+from foltr_audit.experiments.decide import ParetoChoice, beaten_by
 
 SHARES = st.sampled_from([0.3, 0.4997, 0.5, 0.5004, 0.6, 0.6004, 0.6006, 0.7, 0.9])
 
@@ -18,6 +18,10 @@ def sure(leak: float | None, utility: float | None, *, refuted: bool = False) ->
 
 
 CHOICES = st.lists(st.builds(sure, st.none() | SHARES, st.none() | SHARES, refuted=st.booleans()), max_size=7)
+
+
+def front_of(choices: list[ParetoChoice]) -> list[bool | None]:
+    return [choice.on_front(winners) for choice, winners in zip(choices, beaten_by(choices), strict=True)]
 
 
 def printed(value: float | None) -> int:

@@ -15,7 +15,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search, worst_leak
+from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search, worst_attack
 from foltr_audit.experiments.recommend.recommend import (
     SearchBudget,
     choose,
@@ -26,15 +26,13 @@ from foltr_audit.experiments.recommend.recommend import (
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
     CandidatePoint,
-    CandidateProof,
-    CandidateRejection,
     PrivacyLimits,
     SearchedNumbers,
     SearchSpace,
 )
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.report.results.attack_rows import scored
-from foltr_audit.report.results.recommend import RecommendReport
+from foltr_audit.judge.scoring import click_records
+from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.rng import Streams
 
 BASE = Spec.parse(
@@ -68,7 +66,7 @@ def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None
     expected = {f"proven-{name}" for name in alone}
     expected |= {f"proven-{name}+{SECURE_AGGREGATION}" for name in summed}
     assert set(space.defenses) == expected
-    refused = {one.alternative: one.eps_proven for one in space.refused}
+    refused = {one.point.alternative: one.eps_proven for one in space.refused}
     assert refused["none"] == refused[SECURE_AGGREGATION] == refused["proven-gamma-laplace"] == math.inf
     assert len(expected) + len(refused) == 2 + 2 * len(list_mechanisms())
 
@@ -89,7 +87,7 @@ def test_only_randomised_clicks_hide_what_lists_tell(learner: str, others: bool)
     assert {"proven-click-rr", f"proven-click-rr+{SECURE_AGGREGATION}"} <= set(space.defenses)
     assert ("proven-laplace" in space.defenses) == others
     assert (f"proven-skellam+{SECURE_AGGREGATION}" in space.defenses) == others
-    refused = {one.alternative: one.why for one in space.refused}
+    refused = {one.point.alternative: one.refused for one in space.refused}
     assert others or "--rank-with global" in refused["proven-laplace"]
 
 
@@ -106,12 +104,12 @@ def test_noise_in_closed_form(eps: float, norm: float) -> None:
     asked = accountant(PrivacyLimits(max_eps=4.0))
     laplace = asked.prove(CandidatePoint("proven-laplace", eps, norm))
     clicks = asked.prove(CandidatePoint("proven-click-rr", eps))
-    assert isinstance(laplace, CandidateProof)
-    assert isinstance(clicks, CandidateProof)
+    assert not laplace.refused
+    assert not clicks.refused
     assert laplace.defense == (f"clip:norm={norm:g},ord=1", f"laplace:eps={eps:g},sensitivity={2 * norm:g}")
     assert float(clicks.defense[0].removeprefix("click-rr:eps=")) == pytest.approx(eps / 10, rel=1e-3)
-    assert laplace.upper.epsilon == pytest.approx(eps, rel=1e-4)  # five digits, on the safe side
-    assert clicks.upper.epsilon <= eps * (1 + 1e-9)
+    assert laplace.eps_proven == pytest.approx(eps, rel=1e-4)  # five digits, on the safe side
+    assert clicks.eps_proven <= eps * (1 + 1e-9)
 
 
 def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
@@ -119,9 +117,8 @@ def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
     points = [CandidatePoint("proven-laplace", 1.5, 1.5), CandidatePoint(SECURE_AGGREGATION)]
     assert runner(points) == [None, None]
     assert not list(tmp_path.glob("cells/*"))
-    refused = [one.refused for one in runner.judged]
-    assert [one and one.eps_proven for one in refused] == [pytest.approx(1.5, rel=1e-4), math.inf]
-    assert isinstance(runner.accountant.prove(points[0]), CandidateRejection)
+    assert [one.eps_proven for one in runner.judged] == [pytest.approx(1.5, rel=1e-4), math.inf]
+    assert [one.outcome for one in runner.judged] == ["refused", "refused"]
 
 
 @pytest.mark.parametrize(
@@ -151,17 +148,15 @@ def test_a_candidate_is_judged_on_the_validation_part_by_its_worst_attack(tmp_pa
     runner = candidates(PrivacyLimits(max_eps=4.0, max_auc=0.9), tmp_path)
     point = CandidatePoint("proven-click-rr", 4.0)
     (score,) = runner([point])
-    proven = runner.judged[0].proven
-    assert proven is not None
-    (spec,) = runner.specs(proven)
+    (spec,) = runner.specs(runner.judged[0].defense)
     assert spec.attack is not None
     assert spec.attack.on == ("vali",)
     cell = STUDY.run(spec)
-    rows = scored(cell.attacks.evidence["perfect"], Streams(spec.seed))
-    auc = next(found.auc for method, _, found in rows if method == "olsr")
-    leak = worst_leak([runner.folder.read(spec)])
-    assert leak is not None
-    assert (leak.auc, leak.interval) == (auc.value, auc.ci95)
+    records = click_records(cell.attacks.evidence["perfect"], Streams(spec.seed))
+    auc = next(record.metric("auc") for record in records if record.method == "olsr")
+    attack = worst_attack([runner.folder.read(spec)])
+    assert attack is not None
+    assert attack.metric("auc") == auc
     assert score is not None
     assert auc.ci95 is not None
     assert score.excess == auc.ci95[1] - 0.9
@@ -219,9 +214,9 @@ def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None
     assert all(spec.attack and spec.attack.on == ("vali",) for spec in others)
     assert report.evidence is not None
     assert report.recommended is not None
-    eps = report.recommended.eps_proven
-    assert report.evidence.audits["individual"].eps_proven == pytest.approx(eps, rel=1e-6)
-    assert report.evidence.audits["individual"].verdict == "proven"
+    eps = report.recommended["eps_proven"]
+    assert report.evidence["eps_proven_individual"] == pytest.approx(eps, rel=1e-6)
+    assert report.evidence["verdict_individual"] == "proven"
 
 
 @pytest.mark.parametrize(

@@ -10,29 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.experiments.recommend.candidates import CandidateResult, CandidateScore, LeakEstimate
+from foltr_audit.core.results import AttackRecord, Estimate, ProofRecord
 from foltr_audit.experiments.recommend.recommend import LARGEST_TIE, choose
-from foltr_audit.experiments.recommend.space import CandidatePoint, CandidateProof
-from foltr_audit.privacy.accounting import RunBound, UpperBound
+from foltr_audit.experiments.recommend.space import Candidate, CandidatePoint, CandidateScore
+from foltr_audit.privacy.accounting import UpperBound
 from foltr_audit.utils.arrays import Floats
 
 BASE = np.random.default_rng(1).random(400)
 
 
-def candidate(
-    queries: Floats, eps: float = 1.0, upper: float = 0.55, *, kept: bool = True
-) -> CandidateResult:
+def candidate(queries: Floats, eps: float = 1.0, upper: float = 0.55, *, kept: bool = True) -> Candidate:
     """A candidate with the nDCG of its queries, a proven epsilon and the worst attack's upper end."""
     point, bound = CandidatePoint("laplace", eps), UpperBound(epsilon=eps, delta=0.0, how="")
-    run = RunBound(unit="client", rounds=1, sampled=1.0, upper=bound, always=bound)
-    ndcg = float(np.nanmean(queries))
-    return CandidateResult(
+    return Candidate(
         point=point,
-        proven=CandidateProof(point=point, defense=(), upper=bound, auc=0.9, run=run),
-        ndcg=ndcg,
+        proof=ProofRecord(of="all rounds", view="individual", unit="interaction", rounds=1, upper=bound),
         queries=queries,
-        leak=LeakEstimate("map", 0.5, (0.45, upper)),
-        score=CandidateScore(utility=ndcg, excess=-0.1 if kept else 0.1),
+        attack=AttackRecord(task="clicks", method="map", metrics={"auc": Estimate(0.5, (0.45, upper))}),
+        score=CandidateScore(utility=float(np.nanmean(queries)), excess=-0.1 if kept else 0.1),
     )
 
 
@@ -64,19 +59,18 @@ def test_a_tie_is_within_one_standard_error_and_never_large(by: float, noise: fl
 
 def test_a_candidate_outside_of_the_limits_is_neither_chosen_nor_the_measure() -> None:
     assert choose([candidate(BASE + 0.2, 0.1, kept=False), candidate(BASE, 4.0)]) == 1
-    assert choose([candidate(BASE, kept=False), CandidateResult(point=CandidatePoint("none"))]) is None
+    assert choose([candidate(BASE, kept=False), Candidate(point=CandidatePoint("none"))]) is None
 
 
 def test_queries_that_do_not_count_are_left_out_and_unknown_ones_never_tie() -> None:
     missing = np.where(np.arange(BASE.size) < 3, np.nan, shifted(0.002, 0.1))
     both = [candidate(np.where(np.isnan(missing), np.nan, BASE), 4.0), candidate(missing, 1.2)]
     assert choose(both) in (0, 1)
-    stored_before = CandidateResult(
+    unknown = Candidate(
         point=CandidatePoint("laplace", 1.2),
-        ndcg=float(BASE.mean()) - 1e-6,
-        score=CandidateScore(utility=0.4, excess=-1.0),
+        score=CandidateScore(utility=float(BASE.mean()) - 1e-6, excess=-1.0),
     )
-    assert choose([candidate(BASE, 4.0), stored_before]) == 0
+    assert choose([candidate(BASE, 4.0), unknown]) == 0
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.02), st.floats(0.1, 8)), min_size=1, max_size=6))
@@ -86,8 +80,8 @@ def test_what_is_chosen_is_within_a_tie_of_the_best_and_no_safer_one_is(
     judged = [candidate(shifted(by, 0.08, seed), eps) for seed, (by, eps) in enumerate(made)]
     chosen = choose(judged)
     assert chosen is not None
-    best = max(one.ndcg for one in judged)
-    assert best - judged[chosen].ndcg < LARGEST_TIE or math.isclose(best, judged[chosen].ndcg)
-    equals = [one for one in judged if one.ndcg == best]
-    eps = [one.proven.upper.epsilon for one in (*equals, judged[chosen]) if one.proven is not None]
-    assert eps[-1] == min(eps)
+    ndcg = [one.score.utility for one in judged if one.score is not None]
+    best = max(ndcg)
+    assert best - ndcg[chosen] < LARGEST_TIE or math.isclose(best, ndcg[chosen])
+    equals = [one.eps_proven for one, value in zip(judged, ndcg, strict=True) if value == best]
+    assert judged[chosen].eps_proven <= min(equals)

@@ -14,8 +14,6 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
     CandidatePoint,
-    CandidateProof,
-    CandidateRejection,
     PrivacyLimits,
     SearchSpace,
 )
@@ -64,23 +62,23 @@ def test_both_limits_hold() -> None:
 
 
 def test_what_has_no_proof_is_refused() -> None:
-    refused = {one.alternative: one for one in space(max_proven_auc=0.6).refused}
+    refused = {one.point.alternative: one for one in space(max_proven_auc=0.6).refused}
     for name in ("none", SECURE_AGGREGATION, "proven-gamma-laplace"):
         assert refused[name].auc_proven == 1.0
-        assert "AUC" not in refused[name].why, "that nothing is proven says it"
+        assert "AUC" not in refused[name].refused, "that nothing is proven says it"
     with_lists = space(max_proven_auc=0.6, view="individual+lists")
-    assert "proven-laplace" in {one.alternative for one in with_lists.refused}
+    assert "proven-laplace" in {one.point.alternative for one in with_lists.refused}
 
 
 def test_a_candidate_above_the_limit_is_rejected_with_its_promise() -> None:
     asked = CandidateAccountant(SETUP, PrivacyLimits(max_proven_auc=0.6))
     above = asked.prove(CandidatePoint("proven-laplace", 1.2, 1.5))
-    assert isinstance(above, CandidateRejection)
+    assert above.outcome == "refused"
     assert 0.6 < above.auc_proven < 1 / (1 + math.exp(-1.2))
-    assert "above .600" in above.why
+    assert "above .600" in above.refused
     within = asked.prove(CandidatePoint("proven-laplace", 0.4, 1.5))
-    assert isinstance(within, CandidateProof)
-    assert within.auc <= 0.6
+    assert not within.refused
+    assert within.auc_proven <= 0.6
 
 
 @pytest.mark.parametrize("limit", [0.5, 1.0, math.nan])

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.plugins import Calibration
-from foltr_audit.experiments.recommend.candidates import BATCH, CandidateResult, CandidateScore, search
+from foltr_audit.experiments.recommend.candidates import BATCH, search
 from foltr_audit.experiments.recommend.recommend import choose
 from foltr_audit.experiments.recommend.space import (
     FAIR_SHARE,
+    Candidate,
     CandidatePoint,
+    CandidateScore,
     PrivacyLimits,
     SearchedNumbers,
     SearchSpace,
@@ -50,10 +52,7 @@ def scored(point: CandidatePoint) -> CandidateScore:
 
 def best(found: Sequence[tuple[CandidatePoint, CandidateScore | None]]) -> int | None:
     """The chosen one of candidates whose queries are not known, so that only equals tie."""
-    ndcg = [score.utility if score else math.nan for _, score in found]
-    return choose(
-        [CandidateResult(point=one[0], score=one[1], ndcg=n) for one, n in zip(found, ndcg, strict=True)]
-    )
+    return choose([Candidate(point=point, score=score) for point, score in found])
 
 
 def optimum() -> float:

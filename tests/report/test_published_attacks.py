@@ -13,13 +13,13 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset
+from foltr_audit.experiments.published import StudyExtent
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.stages import AttackFindings
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
-from foltr_audit.report.tables.published_figures import AttackComparison, StudyExtent
+from foltr_audit.report.presets import PresetComparison
 from tests.fixtures.evidence import random_evidence
-from tests.fixtures.result_rows import plain
 from tests.fixtures.run_results import run_of
 
 HERE = StudyExtent(data="made", synthetic=True)
@@ -59,7 +59,7 @@ def slow(pairs: Sequence[tuple[list[bool], list[bool]]]) -> dict[str, float]:
 
 def compared(preset: Preset, **cells: Sequence[Run]) -> dict[tuple[str, str], dict[str, Any]]:
     """Rows by cell and method."""
-    rows = plain(AttackComparison.of(preset, cells, HERE).rows)
+    rows: list[dict[str, Any]] = [row.plain() for row in PresetComparison.of(preset, cells, HERE).rows]
     found = {(row["cell"], row["method"]): row for row in rows}
     assert len(found) == len(rows)
     return found
@@ -107,8 +107,8 @@ def test_settings_stay_apart_and_a_refused_attack_has_no_row() -> None:
     evidence = random_evidence(6)
     axis = [spec_of(defense=["clip:norm=1"]), spec_of(defense=["clip:norm=2"])]
     cells = {"mine": [cell(spec, evidence) for spec in axis]}
-    comparison = AttackComparison.of(load_preset("pham-2022"), cells, HERE)
-    defenses = [row["defense"] for row in plain(comparison.rows) if row["method"] == "olsr"]
+    comparison = PresetComparison.of(load_preset("pham-2022"), cells, HERE)
+    defenses = [row["defense"] for row in comparison.rows if row["method"] == "olsr"]
     assert defenses == ["clip:norm=1", "clip:norm=2"]
     half = [cell(spec_of(1), evidence), cell(spec_of(2), evidence, label="max-gain")]
     methods = {method for _, method in compared(load_preset("pham-2022"), mine=half)}

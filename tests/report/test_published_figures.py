@@ -12,9 +12,9 @@ import pytest
 from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.presets import Preset, read_preset
+from foltr_audit.experiments.published import StudyExtent
 from foltr_audit.experiments.run import Run, World
-from foltr_audit.report.tables.published_figures import FigureComparison, StudyExtent
-from tests.fixtures.result_rows import plain
+from foltr_audit.report.presets import PresetComparison
 from tests.fixtures.run_results import run_of
 
 ROUND = {"maxrr": 0.5, "clipped": 0.0}
@@ -86,7 +86,7 @@ def compared(scale: float = 1.0) -> dict[tuple[str, str, str | None, int | None]
         "fixed": fixed,
     }
     extent = StudyExtent(data="here", synthetic=False, scale=scale)
-    rows = plain(FigureComparison.of(preset(), cells, extent).rows)
+    rows = PresetComparison.of(preset(), cells, extent).rows
     return {
         (row["cell"], row["metric"], row["where"].get("trained_on"), row["where"].get("period")): row
         for row in rows

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.experiments.recommend.recommend import AttackSample
 from foltr_audit.judge.bootstrap import FEW, share_interval
-from foltr_audit.report.results.recommend import AttackSample
 
 
 @given(st.floats(0.001, 0.5), st.floats(0.501, 0.99), st.integers(1, 100))

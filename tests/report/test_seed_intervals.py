@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from foltr_audit.report.tables.published_figures import LEVEL, stratified_interval
+from foltr_audit.experiments.published import LEVEL, stratified_interval
 
 
 def test_one_stratum_is_the_usual_interval_of_a_mean() -> None:

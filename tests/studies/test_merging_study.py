@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,10 +24,7 @@ from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import Tick
-from foltr_audit.utils.rows import ResultRow
 from tests.fixtures.merging_data import CATEGORY, topical
-
-R = TypeVar("R", bound=ResultRow)
 
 TABLE: dict[str, Any] = {
     "data": {"source": "topical", "category_feature": CATEGORY},
@@ -42,8 +39,8 @@ def study() -> MergeReport:
     return run_merging(MergeSpec.parse(TABLE), data=topical())
 
 
-def row(rows: Sequence[R], **named: object) -> R:
-    found = [one for one in rows if all(getattr(one, name) == value for name, value in named.items())]
+def row(rows: Sequence[Mapping[str, Any]], **named: object) -> Mapping[str, Any]:
+    found = [one for one in rows if all(one[name] == value for name, value in named.items())]
     assert len(found) == 1, named
     return found[0]
 
@@ -67,23 +64,23 @@ def test_a_local_model_is_the_one_of_its_own_queries() -> None:
     train, vali = (topical().part(name).select(split.parts[name].first) for name in ("train", "vali"))
     chosen = row(study().hyperparameters, split=2, model="M_1")
     names = ("learning_rate", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
-    setting = {name: chosen.parameters[name] for name in names}
+    setting = {name: chosen[name] for name in names}
     ranker = LambdaMARTTrainer(train, vali, TuningBudget(trials=1, trees=5)).train(setting)
-    assert ranker.trees == chosen.trees
+    assert ranker.trees == chosen["trees"]
     ndcg = RankingJudge(topical().test).ndcg(ranker.scores(topical().test.features))
     for group, queries in (("DS_1", split.parts["test"].first), ("DS'_2", split.parts["test"].second)):
         found = row(study().local, split=2, model="M_1", on=group)
-        assert found.ndcg == pytest.approx(float(ndcg[queries].mean()))
-        assert found.queries == queries.size
-    assert row(study().local, split=2, model="M_1", on="DS").ndcg == pytest.approx(float(ndcg.mean()))
+        assert found["ndcg@10"] == pytest.approx(float(ndcg[queries].mean()))
+        assert found["queries"] == queries.size
+    assert row(study().local, split=2, model="M_1", on="DS")["ndcg@10"] == pytest.approx(float(ndcg.mean()))
     merged = row(study().merged, split=2, model="M_1", metric="ndcg@10")
-    assert merged.value == pytest.approx(float(ndcg.mean()))
+    assert merged["value"] == pytest.approx(float(ndcg.mean()))
 
 
 def test_the_second_client_is_the_same_in_the_first_two_splits() -> None:
     one, other = (row(study().hyperparameters, split=split, model="M_2") for split in (1, 2))
-    assert replace(one, split=2) == other
-    assert len([found for found in study().hyperparameters if found.model == "M_full"]) == 1
+    assert {**one, "split": 2} == other
+    assert len([found for found in study().hyperparameters if found["model"] == "M_full"]) == 1
 
 
 def test_every_table_is_complete() -> None:
@@ -92,7 +89,7 @@ def test_every_table_is_complete() -> None:
     assert len(study().weights) == 6
     assert len(study().hyperparameters) == 1 + 4 * 2 + 6
     assert study().categories == [3, 5]
-    assert {found.on for found in study().local if found.split == 0} == {"DS_1", "DS_2", "DS"}
+    assert {found["on"] for found in study().local if found["split"] == 0} == {"DS_1", "DS_2", "DS"}
 
 
 def test_the_progress_counts_every_trial() -> None:
@@ -132,17 +129,17 @@ def test_metrics_and_tests_by_another_route() -> None:
         found = row(rows, model=name, metric="map@10")
         for local, letter in (("M_1", "a"), ("M_2", "b")):
             p = stats.ttest_rel(values[name]["map@10"], values[local]["map@10"]).pvalue
-            assert getattr(found, f"p_{letter}") == pytest.approx(min(1.0, 4 * p))
-            assert (letter in found.marks) == (4 * p < 0.05)
-        assert found.value == pytest.approx(values[name]["map@10"].mean())
-    assert row(rows, model="M_12a", metric="map@10").marks == "ab"
-    assert row(rows, model="M_1", metric="map@10").p_a is None
+            assert found[f"p_{letter}"] == pytest.approx(min(1.0, 4 * p))
+            assert (letter in found["marks"]) == (4 * p < 0.05)
+        assert found["value"] == pytest.approx(values[name]["map@10"].mean())
+    assert row(rows, model="M_12a", metric="map@10")["marks"] == "ab"
+    assert row(rows, model="M_1", metric="map@10")["p_a"] is None
     verdict = row(verdict_rows(rows), method="linear", metric="ndcg@10")
     better = [values[name]["ndcg@10"].mean() > values["M_2"]["ndcg@10"].mean() for name in names[2:4]]
-    assert (verdict.models, verdict.better) == (2, sum(better))
-    assert verdict.significant == 1  # M_21a is ahead of M_2 by chance at most
-    assert (verdict.splits, verdict.both) == (int(any(better)), int(all(better)))
-    assert row(verdict_rows(rows), method="stacking", metric="ndcg@10").better <= 1
+    assert (verdict["models"], verdict["better"]) == (2, sum(better))
+    assert verdict["significant"] == 1  # M_21a is ahead of M_2 by chance at most
+    assert (verdict["splits"], verdict["both"]) == (int(any(better)), int(all(better)))
+    assert row(verdict_rows(rows), method="stacking", metric="ndcg@10")["better"] <= 1
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -202,5 +199,5 @@ def test_fewer_queries_for_d_merge_than_asked_are_said_in_words() -> None:
 def test_only_models_without_importance_are_said_to_rank_nothing() -> None:
     told = study().notes
     silent = {note.rpartition(":")[0] for note in told if "no tree could split" in note}
-    gains = {f"split {row.split}, {row.model}" for row in study().importances if row.gain_share > 0}
+    gains = {f"split {row['split']}, {row['model']}" for row in study().importances if row["gain_share"] > 0}
     assert not silent & gains

@@ -89,8 +89,9 @@ def test_unknown_category() -> None:
 def test_statistics_by_hand() -> None:
     data = collection(TRAIN)
     rows = split_statistics(data, QueryTopics.of(data, 2, Streams(1)), (1,))
-    here = [row for row in rows if row.part == "train"]
-    found = {(one.method, one.group): (one.queries, one.relevant_documents, one.pairs) for one in here}
+    here = [row for row in rows if row["part"] == "train"]
+    sizes = ("queries", "relevant_documents", "pairs")
+    found = {(row["method"], row["group"]): tuple(row[name] for name in sizes) for row in here}
     assert found[None, "DS"] == (4, 6, 9)
     for method in ("initial", "no-tie-breaking", "exclusive"):
         assert found[method, "DS_1"] == (0, 0, 0)
@@ -101,10 +102,10 @@ def test_statistics_by_hand() -> None:
 
 def test_histogram_and_mixtures_by_hand() -> None:
     topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
-    rows = [(row.category, row.relevant_documents, row.queries) for row in category_rows(topics)]
+    rows = [(row["category"], row["relevant_documents"], row["queries"]) for row in category_rows(topics)]
     assert rows == [(5, 2, 1), (7, 2, 0), (9, 0, 0), (11, 2, 2)]
     mixed = mixture_rows(topics)[0]
-    shares = [mixed.exclusive, mixed.tie, mixed.lead_1_to_3, mixed.lead_over_3]
+    shares = [mixed[name] for name in ("exclusive", "tie", "lead_1_to_3", "lead_over_3")]
     assert shares == pytest.approx([1 / 3, 1 / 3, 2 / 3, 0])
 
 

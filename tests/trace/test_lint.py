@@ -252,8 +252,8 @@ def test_clean_is_said_only_of_what_was_looked_at() -> None:
     }
     assert [name for name, check in told.items() if check.looked_in_part] == ["reused-noise", "both-shares"]
     assert [name for name, check in told.items() if check.is_missing] == ["weak-noise", "mask-seeds"]
-    gaps = told["reused-noise"].plain()["not_looked_at"]
-    assert gaps == [{"part": "noise below the masks", "why": "masked messages hold integers"}]
+    (gap,) = told["reused-noise"].not_looked_at
+    assert (gap.part, gap.why) == ("noise below the masks", "masked messages hold integers")
 
 
 def test_what_is_not_in_a_trace_is_no_gap() -> None:

@@ -20,6 +20,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -214,8 +215,8 @@ class ComparisonFolder:
         table = {
             "schema": SCHEMA,
             "cells": [{"spec": cell.spec.hash, "kind": cell.kind, **cell.label._asdict()} for cell in cells],
-            "left_out": [one.plain() for one in left_out],
-            "sensitivities": [row.plain() for row in tried],
+            "left_out": [asdict(exclusion) for exclusion in left_out],
+            "sensitivities": [asdict(trial) for trial in tried],
         }
         with report_write_errors(self.path):
             for cell in cells:  # before the index, which must name no Spec that is missing

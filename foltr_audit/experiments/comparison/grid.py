@@ -33,7 +33,6 @@ from foltr_audit.experiments.plan import Table, apply_changes, table_in
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.formatting import epsilon
 from foltr_audit.utils.reading import toml_table
-from foltr_audit.utils.rows import ResultRow
 
 Kind = Literal["attack", "audit", "select"]
 
@@ -322,7 +321,7 @@ class CellPlan(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridExclusion(ResultRow):
+class GridExclusion:
     """A combination that cannot be run, and why."""
 
     learner: str
@@ -331,7 +330,7 @@ class GridExclusion(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SensitivityTrial(ResultRow):
+class SensitivityTrial:
     """A sensitivity that was tried for one point of the grid.
 
     Attributes:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
-from foltr_audit.core.results import GapRecord, Interval
+from foltr_audit.core.results import AttackRecord, Estimate, GapRecord
 from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.space import (
+    Candidate,
     CandidateAccountant,
     CandidatePoint,
-    CandidateProof,
-    CandidateRejection,
+    CandidateScore,
     SearchSpace,
+    interval_end,
 )
 from foltr_audit.experiments.store import StoredRun
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.scoring import AttackScorer
+from foltr_audit.judge.scoring import click_records
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -39,24 +39,6 @@ BATCH = 4
 number of processes."""
 
 _EXCESS = "excess"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CandidateScore:
-    """How good a candidate is.
-
-    Attributes:
-        utility: 0 to 1, higher is better.
-        excess: by how much it breaks a limit; at most 0 where it keeps it, never above 1.
-    """
-
-    utility: float
-    excess: float
-
-    @property
-    def feasible(self) -> bool:
-        """Whether it keeps the limit."""
-        return self.excess <= 0
 
 
 class ScoredTrial(Protocol):
@@ -123,53 +105,6 @@ def _constraints(trial: ScoredTrial) -> tuple[float]:
 VALIDATION = "vali"
 
 
-@dataclass(frozen=True)
-class LeakEstimate:
-    """The AUC of an attack over the documents of lists with a click.
-
-    Attributes:
-        method: the attack.
-        auc: its AUC.
-        interval: the 95 % interval over queries; None where fewer than two have a value.
-        queries: with a click, which were attacked.
-    """
-
-    method: str
-    auc: float
-    interval: Interval | None
-    queries: int = 0
-
-    @property
-    def upper(self) -> float | None:
-        """The upper end of the interval."""
-        return None if self.interval is None else self.interval[1]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CandidateResult:
-    """One candidate and its results.
-
-    Attributes:
-        point: the candidate.
-        proven: its chain and bound; None where accounting rejected it.
-        refused: why accounting rejected it.
-        failed: why it could not be run; empty where it was run.
-        ndcg: mean nDCG@10 on the validation split over repetitions; NaN where it was not run.
-        queries: the same of each query, float64 (Q,), NaN where it does not count; None where it was not run.
-        leak: the attack with the largest upper end; None where no attack ran.
-        score: None where it was not run.
-    """
-
-    point: CandidatePoint
-    proven: CandidateProof | None = None
-    refused: CandidateRejection | None = None
-    failed: str = ""
-    ndcg: float = math.nan
-    queries: Floats | None = None
-    leak: LeakEstimate | None = None
-    score: CandidateScore | None = None
-
-
 class CandidateEvaluator:
     """Runs batches of candidates and stores their results in `judged`."""
 
@@ -199,25 +134,27 @@ class CandidateEvaluator:
         self.total = total
         self.runs = runs
         self.progress = progress
-        self.judged: list[CandidateResult] = []
+        self.judged: list[Candidate] = []
         self.lost: list[GapRecord] = []
 
     def __call__(self, points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
         """Score candidates; None for one that accounting rejected or that could not be run."""
-        answers = {point: self.accountant.prove(point) for point in points}
-        proven = {point: found for point, found in answers.items() if isinstance(found, CandidateProof)}
-        specs = {point: self.specs(found) for point, found in proven.items()}
+        proven = {point: self.accountant.prove(point) for point in points}
+        specs = {point: self.specs(one.defense) for point, one in proven.items() if not one.refused}
         every = list(dict.fromkeys(spec for several in specs.values() for spec in several))
         first = len(self.judged) + 1
         name = f"candidates {first} to {first + len(points) - 1} of {self.total}"
         failed = run_cells(every, self.folder, self.workers, self.progress, name) if every else []
         self.lost += failed
         why = {gap.run: gap.why for gap in failed}
-        for point in points:
-            self.judged.append(self._evaluate(point, answers[point], specs.get(point, []), why))
-        return [one.score for one in self.judged[first - 1 :]]
+        judged = [
+            self._evaluated(proven[point], specs[point], why) if point in specs else proven[point]
+            for point in points
+        ]
+        self.judged += judged
+        return [candidate.score for candidate in judged]
 
-    def specs(self, proven: CandidateProof) -> list[Spec]:
+    def specs(self, defense: Sequence[str]) -> list[Spec]:
         """The repetitions of a candidate: attacked on the validation split if attacks are limited."""
         base, attack = self.accountant.setup.spec, None
         if base.attack is not None and self.accountant.limits.max_auc is not None:
@@ -225,53 +162,46 @@ class CandidateEvaluator:
         # Only the trained model counts, so that the rounds before it need no evaluation.
         train = base.train.model_copy(update={"evaluate_every": base.train.rounds})
         blank = base.model_copy(update={"train": train, "attack": attack}).table()
-        defended = Spec.parse({**blank, "defense": list(proven.defense)}, "")
+        defended = Spec.parse({**blank, "defense": list(defense)}, "")
         return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
 
-    def _evaluate(
-        self,
-        point: CandidatePoint,
-        answer: CandidateProof | CandidateRejection,
-        specs: Sequence[Spec],
-        why: dict[str | None, str],
-    ) -> CandidateResult:
-        if isinstance(answer, CandidateRejection):
-            return CandidateResult(point=point, refused=answer)
+    def _evaluated(
+        self, candidate: Candidate, specs: Sequence[Spec], why: Mapping[str | None, str]
+    ) -> Candidate:
+        """A candidate with the results of its cells."""
         lost = [why[spec.hash] for spec in specs if spec.hash in why]
         if lost:
-            return CandidateResult(point=point, proven=answer, failed=lost[0])
+            return replace(candidate, failed=lost[0])
         cells = [self.folder.read(spec) for spec in specs]
         ndcg = float(np.mean(np.array([cell.utility.validation for cell in cells], dtype=np.float64)))
         if math.isnan(ndcg):
-            return CandidateResult(
-                point=point, proven=answer, failed="no query of the validation split counts"
-            )
-        leak = worst_leak(cells)
-        excess = self.accountant.limits.excess(None if leak is None else leak.upper)
-        return CandidateResult(
-            point=point,
-            proven=answer,
-            ndcg=ndcg,
+            return replace(candidate, failed="no query of the validation split counts")
+        attack = worst_attack(cells)
+        excess = self.accountant.limits.excess(None if attack is None else interval_end(attack))
+        return replace(
+            candidate,
             queries=np.mean([cell.validation_ndcg for cell in cells], axis=0),
-            leak=leak,
+            attack=attack,
             score=CandidateScore(utility=ndcg, excess=excess),
         )
 
 
-def worst_leak(cells: Sequence[StoredRun]) -> LeakEstimate | None:
+def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
     """The attack with the largest upper end of its AUC's interval, pooled over repetitions; None without one.
 
-    Baselines, which read no message, do not count.
+    Guesses, which read no message, do not count.
     """
     pieces = [cell.evidence for cell in cells if cell.evidence is not None]
     if not pieces:
         return None
-    evidence = ClickEvidence.combined(pieces)
-    scorer = AttackScorer(evidence, Streams(cells[0].spec.seed))
-    queries = np.unique(evidence.query[evidence.clicks.any(axis=1)]).size
-    leaks = []
-    for label in evidence.guessed:
-        if label not in evidence.baselines:
-            score = scorer.ranked(label).auc(scorer.resamples)
-            leaks.append(LeakEstimate(label, score.value, score.ci95, queries))
-    return max(leaks, key=lambda leak: -1.0 if leak.upper is None else leak.upper, default=None)
+    records = click_records(ClickEvidence.combined(pieces), Streams(cells[0].spec.seed))
+    attacks = [_with_auc_alone(record) for record in records if record.role == "attack"]
+    return max(
+        attacks, key=lambda attack: -1.0 if (end := interval_end(attack)) is None else end, default=None
+    )
+
+
+def _with_auc_alone(record: AttackRecord) -> AttackRecord:
+    """The record without the metrics that nobody reads, which hold the judged lists in memory."""
+    auc = record.metric("auc")
+    return record.model_copy(update={"metrics": {"auc": Estimate(auc.value, auc.ci95)}})

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
+from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.results import DataRecord, GapRecord
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
 from foltr_audit.core.settings.audit import AuditSpec
@@ -19,22 +24,25 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import failure_error, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, CandidateResult, search
+from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search
 from foltr_audit.experiments.recommend.space import (
+    Candidate,
     CandidateAccountant,
     CandidatePoint,
-    CandidateRejection,
     PrivacyLimits,
     SearchSpace,
+    interval_end,
 )
 from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.table import ComparedPool, proof_of, worst_audit
+from foltr_audit.judge.bootstrap import FEW
+from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import ResultRow
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchBudget(ResultRow):
+class SearchBudget:
     """How much is run.
 
     Attributes:
@@ -63,6 +71,10 @@ class SearchBudget(ResultRow):
             raise UsageError(first_problem(error, {"trials": "--trials"})) from error
 
 
+NEXT = 5
+"""How many other candidates are reported: the best one of each of that many other defenses."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
     """The result of a search.
@@ -82,14 +94,59 @@ class Recommendation:
     limits: PrivacyLimits
     effort: SearchBudget
     data: DataRecord
-    refused: tuple[CandidateRejection, ...]
-    judged: tuple[CandidateResult, ...]
+    refused: tuple[Candidate, ...]
+    judged: tuple[Candidate, ...]
     chosen: int | None
     lost: list[GapRecord] = field(default_factory=list)
 
     @property
-    def winner(self) -> CandidateResult | None:
+    def winner(self) -> Candidate | None:
         return None if self.chosen is None else self.judged[self.chosen]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many candidates were run, how many were different, and what came of them."""
+        outcomes = Counter(candidate.outcome for candidate in self.judged)
+        return {
+            "candidates": len(self.judged),
+            "different": len({candidate.point for candidate in self.judged}),
+            "kept": outcomes["kept"],
+            "above_auc": outcomes["above --max-attack-auc"] + outcomes["unknown attack"],
+            "refused": outcomes["refused"],
+            "failed": outcomes["failed"],
+            "defenses_refused": len(self.refused),
+        }
+
+    @property
+    def runners_up(self) -> list[int]:
+        """Of the other defenses the best candidate within the limits, best first; none without a choice."""
+        if self.winner is None:
+            return []
+        chosen = self.winner.point.alternative
+        return self._of_each(
+            {
+                number: -candidate.score.utility
+                for number, candidate in enumerate(self.judged)
+                if candidate.score is not None
+                and candidate.outcome == "kept"
+                and candidate.point.alternative != chosen
+            }
+        )
+
+    @property
+    def nearest(self) -> list[int]:
+        """Where none is within the limits: of each defense the candidate nearest to them, nearest first."""
+        if self.chosen is not None:
+            return []
+        excesses = {n: one.score.excess for n, one in enumerate(self.judged) if one.score is not None}
+        return self._of_each(excesses)
+
+    def _of_each(self, values: Mapping[int, float]) -> list[int]:
+        """The candidate of each defense with the smallest value, smallest first; at most `NEXT`."""
+        first: dict[str, int] = {}
+        for number in sorted(values, key=lambda number: values[number]):
+            first.setdefault(self.judged[number].point.alternative, number)
+        return list(first.values())[:NEXT]
 
 
 # --- the candidate that is confirmed ---------------------------------------------------------------
@@ -98,7 +155,7 @@ LARGEST_TIE = 0.005
 """A candidate whose nDCG@10 is further below the best one's is never chosen for its bound."""
 
 
-def choose(judged: Sequence[CandidateResult]) -> int | None:
+def choose(judged: Sequence[Candidate]) -> int | None:
     """Index of the chosen candidate; None where none is within the limits.
 
     A candidate ties with the best one if its mean nDCG@10 on the validation split is less than one standard
@@ -108,17 +165,18 @@ def choose(judged: Sequence[CandidateResult]) -> int | None:
     Source: Breiman, Friedman, Olshen & Stone 1984, "Classification and regression trees", section 3.4.3 (the
     1 SE rule), here for paired queries.
     """
-    kept = [number for number, one in enumerate(judged) if one.score is not None and one.score.feasible]
+    kept = {
+        number: one.score.utility for number, one in enumerate(judged) if one.score and one.score.feasible
+    }
     if not kept:
         return None
-    best = max(kept, key=lambda number: judged[number].ndcg)
-    tied = [number for number in kept if ties(judged[number], judged[best])]
-    return min(tied, key=lambda number: _order(judged[number]))
+    best = max(kept, key=lambda number: kept[number])
+    tied = [number for number in kept if _ties(judged[number], judged[best], kept[best] - kept[number])]
+    return min(tied, key=lambda number: (*_risk(judged[number]), -kept[number]))
 
 
-def ties(one: CandidateResult, best: CandidateResult) -> bool:
+def _ties(one: Candidate, best: Candidate, below: float) -> bool:
     """Whether a candidate is as good as the best one, up to chance."""
-    below = best.ndcg - one.ndcg
     if below <= 0:
         return True
     if one.queries is None or best.queries is None:
@@ -131,10 +189,8 @@ def ties(one: CandidateResult, best: CandidateResult) -> bool:
     return below < min(error, LARGEST_TIE)
 
 
-def _order(one: CandidateResult) -> tuple[float, float, float]:
-    proven = math.inf if one.proven is None else one.proven.upper.epsilon
-    upper = 1.0 if one.leak is None or one.leak.upper is None else one.leak.upper
-    return proven, upper, -one.ndcg
+def _risk(one: Candidate) -> tuple[float, float]:
+    return one.eps_proven, 1.0 if one.attack_end is None else one.attack_end
 
 
 # --- its cells on the test split -------------------------------------------------------------------
@@ -200,7 +256,144 @@ def confirmation_grid(
     return ComparisonGrid.parse(table)
 
 
+# --- whether it held there -------------------------------------------------------------------------
+
+
+def broken_on_test(pool: ComparedPool | None, lost: Sequence[GapRecord], limits: PrivacyLimits) -> list[str]:
+    """What the confirmation shows against a recommended defense, in words; empty if nothing.
+
+    Args:
+        pool: what its cells on the test split found; None where none could be run.
+        lost: cells of the confirmation that could not be run.
+        limits: the limits of the search.
+    """
+    if pool is None or lost:
+        return [f"the confirmation could not be run: {lost[0].why if lost else ''}"]
+    return [*_leaks(pool, limits), *_claims(pool, limits)]
+
+
+def _leaks(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
+    if limits.max_auc is None:
+        return []
+    ends = {attack.method: interval_end(attack) for attack in pool.attacks if attack.role == "attack"}
+    known = [(end, method) for method, end in ends.items() if end is not None]
+    if not known:
+        return ["no attack could be run on the test split"]
+    upper, worst = max(known, key=lambda pair: pair[0])
+    if limits.excess(upper) <= 0:
+        return []
+    return [f"the 95 % interval of {worst}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)})"]
+
+
+def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
+    audit, proof = worst_audit(pool, limits.view), proof_of(pool, limits.view)
+    if audit is None:
+        return ["its epsilon was not audited"]
+    faults = [f"the verdict on its epsilon is: {audit.verdict}"] if audit.verdict in FALSE else []
+    proven = audit.upper.epsilon
+    if not limits.proves(proven):
+        shown = "no epsilon" if math.isinf(proven) else f"epsilon {proven:g}, above {limits.max_eps:g}"
+        faults.append(f"the audit proves {shown}")
+    left = 1.0 if proof is None or proof.auc is None else proof.auc
+    if not limits.promises(left):
+        faults.append(f"the proof leaves an AUC of {short(left)}, above {short(limits.max_proven_auc)}")
+    return faults
+
+
+# --- size of the sample ----------------------------------------------------------------------------
+
+CHANCE = 0.5
+"""The AUC of an attack that only guesses."""
+
+SPARE = 1.25
+"""Times as many draws as the interval would need on average, since its width is an estimate too."""
+
+FEWEST_QUERIES = 2 * FEW
+"""With fewer queries it takes more queries, not more draws of each.
+
+Below `FEW` of them an interval is widened, however many draws there are (`judge.bootstrap.share_interval`),
+and just above it while the queries differ.
+"""
+
+
+class AttackSample(NamedTuple):
+    """The sample behind an attack's AUC.
+
+    Attributes:
+        half_width: from the AUC to the upper end of its 95 % interval.
+        queries: that were attacked.
+        repeats: draws of clicks and noise for each.
+    """
+
+    half_width: float
+    queries: int
+    repeats: int
+
+    def too_small(self, limit: float) -> bool:
+        """Whether even an attack that only guesses is above a limit, by the width of its interval alone."""
+        return CHANCE + self.half_width > limit
+
+    def times(self, limit: float) -> float:
+        """How many times as large the sample would have to be for an attack that only guesses to pass.
+
+        The half-width of an interval falls with the square root of the number of draws. That of an attack
+        at chance comes from clicks and noise, which are new in each draw, and not from which queries there
+        are. Infinite where no sample is large enough.
+        """
+        room = limit - CHANCE
+        return SPARE * (self.half_width / room) ** 2 if room > 0 else math.inf
+
+    def describe(self, limit: float) -> str:
+        """A sentence on a sample that is too small for a limit; empty where it is large enough."""
+        if not self.too_small(limit):
+            return ""
+        start = (
+            f"The sample is too small: with {self.queries} queries, {self.repeats} times each, the interval "
+            f"of an attack that only guesses (AUC {short(CHANCE)}) ends at about "
+            f"{short(CHANCE + self.half_width)} (limit {short(limit)})"
+        )
+        times = self.times(limit)
+        if math.isinf(times):
+            return f"{start}. No sample is large enough, since the limit is not above {short(CHANCE)}."
+        if self.queries < FEWEST_QUERIES:
+            queries = max(FEWEST_QUERIES, math.ceil(times * self.queries))
+            return f"{start}. About {queries} queries would be enough; more draws of these few would not."
+        return f"{start}. About --repeats {math.ceil(times * self.repeats)} would be enough, or more queries."
+
+
+def describe_sample(found: Recommendation, pool: ComparedPool | None, broken: Sequence[str]) -> str:
+    """Whether the sample is too small for a candidate to pass; empty where one did, or it is large enough.
+
+    It is the one of the candidate with the narrowest interval, or if one was chosen that of the test split.
+    """
+    limit, protocol = found.limits.max_auc, found.base.attack
+    tested = () if pool is None else pool.attacks
+    if limit is None or protocol is None or (tested and not broken):
+        return ""
+    attacks = [attack for attack in tested if attack.role == "attack"]
+    samples = [
+        AttackSample(max(0.0, end - attack.metric("auc").value), attack.counts["queries"], protocol.repeats)
+        for attack in attacks or [one.attack for one in found.judged if one.attack is not None]
+        if (end := interval_end(attack)) is not None
+    ]
+    return min(samples).describe(limit) if samples else ""
+
+
 # --- the whole recommendation ----------------------------------------------------------------------
+
+
+def attacked_as_trained(spec: Spec) -> Spec:
+    """The experiment of a search: users click in training as where fresh clients are attacked.
+
+    Raises:
+        UsageError: an attack that does not infer clicks.
+    """
+    protocol = changed_protocol(spec.attack or AttackSpec(), {"click_models": [spec.train.click_model]})
+    for text in protocol.methods_on(spec.message_kind):
+        asks = make(Attack, text).asks
+        if asks != "clicks":
+            raise UsageError(f"--method: {text} infers the {asks}; expected attacks that infer clicks")
+    return spec.model_copy(update={"attack": protocol})
 
 
 def recommend(

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Literal, NamedTuple, Protocol
 
 from foltr_audit.auditing.noise_for_target import calibrations, list_mechanisms
-from foltr_audit.core.settings.defaults import DELTA, NO_DEFENSE, SECURE_AGGREGATION, VIEW
+from foltr_audit.core.results import AttackRecord, ProofRecord
+from foltr_audit.core.settings.defaults import DELTA, NO_DEFENSE, SECURE_AGGREGATION, UNIT, VIEW
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import PROVEN, DefenseAlternative
 from foltr_audit.experiments.comparison.grid import DefenseLabel
-from foltr_audit.privacy.accounting import (
-    AccountingContext,
-    RunBound,
-    UpperBound,
-    run_bound,
-    trade_off,
-    upper_bound,
-)
+from foltr_audit.privacy.accounting import UpperBound, run_bound, trade_off, upper_bound
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.privacy.tradeoff import epsilon_of_auc
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import short
-from foltr_audit.utils.rows import ResultRow
 
 # --- limits ----------------------------------------------------------------------------------------
 
@@ -38,7 +32,7 @@ ROUNDING = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyLimits(ResultRow):
+class PrivacyLimits:
     """Limits on what one observer may learn.
 
     Attributes:
@@ -175,39 +169,79 @@ class CandidatePoint(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CandidateRejection(ResultRow):
-    """A defense, or one candidate of it, that accounting rejects.
+class CandidateScore:
+    """How good a candidate is.
 
     Attributes:
-        alternative: which defense.
-        eps_proven: the proven epsilon; infinite where nothing is proven.
-        auc_proven: the AUC that the proof leaves to any attack on a click; 1 where nothing is proven.
-        why: in words.
+        utility: mean nDCG@10 on the validation split over repetitions, 0 to 1.
+        excess: by how much it breaks a limit; at most 0 where it keeps it, never above 1.
     """
 
-    alternative: str
-    eps_proven: float
-    auc_proven: float = 1.0
-    why: str
+    utility: float
+    excess: float
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it keeps the limit."""
+        return self.excess <= 0
 
 
-@dataclass(frozen=True)
-class CandidateProof:
-    """A candidate whose proven epsilon is within the limit and the target of its noise.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """One candidate: what accounting says of it, and its results on the validation split.
 
     Attributes:
-        point: the candidate.
-        defense: texts of its chain.
-        upper: the proven bound in the limits' view, for one interaction in one message.
-        auc: the AUC that this proof leaves to any attack on a click.
-        run: what is proven in that view for one client over the whole run.
+        point: which one.
+        defense: texts of its chain; empty where there is none.
+        proof: what is proven in the limits' view, for one interaction in one message and for one client over
+            the whole run; None without a chain.
+        refused: why accounting rejects it; empty where it does not.
+        failed: why it could not be run; empty where it was run.
+        queries: nDCG@10 of each query, a mean over repetitions, float64 (Q,), NaN where it does not count;
+            None where it was not run.
+        attack: the attack with the largest upper end of its AUC; None where no attack ran.
+        score: None where it was not run.
     """
 
     point: CandidatePoint
-    defense: tuple[str, ...]
-    upper: UpperBound
-    auc: float
-    run: RunBound
+    defense: tuple[str, ...] = ()
+    proof: ProofRecord | None = None
+    refused: str = ""
+    failed: str = ""
+    queries: Floats | None = None
+    attack: AttackRecord | None = None
+    score: CandidateScore | None = None
+
+    @property
+    def eps_proven(self) -> float:
+        return math.inf if self.proof is None else self.proof.upper.epsilon
+
+    @property
+    def auc_proven(self) -> float:
+        """The AUC that the proof leaves to any attack on a click; 1 where nothing is proven."""
+        return 1.0 if self.proof is None or self.proof.auc is None else self.proof.auc
+
+    @property
+    def attack_end(self) -> float | None:
+        """The upper end of the attack's 95 % interval; None where it is not known."""
+        return None if self.attack is None else interval_end(self.attack)
+
+    @property
+    def outcome(self) -> Literal["refused", "failed", "kept", "unknown attack", "above --max-attack-auc"]:
+        """What came of it."""
+        if self.refused:
+            return "refused"
+        if self.score is None:
+            return "failed"
+        if self.score.feasible:
+            return "kept"
+        return "unknown attack" if self.attack_end is None else "above --max-attack-auc"
+
+
+def interval_end(attack: AttackRecord) -> float | None:
+    """The upper end of the 95 % interval of an attack's AUC; None without one."""
+    interval = attack.metric("auc").ci95
+    return None if interval is None else interval[1]
 
 
 class CandidateAccountant:
@@ -238,54 +272,46 @@ class CandidateAccountant:
         self.setup = setup
         self.limits = limits
 
-    def prove(self, point: CandidatePoint) -> CandidateProof | CandidateRejection:
-        """The proof of a candidate, or why accounting rejects it."""
+    def prove(self, point: CandidatePoint) -> Candidate:
+        """A candidate with its proof, or why accounting rejects it."""
+        norm = USUAL_NORM if point.norm is None else point.norm
         try:
-            chain = self.chain(point)
-            defended = Setup(
-                Spec.parse({**self.setup.spec.table(), "defense": list(chain)}, ""), self.setup.collection
+            chain = DefenseAlternative(point.alternative).chain(
+                self.setup, point.eps or 1.0, 2.0 * norm, self.limits.delta
             )
+            spec = Spec.parse({**self.setup.spec.table(), "defense": list(chain)}, "")
+            events = Setup(spec, self.setup.collection).privacy.events()
         except UsageError as error:
-            return CandidateRejection(alternative=point.alternative, eps_proven=math.inf, why=str(error))
-        events, situation = defended.privacy.events(), self._situation()
-        upper = upper_bound(events, situation)
-        auc = trade_off(events, situation).auc
-        why = self._why_not(point, upper, auc)
-        if why:
-            return CandidateRejection(
-                alternative=point.alternative, eps_proven=upper.epsilon, auc_proven=auc, why=why
-            )
-        run = run_bound(events, self.setup.privacy.lifetime(situation))
-        return CandidateProof(point, chain, upper, auc, run)
+            return Candidate(point=point, refused=str(error))
+        privacy, view = self.setup.privacy, self.limits.view
+        seen = privacy.in_all_rounds(privacy.situation(view, UNIT, delta=self.limits.delta))
+        proof = ProofRecord(
+            of="all rounds",
+            view=view,
+            unit=UNIT,
+            rounds=seen.rounds,
+            upper=upper_bound(events, seen),
+            auc=trade_off(events, seen).auc,
+        )
+        candidate = Candidate(point=point, defense=chain, proof=proof)
+        if why := self._why_not(candidate, proof.upper):
+            return replace(candidate, refused=why)
+        whole_run = run_bound(events, privacy.lifetime(seen))
+        return replace(candidate, proof=proof.model_copy(update={"whole_run": whole_run}))
 
-    def _why_not(self, point: CandidatePoint, upper: UpperBound, auc: float) -> str:
+    def _why_not(self, candidate: Candidate, upper: UpperBound) -> str:
         """Why a candidate breaks a limit on proofs; empty where it keeps them."""
+        target = candidate.point.eps
         if not self.limits.proves(upper.epsilon):
             return upper.how
-        if point.eps is not None and upper.epsilon > point.eps * ROUNDING:
-            return f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
+        if target is not None and upper.epsilon > target * ROUNDING:
+            return f"made for epsilon {target:g}, in this view and chain {upper.how}"
         if self.limits.max_proven_auc is not None and math.isinf(upper.epsilon):
             return upper.how
-        if not self.limits.promises(auc):
-            limit = f"above {short(self.limits.max_proven_auc)}"
-            return f"the proof leaves an AUC of {short(auc)} to attacks, {limit}: {upper.how}"
+        if not self.limits.promises(candidate.auc_proven):
+            auc, limit = short(candidate.auc_proven), short(self.limits.max_proven_auc)
+            return f"the proof leaves an AUC of {auc} to attacks, above {limit}: {upper.how}"
         return ""
-
-    def chain(self, point: CandidatePoint) -> tuple[str, ...]:
-        """Texts of a candidate's chain.
-
-        Raises:
-            UsageError: no noise that meets its target.
-        """
-        norm = USUAL_NORM if point.norm is None else point.norm
-        return DefenseAlternative(point.alternative).chain(
-            self.setup, point.eps or 1.0, 2.0 * norm, self.limits.delta
-        )
-
-    def _situation(self) -> AccountingContext:
-        privacy = self.setup.privacy
-        once = privacy.situation(self.limits.view, "interaction", delta=self.limits.delta)
-        return privacy.in_all_rounds(once)
 
 
 class SearchedNumbers(NamedTuple):
@@ -319,7 +345,7 @@ class SearchSpace:
     """
 
     defenses: dict[str, SearchedNumbers]
-    refused: tuple[CandidateRejection, ...] = ()
+    refused: tuple[Candidate, ...] = ()
 
     @classmethod
     def of(cls, accountant: CandidateAccountant) -> SearchSpace:
@@ -329,13 +355,13 @@ class SearchSpace:
         and the message format, not on the target, since noise grows until the target is met or none meets it.
         """
         defenses: dict[str, SearchedNumbers] = {}
-        refused: list[CandidateRejection] = []
+        refused: list[Candidate] = []
         for text in alternatives():
-            found = _largest(accountant, text)
-            if isinstance(found, CandidateRejection):
-                refused.append(found)
+            largest = _largest(accountant, text)
+            if largest.refused:
+                refused.append(largest)
             else:
-                defenses[text] = SearchedNumbers.of(text, found.point.eps or math.inf)
+                defenses[text] = SearchedNumbers.of(text, largest.point.eps or math.inf)
         return cls(defenses=defenses, refused=tuple(refused))
 
     def starts(self, candidates: int) -> list[dict[str, object]]:
@@ -370,8 +396,8 @@ class SearchSpace:
         )
 
 
-def _largest(accountant: CandidateAccountant, text: str) -> CandidateProof | CandidateRejection:
-    """The proof of an alternative with the usual norm at about the largest target within the limits.
+def _largest(accountant: CandidateAccountant, text: str) -> Candidate:
+    """An alternative with the usual norm at about the largest target within the limits.
 
     A limit on the AUC has another largest epsilon for each mechanism: that of a pure epsilon is the smallest,
     and the others are found by bisection.
@@ -380,22 +406,22 @@ def _largest(accountant: CandidateAccountant, text: str) -> CandidateProof | Can
     has_eps = DefenseAlternative(text).uses_epsilon
     most = min(limits.max_eps, MOST_EPS)
 
-    def prove(eps: float) -> CandidateProof | CandidateRejection:
+    def prove(eps: float) -> Candidate:
         norm = USUAL_NORM if has_eps else None
         return accountant.prove(CandidatePoint(text, eps if has_eps else None, norm))
 
     best = prove(most)
-    if limits.max_proven_auc is None or not has_eps or isinstance(best, CandidateProof):
+    if limits.max_proven_auc is None or not has_eps or not best.refused:
         return best
     low = min(_round_down(epsilon_of_auc(limits.max_proven_auc)), most)
     best, high = prove(low), most
-    for _ in range(_HALVINGS if isinstance(best, CandidateProof) else 0):
+    for _ in range(0 if best.refused else _HALVINGS):
         middle = _round_down(math.sqrt(low * high))
-        found = prove(middle)
-        if isinstance(found, CandidateProof):
-            low, best = middle, found
-        else:
+        tried = prove(middle)
+        if tried.refused:
             high = middle
+        else:
+            low, best = middle, tried
     return best
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foltr_audit.experiments.presets import RANDOM
 from foltr_audit.report.pictures.compare_panels import draw_ladder
-from foltr_audit.report.pictures.style import COLOURS
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.base import setting_label
 from foltr_audit.report.tables.columns import group_by_world
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.results.recommend import CandidateRow, RecommendReport
 
 _WIDTH, _LINE = 4.6, 0.24  # inches: of a panel, of a line in it
 _BESIDE = 3
@@ -53,36 +50,6 @@ def attack_figure(report: AttackReport) -> Figure:
 def _in_lines(title: str) -> str:
     """A title in lines that fit a panel."""
     return "\n".join(textwrap.wrap(title.replace("+", "+ "), 44)).replace("+ ", "+")
-
-
-def recommend_figure(report: RecommendReport) -> Figure:
-    """Every candidate on the validation split: the AUC of the strongest attack on it against its nDCG@10."""
-    figure, (axis, *_) = _panels(1, 4.0)
-    shown = [row for row in report.candidates if row.auc.known and row.ndcg is not None]
-    _candidates(axis, shown, COLOURS[0], "candidate")
-    chosen = report.recommended
-    if chosen is not None and chosen.auc.known and chosen.ndcg is not None:
-        _candidates(axis, [chosen], COLOURS[1], f"chosen: {chosen.name}", 10.0)
-    limit = report.config.limits.max_auc
-    if limit is not None:
-        axis.axvline(limit, color=COLOURS[6], linestyle="dashed", linewidth=0.9, label="limit")
-    axis.set_xlabel("AUC of the strongest attack (left is private)")
-    axis.set_ylabel("nDCG@10 on the validation split")
-    figure.legend(loc="outside lower center", ncols=3, handlelength=1.2)
-    return figure
-
-
-def _candidates(axis: Axes, rows: Sequence[CandidateRow], colour: str, label: str, size: float = 6.0) -> None:
-    values = [float("nan") if row.ndcg is None else row.ndcg for row in rows]
-    axis.plot(
-        [row.auc.value for row in rows],
-        values,
-        linestyle="none",
-        marker="o",
-        markersize=size,
-        color=colour,
-        label=label,
-    )
 
 
 def _panels(count: int, height: float, width: float = _WIDTH) -> tuple[Figure, list[Axes]]:

@@ -2,73 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console
 from rich.markup import escape
-from rich.segment import Segment
 from rich.text import Text
 
 from foltr_audit.report.tables.table import Align, Cell, Column, Mark, Table
-from foltr_audit.utils.formatting import visible
+from foltr_audit.report.terminal import ResultConsole
 
 if TYPE_CHECKING:
     import rich.table
-
-UNLIMITED = 10_000
-"""Width where lines have no end: nothing is wrapped for a pipe or a file."""
-
-
-class ResultConsole(Console):
-    """A console whose lines end without blanks, and whose texts cannot control a terminal.
-
-    Attributes:
-        label: added to the title of every table.
-    """
-
-    def __init__(self, label: str = "", *, width: int | None = None, file: TextIO | None = None) -> None:
-        """Print on stdout, or into a file without colours."""
-        if file is None:
-            super().__init__(width=width)
-        else:
-            super().__init__(width=width, file=file, color_system=None, force_terminal=False)
-        self.label = label
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render, without blanks at the end of lines, and without what a terminal would obey in texts."""
-        harmless = (
-            piece if piece.control else Segment(visible(piece.text), piece.style)
-            for piece in super().render(renderable, options)
-        )
-        return _without_last_blanks(harmless)
-
-
-def _without_last_blanks(pieces: Iterable[Segment]) -> Iterator[Segment]:
-    line: list[Segment] = []
-    for piece in pieces:
-        if piece.control:
-            line.append(piece)
-            continue
-        *whole, rest = piece.text.split("\n")
-        for text in whole:
-            yield from _stripped([*line, Segment(text, piece.style)])
-            yield Segment("\n")
-            line = []
-        if rest:
-            line.append(Segment(rest, piece.style))
-    yield from line
-
-
-def _stripped(line: list[Segment]) -> list[Segment]:
-    while line and not line[-1].control:
-        last = line.pop()
-        if text := last.text.rstrip(" "):
-            return [*line, Segment(text, last.style)]
-    return line
-
 
 WORDS = 24
 """Letters that a column of words needs: it is as wide as there is room, and its words are wrapped."""

@@ -18,8 +18,9 @@ from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.pictures.style import FORMATS, picture_style, save_picture
 from foltr_audit.report.render.csv import csv_text, every_column
-from foltr_audit.report.render.terminal import ResultConsole, print_table
+from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.tables.table import Cell, Column, Table
+from foltr_audit.report.terminal import ResultConsole
 from foltr_audit.utils.formatting import JsonValue, json_text, visible
 from foltr_audit.utils.rows import ResultRow, schema_of
 

@@ -26,7 +26,6 @@ from foltr_audit.trace.lint.checks import (
     number,
 )
 from foltr_audit.trace.lint.noise_checks import NoiseReuseCheck, WeakNoiseCheck
-from foltr_audit.utils.rows import ResultRow
 
 CHECKS: Final[tuple[type[LintCheck], ...]] = (
     ClearMetricCheck,
@@ -42,7 +41,7 @@ __all__ = ["CHECKS", "LintFinding", "LintOutcome", "LintResult", "Linter", "lint
 
 
 @dataclass(frozen=True, kw_only=True)
-class LintOutcome(ResultRow):
+class LintOutcome:
     """The outcome of one check on one trace.
 
     Attributes:
@@ -72,7 +71,7 @@ class LintOutcome(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LintResult(ResultRow):
+class LintResult:
     """What was looked for in a trace, and what was found.
 
     Attributes:

@@ -17,7 +17,6 @@ from foltr_audit.recorder.trace_start import FLOWER_MASKS
 from foltr_audit.trace.declared_noise import NoiseDeclaration
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.rows import ResultRow
 
 STILL = 2.0**-40
 """A coordinate is unchanged where it moves by at most this share of the largest move of its column."""
@@ -32,7 +31,7 @@ _COARSE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class LintFinding(ResultRow):
+class LintFinding:
     """One thing that messages reveal.
 
     Attributes:
@@ -57,7 +56,7 @@ class LintFinding(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoverageGap(ResultRow):
+class CoverageGap:
     """Something that a check did not look at.
 
     Attributes:

@@ -1,0 +1,226 @@
+"""What is compared with published figures: means of folds, and intervals over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from foltr_audit.core.ranking_metrics import online_sum
+from foltr_audit.core.results import Interval
+from foltr_audit.core.settings.experiment import flat
+from foltr_audit.experiments.presets import RANDOM, PublishedFigure
+from foltr_audit.experiments.run import Run
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.formatting import JsonValue
+
+# --- what a comparison covers ----------------------------------------------------------------------
+
+
+class ParameterOverride(NamedTuple):
+    """A parameter of a published study that was given another value.
+
+    Attributes:
+        option: the option that did it, or the field of the Spec.
+        value: its values now, as text.
+        published: those of the study.
+    """
+
+    option: str
+    value: str
+    published: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyExtent:
+    """How much of a published study was run, and on what.
+
+    Attributes:
+        data: source of the data here.
+        synthetic: whether those are synthetic.
+        scale: what rounds, repeats and repetitions were multiplied by.
+        overridden: what else of it was given another value.
+    """
+
+    data: str
+    synthetic: bool
+    scale: float = 1.0
+    overridden: tuple[ParameterOverride, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """A note for the title of every table; empty for the unchanged study on real data."""
+        return ", ".join([*(["synthetic data"] if self.synthetic else []), *self._changes()])
+
+    def __str__(self) -> str:
+        kind = "synthetic data" if self.synthetic else "data"
+        return ", ".join([f"{kind} {self.data}", *self._changes()])
+
+    def _changes(self) -> Iterator[str]:
+        if self.scale < 1:
+            yield f"scale {self.scale:g}"
+        if self.overridden:
+            given = ", ".join(f"{each.option} {each.value}" for each in self.overridden)
+            yield f"with {given} instead of {' and '.join(each.published for each in self.overridden)}"
+
+
+# --- attacks ---------------------------------------------------------------------------------------
+
+CLICK_FIGURES = ("accuracy", "precision", "recall")
+"""What is published of attacks."""
+
+ClickFigures = Mapping[str, float]
+"""`CLICK_FIGURES` of a method: means over lists with a click; the precision over those with a guess."""
+
+
+def click_figures(method: str, evidence: Sequence[tuple[int, ClickEvidence]]) -> ClickFigures:
+    """The figures of a method in runs, each with its fold: means of folds of means of their runs."""
+    of_runs = [(fold, _of_lists(method, lists)) for fold, lists in evidence]
+    return {
+        name: _mean_of_folds([(fold, figures[name]) for fold, figures in of_runs]) for name in CLICK_FIGURES
+    }
+
+
+def _of_lists(method: str, lists: ClickEvidence) -> ClickFigures:
+    """Means over the lists of one run; NaN where no list defines one."""
+    clicked = lists.clicks.sum(axis=1).astype(np.float64)
+    length = lists.is_document.sum(axis=1).astype(np.float64)
+    if method.startswith(RANDOM):  # expectations: which documents are named is independent of the clicks
+        guessed = np.minimum(float(method.removeprefix(RANDOM)), length)
+        hits = np.divide(guessed * clicked, length, out=np.zeros_like(length), where=length > 0)
+    else:
+        guess = lists.guessed[method].guess & lists.is_document
+        guessed = guess.sum(axis=1).astype(np.float64)
+        hits = (guess & lists.clicks).sum(axis=1).astype(np.float64)
+    return {
+        "accuracy": _mean_ratio(length - clicked - guessed + 2 * hits, length),
+        "precision": _mean_ratio(hits, guessed),
+        "recall": _mean_ratio(hits, clicked),
+    }
+
+
+def _mean_ratio(numerator: Floats, denominator: Floats) -> float:
+    """Mean quotient where the denominator is not 0."""
+    defined = denominator > 0
+    return float((numerator[defined] / denominator[defined]).mean()) if defined.any() else math.nan
+
+
+def _mean_of_folds(values: Sequence[tuple[int, float]]) -> float:
+    """The mean over folds of each fold's mean over its runs; undefined ones do not count."""
+    by_fold: dict[int, list[float]] = {}
+    for fold, value in values:
+        if not math.isnan(value):
+            by_fold.setdefault(fold, []).append(value)
+    return float(np.mean([np.mean(of_fold) for of_fold in by_fold.values()])) if by_fold else math.nan
+
+
+# --- trained models --------------------------------------------------------------------------------
+
+Fields = Mapping[str, JsonValue]
+"""The columns of a row of a report, and the fields of its Spec."""
+
+SUM = "online_sum"
+"""The metric that grows with the number of rounds."""
+
+PERIOD = "period"
+"""The column that only rows of periods have."""
+
+INTERVALS = "intervals"
+"""The field with the intervals of a row's metrics, by metric."""
+
+LEVEL = 0.95
+"""Confidence of the intervals."""
+
+
+def figure_beside(
+    figure: PublishedFigure, rows: Sequence[Fields], full_rounds: int | None
+) -> dict[str, JsonValue]:
+    """A published number and the mean of the rows in its place, with their difference.
+
+    Args:
+        figure: the published number.
+        rows: what was found for its cell of the preset.
+        full_rounds: rounds of the cell at scale 1; None where its Specs differ in them.
+    """
+    where = flat(figure.where)
+    there = [row for row in rows if figure.metric in row and _is_at(row, where)]
+    values = [value for row in there if isinstance(value := row[figure.metric], int | float)]
+    mean = sum(values) / len(values) if values else None
+    rounds = there[0].get("train.rounds") if there else None
+    low, high = _interval_in(there, figure.metric)
+    return {
+        "cell": figure.cell,
+        "where": where,
+        "metric": figure.metric,
+        "published": figure.value,
+        "approximate": figure.approximate,
+        "found": mean,
+        "low": low,
+        "high": high,
+        "difference": None if mean is None else mean - figure.value,
+        "published_a_round": _a_round(figure, figure.value, full_rounds),
+        "found_a_round": _a_round(figure, mean, rounds if isinstance(rounds, int) else None),
+    }
+
+
+def _is_at(row: Fields, where: Fields) -> bool:
+    """Whether a row is of this place; one of a period only where the place names a period."""
+    return all(row.get(name) == value for name, value in {PERIOD: None, **where}.items())
+
+
+def _interval_in(there: Sequence[Fields], metric: str) -> tuple[float | None, float | None]:
+    """The interval of a metric, of a single row only."""
+    known = there[0].get(INTERVALS) if len(there) == 1 else None
+    match known.get(metric) if isinstance(known, dict) else None:
+        case [float(low), float(high)]:
+            return low, high
+        case _:
+            return None, None
+
+
+def _a_round(figure: PublishedFigure, value: float | None, rounds: int | None) -> float | None:
+    """A discounted sum as a mean over its rounds; None of anything else."""
+    if figure.metric != SUM or value is None or rounds is None:
+        return None
+    return value / online_sum(np.ones(rounds))
+
+
+def seed_intervals(runs: Sequence[Run]) -> dict[str, JsonValue]:
+    """The interval of the mean of each metric of trained models, by its column, as a list of two numbers.
+
+    Empty where a fold was run once, since the spread over seeds is then not known.
+    """
+    folds = [run.spec.data.fold for run in runs]
+    trained = [run.trained for run in runs]
+    values = {
+        "ndcg@10": [each.ndcg for each in trained],
+        "online_sum": [each.online_sum for each in trained],
+        "online_mean": [each.online_mean for each in trained],
+        "maxrr_last_10": [each.maxrr_last for each in trained],
+    }
+    ends = {name: stratified_interval(each, folds) for name, each in values.items()}
+    return {name: list(interval) for name, interval in ends.items() if interval is not None}
+
+
+def stratified_interval(values: Sequence[float], strata: Sequence[int]) -> Interval | None:
+    """Student's interval of the mean of `values` (n,), which vary inside of their strata (n,) only.
+
+    The variance of the mean is the sum over strata of n_s var_s / n^2, with n - S degrees of freedom; None if
+    a stratum has a single value.
+
+    Source: Cochran 1977, "Sampling techniques", section 5.3.
+    """
+    from scipy.special import stdtrit
+
+    numbers, kinds = np.array(values), np.array(strata)
+    parts = [numbers[kinds == kind] for kind in np.unique(kinds)]
+    if min(part.size for part in parts) < 2:
+        return None
+    variance = sum(part.size * float(part.var(ddof=1)) for part in parts) / numbers.size**2
+    reach = float(stdtrit(numbers.size - len(parts), (1 + LEVEL) / 2)) * math.sqrt(variance)
+    mean = float(numbers.mean())
+    return mean - reach, mean + reach

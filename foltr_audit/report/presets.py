@@ -1,0 +1,409 @@
+"""Presets: what each repeats, as a table and as TOML, and published figures beside those found here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from operator import itemgetter
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from foltr_audit.core.plugins import Learner
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.settings.experiment import Spec, flat
+from foltr_audit.experiments.plan import Table as SpecTable
+from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
+from foltr_audit.experiments.published import (
+    CLICK_FIGURES,
+    INTERVALS,
+    SUM,
+    Fields,
+    StudyExtent,
+    click_figures,
+    figure_beside,
+    seed_intervals,
+)
+from foltr_audit.experiments.run import Run
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.report.documents import Row, Section, prefixed
+from foltr_audit.report.results.twins import SpecRuns, period_rows, runs_by_spec
+from foltr_audit.report.settings import Pool, claim_words, heading, pools, utility_rows
+from foltr_audit.report.table import Column, Table, make_table, method_lines, short_column, short_method
+from foltr_audit.report.terminal import print_table
+from foltr_audit.utils.formatting import JsonValue, short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# --- what a preset repeats -------------------------------------------------------------------------
+
+FOLDS = 5
+"""Folds of the data sets that the papers use."""
+
+
+def preset_row(preset: Preset) -> dict[str, Any]:
+    """What a preset repeats, which data it needs, and its size: Specs, or trials and trees of a model.
+
+    Data with folds that are run once each count as five repetitions, as those of the papers.
+    """
+    size: dict[str, Any] = {name: flat(preset.merge).get(name) for name in ("trials", "trees")}
+    if preset.cells:
+        specs, repetitions = preset.plan.specs, preset.repetitions or FOLDS
+        interactions = repetitions * sum(map(_interactions, specs))
+        size = {"specs": len(specs), "repetitions": repetitions, "interactions": interactions}
+    return {
+        **{name: getattr(preset, name) for name in ("name", "kind", "about", "source")},
+        **preset.data.model_dump(),
+        "systems": [cell.name for cell in preset.cells],
+        **size,
+    }
+
+
+def _interactions(spec: Spec) -> int:
+    each = make(Learner, spec.train.learner).interactions
+    return spec.population.cohort_size * each * spec.train.rounds
+
+
+def preset_document(preset: Preset) -> dict[str, Any]:
+    """Everything known of a preset: its row, one repetition of every Spec, and what the study found."""
+    plan, published = _plan_table(preset), preset.published.model_dump(mode="json")
+    return {**preset_row(preset), "plan": plan, "toml": _toml(preset), "published": published}
+
+
+def _plan_table(preset: Preset) -> dict[str, JsonValue]:
+    """The plan, or what the study of merged models is."""
+    return preset.plan.table() if preset.cells else {"merge": preset.merging()}
+
+
+def _toml(preset: Preset) -> str:
+    import tomli_w
+
+    return tomli_w.dumps(_plan_table(preset))
+
+
+def preset_text(preset: Preset) -> str:
+    """The plan as TOML, with all else as comments."""
+    comments = [line for text in _comments(preset) for line in wrap(text, 100) or [""]]
+    return "\n".join([*(f"# {line}".rstrip() for line in comments), "", _toml(preset).rstrip()])
+
+
+def _comments(preset: Preset) -> Iterator[str]:
+    yield f"{preset.name}: {preset.about}"
+    yield f"Source: {preset.source}."
+    yield f"Data: {preset.data.needs}: {preset.data.get}. Its synthetic twin is {preset.data.twin}."
+    if preset.cells:
+        row = preset_row(preset)
+        yield (
+            f"Size: {row['specs']} Specs x {row['repetitions']} repetitions (--runs, --fold all), "
+            f"{count(row['interactions'])} interactions. Below is one repetition of each on the twin."
+        )
+    published = preset.published
+    yield f"Published: {published.title}, of {published.data}."
+    if published.shows:
+        yield published.shows
+    for figure in published.figures:
+        where = "".join(f", {name}={value}" for name, value in flat(figure.where).items())
+        about = "about " if figure.approximate else ""
+        yield f"  {figure.cell}{where}: {figure.metric} {about}{figure.value:g}"
+    for attack in published.attacks:
+        figures = ", ".join(f"{name} {getattr(attack, name):g}" for name in CLICK_FIGURES)
+        yield f"  {attack.method}, {attack.click_model} clicks: {figures}"
+
+
+def preset_table(presets: Iterable[Preset]) -> Table:
+    """One line per preset."""
+    return make_table(
+        "presets: foltr-audit study show NAME, study run NAME",
+        [
+            Column("name", "name", "name"),
+            Column("what it repeats", "about", "words"),
+            Column("data", "needs", "words"),
+            Column("size", _size_text, "words"),
+        ],
+        map(preset_row, presets),
+        caption="size: Specs x repetitions, and interactions of all of them, at scale 1",
+        section=itemgetter("name"),
+    )
+
+
+def _size_text(row: Mapping[str, Any]) -> str:
+    if "specs" not in row:
+        return f"{row['trials']} trials a model, up to {row['trees']:,} trees"
+    return f"{row['specs']} x {row['repetitions']}, {count(row['interactions'])}"
+
+
+def count(number: int) -> str:
+    """A large number in short, e.g. `2.41 M`.
+
+    >>> count(950), count(12_000), count(2_412_345), count(3_000_000_000)
+    ('950', '12 k', '2.41 M', '3 G')
+    """
+    for unit, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{name}"
+    return str(number)
+
+
+# --- published figures beside ours -----------------------------------------------------------------
+
+
+CLICKS = Section(
+    "cell method click_model trained_on eps_claimed:num defense pdgd folds:int lists:int",
+    *(f"{prefix}{name}:num" for prefix in ("", "published_") for name in CLICK_FIGURES),
+)
+"""Figures of attacks: one row per cell of the preset, setting, click model and method."""
+
+FIGURE = Section(
+    "cell where:table metric published:num approximate:bool found:num|null low:num|null high:num|null "
+    "difference:num|null published_a_round:num|null found_a_round:num|null"
+)
+"""A published number, and the mean of the values found in its place with its interval over seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetComparison:
+    """Published figures and those found.
+
+    Attributes:
+        preset: the study.
+        extent: how much of it was run.
+        rows: published and found figures: of attacks `CLICKS`, else `FIGURE`.
+    """
+
+    preset: Preset
+    extent: StudyExtent
+    rows: Sequence[Row]
+
+    @classmethod
+    def of(cls, preset: Preset, runs: Mapping[str, Sequence[Run]], extent: StudyExtent) -> PresetComparison:
+        """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
+        if preset.published.attacks:
+            rows = [
+                row
+                for name, of_cell in runs.items()
+                for pool in pools(of_cell)
+                for row in _attack_rows(preset, name, pool)
+            ]
+            return cls(preset=preset, extent=extent, rows=rows)
+        among = runs_by_spec([run for of_cell in runs.values() for run in of_cell])
+        found = {name: list(_found(of_cell, among)) for name, of_cell in runs.items()}
+        return cls.of_figures(preset, found, extent)
+
+    @classmethod
+    def of_figures(
+        cls, preset: Preset, found: Mapping[str, Sequence[Fields]], extent: StudyExtent
+    ) -> PresetComparison:
+        """The comparison with the rows of reports, by the cell of the preset."""
+        full = {name: _rounds(tables) for name, tables in preset.tables().items()}
+        rows = [
+            FIGURE.row(figure_beside(figure, found.get(figure.cell, []), full.get(figure.cell)))
+            for figure in preset.published.figures
+        ]
+        return cls(preset=preset, extent=extent, rows=rows)
+
+    def only(self, *cells: str) -> PresetComparison:
+        """The rows of some cells."""
+        return replace(self, rows=[row for row in self.rows if row["cell"] in cells])
+
+    @property
+    def heading(self) -> str:
+        """What was run in one line."""
+        return f"{self.preset.name}: {self.preset.published.title}, on {self.extent}"
+
+    def table(self) -> dict[str, JsonValue]:
+        """Everything as one plain table."""
+        published = self.preset.published
+        return {
+            "preset": self.preset.name,
+            "source": self.preset.source,
+            "title": published.title,
+            "published_data": published.data,
+            "shows": published.shows,
+            "data": self.extent.data,
+            "synthetic": self.extent.synthetic,
+            "scale": self.extent.scale,
+            "overridden": [each._asdict() for each in self.extent.overridden],
+            "rows": [row.plain() for row in self.rows],
+        }
+
+    def print(self, console: Console) -> None:
+        """Print the figures as tables, and what is published without numbers."""
+        attacks, published = bool(self.preset.published.attacks), self.preset.published
+        for table in _attack_tables(self) if attacks else _figure_tables(self):
+            print_table(table, console)
+            console.print()
+        if published.shows and not attacks:
+            console.print(escape(f"published: {published.shows}"), highlight=False)
+
+
+# --- figures of attacks ----------------------------------------------------------------------------
+
+
+def _attack_rows(preset: Preset, cell: str, pool: Pool) -> Iterator[Row]:
+    setting = pool.setting
+    sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
+    for click_model, first in pool.runs[0].attacks.evidence.items():
+        evidence = [run.attacks.evidence[click_model] for run in pool.runs]
+        clicked = [lists.at(lists.has_click) for lists in evidence]
+        folds = [run.spec.data.fold for run in pool.runs]
+        for method in dict.fromkeys((*sizes, *first.guessed)):
+            published = preset.published.of(method, click_model)
+            if not all(_is_compared(method, lists, published) for lists in clicked):
+                continue
+            figures = {name: getattr(published, name, math.nan) for name in CLICK_FIGURES}
+            yield CLICKS.row(
+                {
+                    "cell": cell,
+                    "method": method,
+                    "click_model": click_model,
+                    **{
+                        name: setting.value(name) for name in ("trained_on", "eps_claimed", "defense", "pdgd")
+                    },
+                    "folds": len(set(folds)),
+                    "lists": sum(int(lists.query.size) for lists in clicked),
+                    **click_figures(method, list(zip(folds, clicked, strict=True))),
+                    **prefixed("published_", figures),
+                }
+            )
+
+
+def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | None) -> bool:
+    """Whether a method answered, and is no baseline that nothing was published on."""
+    if method.startswith(RANDOM):
+        return True
+    return method in lists.guessed and (published is not None or method not in lists.baselines)
+
+
+def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
+    """One table per setting: published figures, then a column per cell."""
+    published, cells = comparison.preset.published, [cell.name for cell in comparison.preset.cells]
+    settings = dict.fromkeys((row["trained_on"], row["defense"]) for row in comparison.rows)
+    for setting in settings:
+        rows = [row for row in comparison.rows if (row["trained_on"], row["defense"]) == setting]
+        first, folds = rows[0], max(row["folds"] for row in rows)
+        several = f", {claim_words(first['eps_claimed'])}, trained on {first['trained_on']}"
+        means = f"means of {folds} folds" if folds > 1 else "means"
+        yield make_table(
+            f"{published.title}{several if len(settings) > 1 else ''}: {'/'.join(CLICK_FIGURES)}",
+            [
+                Column("clicks", itemgetter(1), "name"),
+                Column("method", itemgetter(2), "fold", narrow=method_lines),
+                *(Column(header, itemgetter(n)) for n, header in enumerate(("published", *cells), start=3)),
+            ],
+            list(_attack_lines(rows, cells)),
+            caption=f"published: of {published.data}; the others: {means} of {comparison.extent}\n"
+            "lists without a guess do not count in the precision",
+            space=0,
+            section=itemgetter(0),
+            spare=cells[:-1],
+        )
+
+
+def _attack_lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Click model, the same if it is shown, method, published figures, and those of each cell.
+
+    An attack is in one line with the same attack with other parameters in the other cells.
+    """
+    shown = ""
+    for clicks, name in dict.fromkeys((row["click_model"], short_method(row["method"])) for row in rows):
+        of_method = [
+            row for row in rows if (row["click_model"], short_method(row["method"])) == (clicks, name)
+        ]
+        for line in zip_longest(*([row for row in of_method if row["cell"] == cell] for cell in cells)):
+            there = [row for row in line if row is not None]
+            methods = {row["method"] for row in there}
+            figures = ("-" if row is None else _figures_text(row, "", 3) for row in line)
+            method = methods.pop() if len(methods) == 1 else name
+            published = _figures_text(there[0], "published_", 2)
+            yield clicks, "" if clicks == shown else clicks, method, published, *figures
+            shown = clicks
+
+
+def _figures_text(row: Row, prefix: str, digits: int) -> str:
+    if math.isnan(row[f"{prefix}accuracy"]):
+        return "-"
+    return "/".join(short(row[prefix + name], digits) for name in CLICK_FIGURES)
+
+
+# --- other figures ---------------------------------------------------------------------------------
+
+
+def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
+    """Rows of a cell's reports with their Spec fields; twins are searched `among` all runs."""
+    for pool in pools(runs):
+        fields = flat(pool.runs[0].spec.table())
+        intervals = {INTERVALS: seed_intervals(pool.runs)}
+        yield from ({**fields, **row.plain(), **intervals} for row in utility_rows(pool.runs))
+        yield from ({**fields, **row.plain()} for row in period_rows(pool.runs, among))
+
+
+def _rounds(tables: Sequence[SpecTable]) -> int | None:
+    """Rounds of Spec tables; None where they differ."""
+    rounds = {Spec.parse(table).train.rounds for table in tables}
+    return rounds.pop() if len(rounds) == 1 else None
+
+
+def _figure_tables(comparison: PresetComparison) -> Iterator[Table]:
+    """One table of all systems, or of each table of a study of merged models."""
+    if comparison.preset.cells:
+        yield _figure_table(comparison)
+        return
+    for cell in dict.fromkeys(row["cell"] for row in comparison.rows):
+        yield _figure_table(comparison.only(cell))
+
+
+def _figure_table(comparison: PresetComparison) -> Table:
+    rows, extent, published = comparison.rows, comparison.extent, comparison.preset.published
+    metrics = dict.fromkeys(row["metric"].replace("_", " ") for row in rows)
+    summed = any(row["metric"] == SUM for row in rows)
+    intervals = any(row["low"] is not None for row in rows)
+    columns = [
+        Column("system", "cell", "fold"),
+        *map(_where_column, dict.fromkeys(name for row in rows for name in row["where"])),
+        *([Column("metric", lambda row: row["metric"].replace("_", " "), "fold")] * (len(metrics) > 1)),
+        Column("published", lambda row: f"{'~' * row['approximate']}{_figure_text(row, 'published')}"),
+        Column("found", lambda row: _figure_text(row, "found")),
+        *([Column("95 % interval", _interval_text)] * intervals),
+        Column("difference", _difference_text),
+    ]
+    if summed:
+        columns.append(short_column("a round:\npublished", "published_a_round"))
+        columns.append(short_column("found", "found_a_round"))
+    notes = {
+        f"published: of {published.data}; found: on {extent}": True,
+        "~: published as an approximate number": any(row["approximate"] for row in rows),
+        "95 % interval: of the mean over seeds, with the same folds": intervals,
+        "a round: the sum divided by that of the discounts of its rounds": summed,
+        "scaled: models have learnt from fewer rounds, and means are of fewer runs": extent.scale < 1,
+    }
+    return make_table(
+        f"{published.title}: {', '.join(metrics)} as published and found",
+        columns,
+        rows,
+        caption="\n".join(note for note, applies in notes.items() if applies),
+    )
+
+
+def _where_column(name: str) -> Column:
+    return Column(heading(name), lambda row: str(row["where"].get(name, "")), "fold")
+
+
+def _figure_text(row: Row, name: str) -> str:
+    """A number next to the published one: counts in full, sums with two digits, else with three."""
+    value, published = row[name], row["published"]
+    if value is not None and abs(published) >= 1 and float(published).is_integer():
+        return f"{value:,.0f}"
+    return short(value, 2 if row["metric"] == SUM else 3)
+
+
+def _interval_text(row: Row) -> str:
+    return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
+
+
+def _difference_text(row: Row) -> str:
+    text = _figure_text(row, "difference")
+    return text if text.startswith("-") else f"+{text}"
