@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         attack,
         audit,
         audit_mechanism,
+        check,
         compare,
         lint,
         load_data,
