@@ -200,11 +200,8 @@ def test_a_defense_must_hold_in_every_world() -> None:
 
 def test_rows_of_a_world_stand_together() -> None:
     """Also where a comparison has them apart: all click models of one learner, then those of the next."""
-    other = {"click_model": "informational"}
-    pools = [
-        setting("none", learner=learner, **world) for learner in ("x", "y") for world in ({}, other)
-    ]  # fmt: skip
-    found = report(*pools)
+    clicks = ("perfect", "informational")
+    found = report(*(setting("none", learner=name, click_model=model) for name in "xy" for model in clicks))
     assert [(row["click_model"], row["learner"]) for row in found.results] == [
         *(("perfect", "x"), ("perfect", "y"), ("informational", "x"), ("informational", "y"))
     ]
