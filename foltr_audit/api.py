@@ -17,8 +17,9 @@ from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.checks import check_comparison, check_fresh, check_trace, limits_of
+from foltr_audit.evidence.check.checks import check_comparison, check_fresh, check_trace
 from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
+from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import click_attacks
 from foltr_audit.experiments.comparison.folder import INDEX, comparison_folder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
@@ -41,6 +42,7 @@ from foltr_audit.report.train import TrainReport
 from foltr_audit.report.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
 from foltr_audit.utils.optional_dependencies import require
+from foltr_audit.utils.reading import file_text
 
 Specs = Spec | Mapping[str, object] | Sequence[Spec]
 
@@ -456,7 +458,10 @@ def check(
         >>> fa.check({"max_attack_auc": 0.6}, spec).holds
         False
     """
-    given = limits_of(limits)
+    if isinstance(limits, Mapping):
+        given = SystemLimits.parse(limits, "limits")
+    else:
+        given = SystemLimits.from_toml(file_text(Path(limits), UsageError), str(limits))
     chosen = () if methods is None else click_attacks(texts_of(Attack, methods), every=False)
     if isinstance(subject, str | Path):
         path = Path(subject)

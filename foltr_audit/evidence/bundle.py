@@ -45,6 +45,7 @@ from foltr_audit.experiments.runs.folder import (
 )
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.experiments.runs.reader import read_plan
+from foltr_audit.experiments.store import read_run
 from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.code_version import code_version
 from foltr_audit.utils.progress import SILENT, Progress
@@ -196,8 +197,8 @@ def pack(
         raise UsageError(f"--without-lists: {folder} is not a comparison; only their cells hold judged lists")
     lists = comparison and not without_lists
     contents = BundleContents.of(folder, lists=lists, trace=with_trace)
-    for place in contents.finished if comparison else ():
-        ComparisonFolder(folder).read(contents.specs[place])  # refuses a damaged cell
+    for place in contents.finished:
+        read_run(folder / place, contents.specs[place])  # refuses a damaged one
     if contents.unfinished and not partial:
         raise UsageError(
             f"{folder}: unfinished: {contents.unfinished[0]}; finish it with --resume, "

@@ -21,7 +21,7 @@ from rich.markup import escape
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.evidence.check.checks import Checked
 from foltr_audit.evidence.check.limits import NAMES
-from foltr_audit.evidence.check.outcomes import Status, printable
+from foltr_audit.evidence.check.outcomes import Status, outcomes, printable
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
 from foltr_audit.report.render.document import escape_markdown, table_lines
@@ -73,7 +73,7 @@ class CheckReport(Document):
         Raises:
             ContradictionError: the proof and the trials of a claim contradict each other.
         """
-        found = [OUTCOME.of(outcome) for outcome in checked.outcomes()]
+        found = [OUTCOME.of(outcome) for outcome in outcomes(checked.limits, checked.subjects)]
         return cls(
             holds=all(row["status"] == "holds" for row in found),
             limits=checked.limits.table(),

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.core.warning_kinds import CodedWarning, coded
-from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.fresh_runs import CheckRunRequest, run_fresh, with_strong_attacks
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.outcomes import CheckSubject, LimitOutcome, outcomes
+from foltr_audit.evidence.check.outcomes import CheckSubject
 from foltr_audit.evidence.check.recorded_runs import recorded_config, recorded_subjects
 from foltr_audit.evidence.check.subjects import ComparedSubjects, untried_warnings
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.reading import file_text
 
 
 class Checked(NamedTuple):
@@ -38,31 +35,15 @@ class Checked(NamedTuple):
     config: Mapping[str, JsonValue]
     warnings: Sequence[CodedWarning] = ()
 
-    def outcomes(self) -> list[LimitOutcome]:
-        """As `outcomes.outcomes`."""
-        return outcomes(self.limits, self.subjects)
-
     def every_warning(self) -> list[CodedWarning]:
         """Each warning once, also about attacks that were refused."""
-        return list(dict.fromkeys((*self.warnings, *self._refused())))
-
-    def _refused(self) -> Iterator[CodedWarning]:
-        for subject in self.subjects:
-            if self.limits.max_attack_auc is not None and not subject.all_attacks:
-                for name, why in subject.refused.items():
-                    text = f"{subject.name}: {name} could not run and is not judged: {why}"
-                    yield coded("refused attack", text)
-
-
-def limits_of(limits: str | Path | Mapping[str, object]) -> SystemLimits:
-    """The limits of a table, or of a file with one.
-
-    Raises:
-        UsageError: an unknown limit, a refused value, or no such file.
-    """
-    if isinstance(limits, Mapping):
-        return SystemLimits.parse(limits, "limits")
-    return SystemLimits.from_toml(file_text(Path(limits), UsageError), str(limits))
+        refused = [
+            coded("refused attack", f"{subject.name}: {name} could not run and is not judged: {why}")
+            for subject in self.subjects
+            if self.limits.max_attack_auc is not None and not subject.all_attacks
+            for name, why in subject.refused.items()
+        ]
+        return list(dict.fromkeys((*self.warnings, *refused)))
 
 
 def check_fresh(
@@ -92,16 +73,9 @@ def check_fresh(
         request = replace(request, plan=with_strong_attacks(request.plan))
     run_fresh(request, limits, folder, progress)
     found = ComparedSubjects.read(folder, request.grid(limits).defenses, progress=progress)
-    warnings = [*_untried_warnings(limits, request.plan), *found.warnings()]
+    untried = untried_warnings(request.plan) if limits.max_attack_auc is not None else ()
+    warnings = [*untried, *found.warnings()]
     return Checked(limits, found.subjects(limits, all_attacks=not every), found.config, warnings)
-
-
-def _untried_warnings(limits: SystemLimits, plan: Plan) -> list[CodedWarning]:
-    """Warnings about default attacks that were left out."""
-    protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
-    if limits.max_attack_auc is None:
-        return []
-    return [text for one, kind in protocols if one is not None for text in untried_warnings(one, kind)]
 
 
 def check_comparison(

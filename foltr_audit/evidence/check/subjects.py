@@ -9,7 +9,6 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.results import UNKNOWN, Estimate
-from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
@@ -18,6 +17,7 @@ from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcomes import CheckSubject, Reason
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import GridExclusion
+from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.table import (
     ComparedPool,
     ComparisonTable,
@@ -209,20 +209,19 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def untried_warnings(protocol: AttackSpec, kind: str) -> list[CodedWarning]:
+def untried_warnings(plan: Plan) -> Iterator[CodedWarning]:
     """A warning if attacks were named and a default one for the kind of messages is not among them."""
-    ran = {name_in(text) for text in protocol.methods_on(kind)}
-    usual = [make(Attack, text) for text in protocol.defaults_on(kind)]
-    missing = [attack.label for attack in usual if attack.name not in ran]
-    if not missing:
-        return []
-    return [
-        coded(
-            "untried attacks",
-            f"max_attack_auc is not judged by {join_names(missing, 'or')}, which were not tried; "
-            "leave out --method to judge by them too",
-        )
-    ]
+    for protocol, kind in ((spec.attack, spec.message_kind) for spec in plan.specs):
+        if protocol is not None:
+            ran = {name_in(text) for text in protocol.methods_on(kind)}
+            usual = [make(Attack, text) for text in protocol.defaults_on(kind)]
+            missing = [attack.label for attack in usual if attack.name not in ran]
+            if missing:
+                yield coded(
+                    "untried attacks",
+                    f"max_attack_auc is not judged by {join_names(missing, 'or')}, which were not tried; "
+                    "leave out --method to judge by them too",
+                )
 
 
 def refusals(reasons: Mapping[str, str]) -> dict[str, str]:

@@ -297,15 +297,6 @@ class ComparisonFolder:
         except ValidationError as error:
             raise TraceError(f"{file}: damaged: {first_problem(error, None)}") from error
 
-    def stored(self) -> Iterator[tuple[CellPlan, StoredRun]]:
-        """Every cell of the last grid with its results.
-
-        Raises:
-            TraceError: one is missing or damaged.
-        """
-        for cell in self.cells():
-            yield cell, self.read(cell.spec)
-
     def failures(self) -> list[GapRecord]:
         """The cells of the last grid that could not be run.
 
