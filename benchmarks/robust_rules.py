@@ -23,7 +23,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner, run_plan
 from foltr_audit.judge.significance import mean_interval, paired_t_test
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.simulation.federation import bytes_per_client
 from foltr_audit.utils.arrays import Floats
 

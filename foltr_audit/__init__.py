@@ -53,10 +53,9 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.checks import check
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.attack import AttackReport, attack_trace
     from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
     from foltr_audit.report.recommendation import recommend
-    from foltr_audit.report.recorded_calls import attack_trace
-    from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.plugin_list import (
@@ -80,7 +79,7 @@ _WHERE = {
     "make_data": "data.arrays",
     "make_data_of_qrels": "data.arrays",
     "use_plugin": "core.plugins.registry",
-    "AttackReport": "report.results.attack",
+    "AttackReport": "report.attack",
     "TrainReport": "report.train",
     "AuditReport": "report.results.audit",
     "CompareReport": "report.results.compare",
@@ -93,7 +92,7 @@ _WHERE = {
     "ClientStep": "core.plugins",
     "numpy_step": "core.client_steps.function_step",
     "attack": "api",
-    "attack_trace": "report.recorded_calls",
+    "attack_trace": "report.attack",
     "audit": "api",
     "audit_mechanism": "api",
     "compare": "api",

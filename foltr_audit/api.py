@@ -22,8 +22,8 @@ from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.membership import MembershipReport
-from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.function_audit import FunctionAuditReport

@@ -125,7 +125,7 @@ def audit(
     report = stored_report(common, "audit", AuditReport.of)
     brief = partial(print_brief_audit, report, quiet=common.quiet)
     show(report.json, partial(print_audit, report) if common.full else brief, json=common.json)
-    warn(row.coded for row in report.warnings)
+    warn((row.coded for row in report.warnings), full=common.full, quiet=common.quiet)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)
 

@@ -360,7 +360,7 @@ def _check_trace(
 def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:
     """Write the files, print the outcomes, and exit with the code of the outcomes."""
     problem = outputs.write(report, place)
-    warn(row.coded for row in report.warnings)
+    warn((row.coded for row in report.warnings), full=False, how="--json")
     for outcome in report.of_status("broken"):
         note(f"broken: {outcome.line}")
     for outcome in report.of_status("not judged"):

@@ -192,7 +192,7 @@ def _compare(
     brief = partial(print_brief_compare, report, quiet=common.quiet)
     full = partial(print_compare, report)
     show(partial(json_with_decision, report), full if common.full else brief, json=common.json)
-    warn(warnings_by_defense(report.warnings))
+    warn(warnings_by_defense(report.warnings), full=common.full, quiet=common.quiet)
     refuse_contradiction(report.claims)
     worst = worst_error(failed)
     if worst is not None:

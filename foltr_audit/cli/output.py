@@ -116,12 +116,25 @@ def show_log() -> None:
     logger.setLevel(logging.INFO)
 
 
-def warn(warnings: Iterable[CodedWarning]) -> None:
-    """Print each warning with its code once on stderr, on one line whatever the width of the terminal."""
+def warn(
+    warnings: Iterable[CodedWarning], *, full: bool = True, quiet: bool = False, how: str = "--full"
+) -> None:
+    """Print each warning with its code once on stderr, on one line whatever the width of the terminal.
+
+    Without `full` all of them are one line of codes, which says `how` one reads them; if `quiet` nothing.
+    """
     from rich.console import Console
     from rich.text import Text
 
+    from foltr_audit.core.warning_kinds import warning_lines
+
     colours = Console(stderr=True)
+    if quiet:
+        return
+    if not full:
+        for line in warning_lines(warnings, how):
+            note(line)
+        return
     for warning in dict.fromkeys(" ".join(str(text).split()) for text in warnings):
         # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:

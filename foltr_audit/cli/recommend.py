@@ -124,7 +124,7 @@ def recommend(
         )
     brief = partial(print_brief_recommend, report, quiet=common.quiet)
     show(report.json, partial(print_recommend, report) if common.full else brief, json=common.json)
-    warn(row.coded for row in report.warnings)
+    warn((row.coded for row in report.warnings), full=common.full, quiet=common.quiet)
     refuse_contradiction(report.claims)
     if not report.confirmed:
         raise typer.Exit(1)

@@ -50,8 +50,8 @@ from foltr_audit.experiments.runs.folder import MODEL, PLAN, RESULTS, SPEC, RunF
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.recorder import atomic_files
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.membership import MembershipReport
-from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport, known_failures
 from foltr_audit.report.train import ROUNDS, TrainReport

@@ -17,12 +17,15 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import EVERYBODY, ONE_GROUP, SEVERAL, ClientGroups, Population
 from foltr_audit.core.records.view import STEP_FACTS
+from foltr_audit.core.results import DataRecord
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
+from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
+from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
@@ -304,6 +307,22 @@ class TraceAttack:
             return None
         return recorded_collection(
             self.path, self.traces, self.spec, data=self.data, intents=self.intents, seed=self.used_seed
+        )
+
+    @property
+    def data_record(self) -> DataRecord:
+        """The facts of the data; of a trace that embeds features what its header says."""
+        if self.collection is not None:
+            return data_record(self.collection)
+        header, dataset = self.header, self.header.dataset
+        return DataRecord(
+            source=path_name(dataset.source),
+            synthetic=dataset.source.startswith("synthetic:"),
+            normalised=dataset.normalised,
+            features=header.parameters if header.ranker == "linear" else None,
+            parameters=header.parameters,
+            fold=dataset.fold,
+            fingerprint=dataset.fingerprint,
         )
 
     @cached_property

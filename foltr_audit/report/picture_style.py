@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
+from foltr_audit.report.table import short_method
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -71,6 +73,62 @@ def picture_style(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
         matplotlib.rcParams.update(more or {})
         yield
 
+
+# --- panels ----------------------------------------------------------------------------------------
+
+LINE = 0.24
+"""Inches of a line of a panel."""
+
+_WIDTH, _BESIDE = 4.6, 3  # inches of a panel, and panels side by side
+_DIM = "#777777"
+
+
+def panels(count: int, height: float, width: float = _WIDTH) -> tuple[Figure, list[Axes]]:
+    """A figure with panels of a height, at most three side by side."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    columns = min(max(count, 1), _BESIDE)
+    lines = -(-max(count, 1) // columns)
+    figure = Figure(
+        figsize=(width * columns, height * lines), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
+    )
+    axes = list(figure.subplots(lines, columns, squeeze=False).ravel())
+    for axis in axes[count:] if count else ():
+        axis.set_axis_off()
+    return figure, axes
+
+
+def draw_ladder(axis: Axes, rows: Iterable[Mapping[str, Any]]) -> None:
+    """AUC of every attack on one defense with its interval, highest on top; guesses hollow.
+
+    The rows have the columns `method`, `baseline` and `auc`.
+    """
+    known = [row for row in rows if row["auc"].known]
+    known.sort(key=lambda row: (row["auc"].value, not row["baseline"]))
+    axis.axvline(0.5, color=_DIM, linestyle=(0, (2, 2)), linewidth=0.9, zorder=1)
+    for place, row in enumerate(known):
+        colour, auc = _DIM if row["baseline"] else COLOURS[1], row["auc"]
+        if auc.ci95 is not None:
+            axis.plot(auc.ci95, [place, place], color=colour, linewidth=1.4, alpha=0.6, zorder=2)
+        axis.plot(
+            [auc.value],
+            [place],
+            linestyle="none",
+            marker="o" if row["baseline"] else "D",
+            color="#ffffff" if row["baseline"] else colour,
+            markeredgecolor=colour,
+            markeredgewidth=1.3,
+            zorder=3,
+        )
+    axis.set_yticks(range(len(known)), [short_method(row["method"]) for row in known])
+    axis.set_ylim(-0.7, max(len(known), 1) - 0.3)
+    axis.set_xlim(min(0.45, min((row["auc"].value for row in known), default=0.5) - 0.05), 1.02)
+    axis.set_xlabel("AUC")
+    axis.grid(visible=False, axis="y")
+
+
+# --- pages -----------------------------------------------------------------------------------------
 
 THEME = {
     **{colour.lower(): f"var(--c{number})" for number, colour in enumerate(COLOURS, start=1)},

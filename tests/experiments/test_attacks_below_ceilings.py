@@ -11,7 +11,7 @@ import pytest
 from foltr_audit.api import attack
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.attack import AttackReport
 
 CHAINS = (
     "clip:norm=1.5,ord=1+laplace:eps=0.3,sensitivity=3",

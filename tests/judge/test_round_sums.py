@@ -19,7 +19,7 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import without_colluders
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums, summed
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import Trace

@@ -18,9 +18,9 @@ from foltr_audit.experiments.comparison.cells import system_aucs
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.report.results.attack_rows import AttackRow, RefusedRow
+from foltr_audit.report.attack import recorded_report
+from foltr_audit.report.documents import Row
 from foltr_audit.report.results.compare_rows import ViewCeiling
-from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
@@ -79,8 +79,8 @@ def check_recorded(
     if methods:
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})
     recorded = replace(recorded, protocol=protocol)
-    results: Sequence[AttackRow] = ()
-    refused: Sequence[RefusedRow] = ()
+    results: Sequence[Row] = ()
+    refused: Sequence[Row] = ()
     if limits.max_attack_auc is not None and recorded.has_truth:
         report = recorded_report(recorded, progress)
         results, refused = report.results, report.refused
@@ -89,12 +89,12 @@ def check_recorded(
         CheckSubject(
             name=printable(f"{_defense(recorded)}, {click_model} clicks"),
             attacks=[
-                CheckedAttack(row.method, row.found.auc, row.found.lists)
+                CheckedAttack(row["method"], row["auc"], row["lists"])
                 for row in results
-                if row.where.click_model == click_model and not row.baseline
+                if row["click_model"] == click_model and not row["baseline"]
             ],
             refused=refusals(
-                {row.method: row.reason for row in refused if row.where.click_model == click_model}
+                {row["method"]: row["reason"] for row in refused if row["click_model"] == click_model}
             ),
             all_attacks=all_attacks,
             no_attack="no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,

@@ -19,7 +19,6 @@ from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.report.curves import MARKERS, PANELS, STYLES, LearningCurve, draw_panel
 from foltr_audit.report.pictures.style import COLOURS, save_picture
 from foltr_audit.report.render.document import LegendKey
-from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.compare_rows import CHANCE, ComparedAttackRow, CompareRow, CurveRow
 from foltr_audit.report.results.compare_summary import WorldRows, epsilons, families, worlds
 from foltr_audit.report.results.wording import short_method
@@ -259,7 +258,7 @@ def _draw_measure(
             axis.plot([place + shift] * 2, value.ci95, color=look.colour, alpha=0.6, linewidth=0.9, zorder=2)
 
 
-def draw_ladder(axis: Axes, rows: Sequence[ComparedAttackRow | AttackRow]) -> None:
+def draw_ladder(axis: Axes, rows: Sequence[ComparedAttackRow]) -> None:
     """AUC of every attack on one defense with its interval, highest on top; baselines hollow."""
     rows = sorted(
         (row for row in rows if row.found.auc.known), key=lambda row: (row.found.auc.value, not row.baseline)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.experiments.runs.systems import without_shared_parameters
+from foltr_audit.judge.doubts import sure_auc
 from foltr_audit.judge.significance import bonferroni
 from foltr_audit.privacy.observer_views import sees_lists, with_article
 from foltr_audit.report.results.base import few_lists, short_scenario
@@ -24,7 +25,6 @@ from foltr_audit.report.results.compare_rows import (
     ServedRow,
     WorldKey,
 )
-from foltr_audit.report.results.meaning import sure_auc
 from foltr_audit.report.results.wording import (
     join_names,
     short_method,
