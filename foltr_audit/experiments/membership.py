@@ -156,6 +156,11 @@ CHANCE = {"auc": 0.5} | {name: 1.0 / one_in for name, one_in in FALSE_POSITIVES.
 """What guessing reaches."""
 
 
+def lies_above(estimate: Estimate, ceiling: float | None) -> bool:
+    """Whether a whole interval lies above a ceiling."""
+    return ceiling is not None and estimate.ci95 is not None and estimate.ci95[0] > ceiling
+
+
 @dataclass(frozen=True, kw_only=True)
 class MembershipFinding:
     """How well one attack tells the members of a federation from what one observer sees.
@@ -182,8 +187,8 @@ class MembershipFinding:
     def contradictions(self) -> Iterator[CodedWarning]:
         """A warning for each metric whose whole interval lies above its ceiling."""
         for name, estimate in self.metrics.items():
-            limit, ends = self.ceiling.metrics.get(name), estimate.ci95
-            if limit is not None and ends is not None and ends[0] > limit:
+            limit = self.ceiling.metrics.get(name)
+            if limit is not None and lies_above(estimate, limit):
                 yield coded(
                     "above ceiling",
                     f"{self.method}, {self.observed}: {name} {estimate.value:.3g} lies above the ceiling "

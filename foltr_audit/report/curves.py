@@ -69,16 +69,9 @@ def mark_changes(axis: Axes, every: Sequence[tuple[IntentSpan, ...]]) -> None:
     word = "intent " if len(different[0]) <= _NAMED else ""
     for span in different[0]:
         if span.intent is not None:
-            axis.text(
-                (span.first + span.end) / 2,
-                1.0,
-                f"{word}{span.intent}",
-                transform=axis.get_xaxis_transform(),
-                horizontalalignment="center",
-                verticalalignment="bottom",
-                fontsize=7.5,
-                color="#555555",
-            )
+            x, above = (span.first + span.end) / 2, axis.get_xaxis_transform()
+            text = axis.text(x, 1.0, f"{word}{span.intent}", transform=above, ha="center", va="bottom")
+            text.set(fontsize=7.5, color="#555555")
     axis.set_title(axis.get_title(), pad=16.0)
 
 
@@ -105,13 +98,10 @@ class LearningCurve:
     """A metric over the rounds of repeated runs; rounds without a value in any run are left out.
 
     Attributes:
-        label: what is special about its setting.
-        runs: number of repeated runs.
         rounds: how many rounds were played by then, int64 (T,).
         mean: over the runs, float64 (T,).
         deviation: standard deviation over the runs, divisor runs - 1, 0 for a single run; float64 (T,).
         part: which queries an offline metric is of.
-        spans: when which intent leads; empty where that does not change.
         beside: number of the curve that it is compared with; None of a curve of its own.
         number: number of its colour and mark; None for its place among the curves.
     """
@@ -127,14 +117,7 @@ class LearningCurve:
     number: int | None = None
 
     @classmethod
-    def over(
-        cls,
-        label: str,
-        values: Floats,
-        part: str,
-        spans: tuple[IntentSpan, ...] = (),
-        beside: int | None = None,
-    ) -> LearningCurve:
+    def over(cls, label: str, values: Floats, part: str, **more: Any) -> LearningCurve:
         """The curve of values of each round, NaN where there is none, float64 (runs, rounds)."""
         known = ~np.isnan(values)
         count = known.sum(axis=0)
@@ -149,8 +132,7 @@ class LearningCurve:
             mean=mean,
             deviation=np.sqrt(squares / np.maximum(count - 1, 1)),
             part=part,
-            spans=spans,
-            beside=beside,
+            **more,
         )
 
 
@@ -166,7 +148,7 @@ def curves(runs: Sequence[Run], metric: str) -> list[LearningCurve]:
             setting_label(pool.setting, settings),
             np.array([[row.get(metric, np.nan) for row in run.trained.rounds] for run in pool.runs]),
             evaluated_on(pool.runs[0].trained.rounds),
-            intent_spans(pool.runs[0]),
+            spans=intent_spans(pool.runs[0]),
         )
         for pool in shown
     ]
@@ -187,10 +169,8 @@ def reference_curves(runs: Sequence[Run], metric: str) -> list[LearningCurve]:
             first = pool.runs[0]
             name = SPECIFIC if specific_rankers(first, among) else "its leading intent alone"
             label = f"{setting_label(pool.setting, settings)}: {name}" if len(shown) > 1 else name
-            part = evaluated_on(first.trained.rounds)
-            references.append(
-                LearningCurve.over(label, np.array(known), part, intent_spans(first), beside=number)
-            )
+            part, spans = evaluated_on(first.trained.rounds), intent_spans(first)
+            references.append(LearningCurve.over(label, np.array(known), part, spans=spans, beside=number))
     return references
 
 

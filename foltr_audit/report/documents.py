@@ -140,13 +140,18 @@ class Section:
             raise KeyError(f"columns missing: {sorted(missing)}, unknown: {unknown}")
         return Row(values, self, setting)
 
-    def of(self, result: object, **more: Any) -> Row:
-        """The row of an object with these columns as attributes; `more` has the others, or other values."""
-        values = {
-            each.name: more[each.name] if each.name in more else getattr(result, each.name)
-            for each in self.fields
-        }
-        return self.row(values)
+    def of(self, result: object, setting: Setting | None = None, **more: Any) -> Row:
+        """The row of an object with these columns as attributes, after those of a setting.
+
+        `more` has the others, or other values.
+        """
+        values = {} if setting is None else setting.columns()
+        for each in self.fields:
+            if each.name in more:
+                values[each.name] = more[each.name]
+            elif each.name not in values:
+                values[each.name] = getattr(result, each.name)
+        return self.row(values, setting)
 
     def schema(self) -> Schema:
         properties: Schema = {}

@@ -11,23 +11,24 @@ from rich.markup import escape
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.membership import MembershipSpec
-from foltr_audit.experiments.membership import CHANCE, MembershipFinding
+from foltr_audit.experiments.membership import CHANCE, MembershipFinding, lies_above
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row, Section, nested
+from foltr_audit.report.plan_report import PlanReport
 from foltr_audit.report.settings import (
     SETTING,
     Setting,
     by_setting,
+    each_run,
     no_relevant,
-    pools,
     setting_label,
+    setting_title,
     utility_table,
     warning_row,
 )
 from foltr_audit.report.table import Cell, Column, Table, counted, make_table, value_cell
 from foltr_audit.report.terminal import print_table
-from foltr_audit.report.train import PlanReport
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
@@ -65,10 +66,7 @@ class MembershipReport(PlanReport):
     @classmethod
     def of(cls, plan: Plan, runs: Sequence[Run]) -> MembershipReport:
         findings = [
-            (pool.setting, run.spec, finding)
-            for pool in pools(runs)
-            for run in pool.runs
-            for finding in run.membership
+            (setting, run.spec, finding) for setting, run in each_run(runs) for finding in run.membership
         ]
         shared = cls.shared(plan, runs)
         shared["warnings"] += tuple(
@@ -94,36 +92,29 @@ class MembershipReport(PlanReport):
 
 
 def _row(setting: Setting, spec: Spec, finding: MembershipFinding) -> Row:
-    values: dict[str, Any] = {
-        "run": spec.repetition,
-        "view": finding.view,
-        "of": (spec.membership or MembershipSpec()).of,
-        "method": finding.method,
-        "observed": finding.observed,
-        "members": finding.members,
-        "candidates": finding.candidates,
-        "federations": finding.federations,
-        "rounds": spec.train.rounds,
-    }
+    metrics: dict[str, Any] = {}
     for name, chance in CHANCE.items():
-        values |= {
-            name: finding.metrics[name],
-            f"{name}_chance": chance,
-            f"{name}_ceiling": finding.ceiling.metrics.get(name),
-        }
+        limit = finding.ceiling.metrics.get(name)
+        metrics |= {name: finding.metrics[name], f"{name}_chance": chance, f"{name}_ceiling": limit}
     bound = finding.ceiling.bound
-    values |= {"eps_upper": bound.epsilon, "delta": bound.delta, "upper_how": bound.how}
-    return MEMBERSHIP.row({**setting.columns(), **values}, setting)
+    return MEMBERSHIP.of(
+        finding,
+        setting,
+        run=spec.repetition,
+        of=(spec.membership or MembershipSpec()).of,
+        rounds=spec.train.rounds,
+        **metrics,
+        eps_upper=bound.epsilon,
+        delta=bound.delta,
+        upper_how=bound.how,
+    )
 
 
 def _table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
-    first, settings = rows[0], [row.setting for row in every]
-    several, runs = len(by_setting(every)) > 1, len({row["run"] for row in rows}) > 1
-    label = setting_label(first.setting, settings) if several else ""
-    label = "" if first["defense"].startswith(label) else f"{label}\n"
+    first, runs = rows[0], len({row["run"] for row in rows}) > 1
     chances = [short(chance) for chance in CHANCE.values()]
     return make_table(
-        f"{label}{first['defense']}\n"
+        f"{setting_title(first.setting, [row.setting for row in every])}\n"
         f"members among {first['candidates']} candidates, {first['members']} of them in a federation",
         [
             Column("sees", "observed", "words"),
@@ -133,20 +124,19 @@ def _table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
         ],
         rows,
         caption=f"{first['federations']} federations of {counted(first['rounds'], 'round')}, each attacked "
-        f"with the others as shadows; {_KNOWN[first['of']]}. TPR: members that are named, at 1 % and at .1 % "
+        f"with the others as shadows; {_KNOWN[first['of']]}. TPR: share of members named at 1 % and at .1 % "
         f"false alarms. In brackets: 95 % intervals. Chance: {', '.join(chances[:2])} and {chances[2]}. "
-        "Ceiling: the most that the proof leaves to any attack; a dash where nothing is proven.",
+        "Ceiling: the most that the proof leaves to any attack; a dash where nothing is proven",
         section=lambda row: row["view"],
     )
 
 
 def _ceiling(name: str) -> Column:
     def cell(row: Row) -> Cell:
-        limit, ends = row[f"{name}_ceiling"], row[name].ci95
-        broken = limit is not None and ends is not None and ends[0] > limit
-        return value_cell(limit)._replace(mark="bad" if broken else "")
+        limit = row[f"{name}_ceiling"]
+        return value_cell(limit)._replace(mark="bad" if lies_above(row[name], limit) else "")
 
-    return Column("ceiling", cell)
+    return Column("ceil-\ning", cell)
 
 
 def _proofs(rows: Sequence[Row]) -> Iterator[str]:

@@ -119,6 +119,12 @@ def pools(runs: Sequence[Run]) -> list[Pool]:
     ]
 
 
+def each_run(runs: Sequence[Run]) -> Iterator[tuple[Setting, Run]]:
+    """Each run with its setting, those of a pool together."""
+    for pool in pools(runs):
+        yield from ((pool.setting, run) for run in pool.runs)
+
+
 def differing(settings: Sequence[Setting]) -> list[str]:
     """Columns that settings differ in, in their order, but for epsilon: `learner` before others.
 
@@ -166,6 +172,13 @@ def setting_label(setting: Setting, settings: Sequence[Setting]) -> str:
     if len({other.eps_claimed for other in settings}) > 1:
         parts.append(claim_words(setting.eps_claimed))
     return ", ".join(parts) or f"{setting.trained_on} clicks, {claim_words(setting.eps_claimed)}"
+
+
+def setting_title(setting: Setting, settings: Sequence[Setting]) -> str:
+    """What a setting is called among others, with its whole chain."""
+    vary = len({str(other) for other in settings}) > 1
+    label = setting_label(setting, settings) if vary else setting.defense
+    return label if setting.defense in label else f"{label}\n{setting.defense}"
 
 
 def claim_words(eps: float) -> str:

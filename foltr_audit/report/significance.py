@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -77,14 +77,7 @@ class SignificanceReport(Document):
             raise UsageError(f"--metric {ONLINE_SUM}: sums over {counts} rounds; expected {ONLINE_MEAN}")
         return cls(
             systems=tuple(
-                SYSTEM.row(
-                    {
-                        "system": each.name,
-                        "folder": str(each.folder),
-                        "runs": len(each.runs),
-                        "fields": each.fields,
-                    }
-                )
+                SYSTEM.of(each, system=each.name, folder=str(each.folder), runs=len(each.runs))
                 for each in systems
             ),
             means=tuple(_mean(each, name) for name in names for each in systems),
@@ -137,24 +130,14 @@ def _comparisons(systems: Sequence[RankingSystem], metric: str, paired_only: boo
     pairs = list(combinations(systems, 2))
     tests = [_test(a, b, metric, paired_only) for a, b in pairs]
     for (a, b), test, p in zip(pairs, tests, bonferroni([test.p for test in tests]), strict=True):
-        difference = Estimate(test.difference, test.ends)
-        yield COMPARISON.of(
-            test,
-            metric=metric,
-            a=a.name,
-            b=b.name,
-            difference=difference,
-            p_bonferroni=p,
-            comparisons=len(pairs),
-            stars=stars(p),
-        )
+        names: dict[str, Any] = {"metric": metric, "a": a.name, "b": b.name}
+        corrected: dict[str, Any] = {"p_bonferroni": p, "comparisons": len(pairs), "stars": stars(p)}
+        yield COMPARISON.of(test, **names, difference=Estimate(test.difference, test.ends), **corrected)
 
 
 def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) -> PairedTest:
     repetitions = match_runs(a, b, paired_only=paired_only)
-    first, second = (
-        np.array([system.runs[repetition].value(metric) for repetition in repetitions]) for system in (a, b)
-    )
+    first, second = (np.array([each.runs[key].value(metric) for key in repetitions]) for each in (a, b))
     return paired_t_test(first, second)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_DISCOUNT, ONLINE_NDCG
@@ -23,28 +23,22 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.curves import training_figure
-from foltr_audit.report.documents import Document, Row, Section, nested
-from foltr_audit.report.groups import SERVED_GROUP, served_group_rows, served_groups_table
+from foltr_audit.report.documents import Row, Section, nested
+from foltr_audit.report.groups import served_group_rows, served_groups_table
+from foltr_audit.report.plan_report import PlanReport
 from foltr_audit.report.settings import (
-    DATASET,
     SETTING,
-    UTILITY,
-    WARNING,
     by_setting,
     claimed_column,
-    dataset_line,
-    dataset_row,
     defense_columns,
     differing,
+    each_run,
     no_relevant,
     pools,
     setting_columns,
     setting_label,
     short_scenario,
-    systems_of,
     trained_on_column,
-    utility_rows,
-    warning_rows,
 )
 from foltr_audit.report.table import (
     Column,
@@ -85,48 +79,6 @@ TWIN = Section(
     SETTING,
     "twin metric pairs:int mean:num mean_twin:num difference:est p:num|null p_bonferroni:num|null stars",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanReport(Document):
-    """The result of a plan of trainings; a subclass adds its own rows.
-
-    Attributes:
-        config: the plan as a plain table.
-        dataset: source, fingerprints and sizes of the data.
-        utility: how good the trained models are.
-        utility_groups: how well each group of clients is served; left out where clients do not differ.
-        warnings: incompatible defenses in the chains that were run, one row per chain and warning.
-    """
-
-    SHARED: ClassVar[Section] = Section(
-        "config:table",
-        nested("dataset", DATASET, many=False),
-        nested("utility", UTILITY),
-        nested("utility_groups", SERVED_GROUP, optional=True),
-        nested("warnings", WARNING),
-    )
-
-    config: Mapping[str, JsonValue]
-    dataset: Row
-    utility: tuple[Row, ...]
-    utility_groups: tuple[Row, ...] = ()
-    warnings: tuple[Row, ...] = ()
-
-    @classmethod
-    def shared(cls, plan: Plan, runs: Sequence[Run]) -> dict[str, Any]:
-        """Configuration, data, utility and warnings of some runs."""
-        return {
-            "config": plan.public.table(),
-            "dataset": dataset_row([run.data for run in runs]),
-            "utility": utility_rows(runs),
-            "warnings": warning_rows(runs),
-        }
-
-    @property
-    def about(self) -> str:
-        """The data and how they were prepared."""
-        return dataset_line(self.dataset, self.config, systems_of(self.utility))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,13 +238,11 @@ def twin_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
 
 
 def _rounds(runs: Sequence[Run]) -> Iterator[Row]:
-    for pool in pools(runs):
-        columns = pool.setting.columns()
-        for run in pool.runs:
-            own = {"run": run.spec.repetition, "click_model": run.spec.train.click_model, **columns}
-            for metrics in run.trained.rounds:
-                number = int(metrics["round"])
-                yield ROUND.row({**own, "round": number, **metrics} | {"round": number}, pool.setting)
+    for setting, run in each_run(runs):
+        own = {"run": run.spec.repetition, "click_model": run.spec.train.click_model, **setting.columns()}
+        for metrics in run.trained.rounds:
+            number = int(metrics["round"])
+            yield ROUND.row({**own, "round": number, **metrics} | {"round": number}, setting)
 
 
 # --- speed and cost --------------------------------------------------------------------------------

@@ -12,23 +12,23 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
-from foltr_audit.experiments.unlearning.experiment import UnlearningFinding
+from foltr_audit.experiments.unlearning.experiment import UnlearningFinding, UnlearningResult
 from foltr_audit.judge.scoring import click_records
 from foltr_audit.report.documents import Row, Section, nested
+from foltr_audit.report.plan_report import PlanReport
 from foltr_audit.report.settings import (
     SETTING,
-    Pool,
     Setting,
     by_setting,
+    each_run,
     no_relevant,
-    pools,
     setting_label,
+    setting_title,
     utility_table,
     warning_row,
 )
-from foltr_audit.report.table import Cell, Column, Table, counted, make_table, percent
+from foltr_audit.report.table import Cell, Column, Mark, Table, counted, make_table, percent
 from foltr_audit.report.terminal import print_table
-from foltr_audit.report.train import PlanReport
 from foltr_audit.rng import Streams
 
 if TYPE_CHECKING:
@@ -69,11 +69,9 @@ class UnlearningReport(PlanReport):
     @classmethod
     def of(cls, plan: Plan, runs: Sequence[Run]) -> UnlearningReport:
         findings = [
-            (pool.setting, run.spec, finding)
-            for pool in pools(runs)
-            for run in pool.runs
-            if run.unlearning is not None
-            for finding in run.unlearning.findings
+            (setting, run.spec, finding)
+            for setting, run in each_run(runs)
+            for finding in (run.unlearning or UnlearningResult()).findings
         ]
         shared = cls.shared(plan, runs)
         shared["warnings"] += tuple(
@@ -83,7 +81,7 @@ class UnlearningReport(PlanReport):
         )
         return cls(
             **shared,
-            history=tuple(row for pool in pools(runs) for row in _history(pool)),
+            history=tuple(_history(runs)),
             results=tuple(_row(*each) for each in findings),
         )
 
@@ -105,47 +103,32 @@ class UnlearningReport(PlanReport):
 
 def _row(setting: Setting, spec: Spec, finding: UnlearningFinding) -> Row:
     lower = finding.game.lower
-    values = {
-        **setting.columns(),
-        "run": spec.repetition,
-        "method": finding.method,
-        "clients": (spec.unlearning or UnlearningSpec()).clients,
-        "members": spec.population.clients,
-        "trainings": finding.trainings,
-        "rounds": spec.train.rounds,
-        "ndcg@10": finding.ndcg,
-        "distance": finding.distance,
-        "relative": finding.relative,
-        "floor": finding.floor,
-        "client_rounds": finding.client_rounds,
-        "interactions": finding.interactions,
-        "stored_bytes": finding.stored_bytes,
-        "eps_lower": lower.epsilon,
-        "at_most": lower.ceiling,
-        "delta": lower.delta,
-        "confidence": lower.confidence,
-        "evaluated": lower.trials,
-        "score": finding.game.score,
-    }
-    return UNLEARNING.row(values, setting)
+    return UNLEARNING.of(
+        finding,
+        setting,
+        run=spec.repetition,
+        clients=(spec.unlearning or UnlearningSpec()).clients,
+        members=spec.population.clients,
+        rounds=spec.train.rounds,
+        eps_lower=lower.epsilon,
+        at_most=lower.ceiling,
+        delta=lower.delta,
+        confidence=lower.confidence,
+        evaluated=lower.trials,
+        score=finding.game.score,
+        **{"ndcg@10": finding.ndcg},
+    )
 
 
-def _history(pool: Pool) -> Iterator[Row]:
-    for run in pool.runs:
+def _history(runs: Sequence[Run]) -> Iterator[Row]:
+    for setting, run in each_run(runs):
         leaks = {} if run.unlearning is None else run.unlearning.leaks
+        own = {"run": run.spec.repetition}
         for stored, evidence in leaks.items():
             for record in click_records(evidence, Streams(run.spec.seed)):
-                values = {
-                    **pool.setting.columns(),
-                    "run": run.spec.repetition,
-                    "stored": stored,
-                    "method": record.method,
-                    "baseline": record.baseline,
-                    "lists": record.counts["lists"],
-                    "exact": record.metric("exact"),
-                    "auc": record.metric("auc"),
-                }
-                yield HISTORY.row(values, pool.setting)
+                metrics = {name: record.metric(name) for name in ("exact", "auc")}
+                lists = record.counts["lists"]
+                yield HISTORY.of(record, setting, **own, stored=stored, lists=lists, **metrics)
 
 
 # --- tables ----------------------------------------------------------------------------------------
@@ -153,19 +136,18 @@ def _history(pool: Pool) -> Iterator[Row]:
 
 def _table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
     """A line for each method and run of a setting."""
-    first, settings = rows[0], [row.setting for row in every]
-    label = setting_label(first.setting, settings) if len(by_setting(every)) > 1 else first["defense"]
-    label = label if first["defense"] in label else f"{label}\n{first['defense']}"
-    who = f"client{'s' * (len(first['clients']) > 1)} {', '.join(map(str, first['clients']))}"
-    leave = "leave" if len(first["clients"]) > 1 else "leaves"
+    first, leaving = rows[0], rows[0]["clients"]
+    single, rounds = len(leaving) == 1, counted(first["rounds"], "round")
+    who = f"client{'s' * (not single)} {', '.join(map(str, leaving))} of {first['members']}"
     return make_table(
-        f"{label}\n{who} of {first['members']} {leave} after {counted(first['rounds'], 'round')}",
+        f"{setting_title(first.setting, [row.setting for row in every])}\n"
+        f"{who} leave{'s' * single} after {rounds}",
         [
             *([Column("run", "run")] if len({row["run"] for row in rows}) > 1 else []),
             Column("method", "method", "name"),
             Column("nDCG@10", "ndcg@10"),
             Column("distance", "relative"),
-            Column("eps at least", _bound),
+            Column("eps at least", lambda row: Cell(f"{row['eps_lower']:.2f}", mark=_mark(row))),
             Column("client rounds", lambda row: f"{row['client_rounds']:,.0f}"),
             Column("interactions", lambda row: f"{row['interactions']:,.0f}"),
             Column("stored", lambda row: _bytes(row["stored_bytes"])),
@@ -181,8 +163,8 @@ def _table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
     )
 
 
-def _bound(row: Row) -> Cell:
-    return Cell(f"{row['eps_lower']:.2f}", mark="bad" if row["eps_lower"] > 0 else "")
+def _mark(row: Row) -> Mark:
+    return "bad" if row["eps_lower"] > 0 else ""
 
 
 def _bytes(size: float) -> str:
@@ -229,9 +211,9 @@ def _conclusions(rows: Sequence[Row]) -> Iterator[str]:
                 if row["run"] == run and row["eps_lower"] > 0
             ]
             if apart:
-                yield f"{where}the model tells that they were there after {', '.join(apart)}."
+                yield f"{where}after {', '.join(apart)}, the model still reveals that they took part."
             else:
-                yield f"{where}no game tells whether they were there."
+                yield f"{where}no game can tell whether they took part."
 
 
 def _after(method: str) -> str:

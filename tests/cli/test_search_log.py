@@ -61,7 +61,7 @@ def test_the_clients_are_the_users_unless_fewer_are_asked_for(log: str, tmp_path
     with pytest.raises(UsageError, match="1000 clients, but the training split has 12 users"):
         fa.simulate(fa.Spec(data={"source": log}))
     report = fa.simulate(fa.Spec(data={"source": log}, population={"clients": USERS}, train={"rounds": 1}))
-    assert report.dataset.source == Path(log).name
+    assert report.dataset["source"] == Path(log).name
 
 
 def test_fewer_clients_where_few_show(log: str) -> None:

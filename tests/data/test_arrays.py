@@ -79,7 +79,7 @@ def test_a_spec_of_arrays_runs_here_and_nowhere_else() -> None:
     spec = fa.Spec(data=made, population={"clients": 5}, train={"rounds": 1})
     assert spec == fa.Spec.from_toml(spec.toml)
     report = fa.simulate(spec)
-    assert report.dataset.folds[0].fingerprint == made.fingerprint
+    assert report.dataset["folds"][0]["fingerprint"] == made.fingerprint
     other = fa.Spec(data={"source": "arrays:data-000000000000"}, train={"rounds": 1})
     with pytest.raises(DataError, match="made of arrays in another Python process"):
         fa.simulate(other)

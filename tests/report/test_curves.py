@@ -14,13 +14,12 @@ import pytest
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.report import curves
 from foltr_audit.report.curves import PANELS, LearningCurve, check_picture, draw, save_curves
-from foltr_audit.report.pictures import curves
-from foltr_audit.report.results.base import differing, setting_label, setting_text
+from foltr_audit.report.settings import differing, setting_label, setting_text
 from tests.conftest import SetupOf
-from tests.fixtures.result_rows import dataset, setting
-
-DATA = dataset()
+from tests.fixtures.run_results import DATASET as DATA
+from tests.fixtures.run_results import run_setting as setting
 
 PAPERS = ["fpdgd", "foltr-es", "pdgd", "dbgd", "coltr"]
 
@@ -49,7 +48,7 @@ def panels(*found: LearningCurve) -> dict[str, list[LearningCurve]]:
 @pytest.mark.parametrize("metric", PANELS)
 def test_mean_and_deviation_over_repeated_runs(cells: list[Run], metric: str) -> None:
     noisy, plain = curves.curves(cells, metric)
-    assert (noisy.label, noisy.runs, plain.label, plain.runs) == ("eps 2", 3, "eps none", 1)
+    assert (noisy.label, noisy.runs, plain.label, plain.runs) == ("eps 2", 3, "no claim", 1)
     by_round = [[cell.trained.rounds[i][metric] for cell in cells[:3]] for i in range(3)]
     assert noisy.rounds.tolist() == plain.rounds.tolist() == [1, 2, 3]
     np.testing.assert_allclose(noisy.mean, [statistics.fmean(each) for each in by_round], rtol=1e-12)
@@ -82,7 +81,7 @@ def test_a_line_is_called_by_what_it_differs_in() -> None:
     assert setting_label(alone, [alone]) == "perfect clicks, eps 1.2"
     rows = [setting(learner=f"{name}:b=1", eps_claimed=eps) for name in PAPERS for eps in (1.2, float("inf"))]
     labels = [setting_label(each, rows) for each in rows]
-    assert labels[:4] == ["fpdgd, eps 1.2", "fpdgd, eps none", "foltr-es, eps 1.2", "foltr-es, eps none"]
+    assert labels[:4] == ["fpdgd, eps 1.2", "fpdgd, no claim", "foltr-es, eps 1.2", "foltr-es, no claim"]
     assert len(set(labels)) == len(rows)
 
 

@@ -9,11 +9,13 @@ import pytest
 from scipy import stats
 
 from foltr_audit.core.records.population import EVERYBODY
-from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.groups import TrainingHistory, rows_of_trainings, utility_groups_table
+from foltr_audit.experiments.periods import TrainingHistory
+from foltr_audit.report.groups import served_groups_table, served_rows
+from foltr_audit.report.terminal import print_table
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.made_reports import on_terminal
-from tests.fixtures.result_rows import Plain, plain, setting
+from tests.fixtures.result_rows import Plain, plain
+from tests.fixtures.run_results import run_setting
 from tests.judge.test_group_scores import INTENTS, SETTING, TWO
 
 
@@ -29,7 +31,7 @@ def rounds(online: dict[str, list[float]], every: list[float], **final: float) -
 
 def served(trainings: list[TrainingHistory]) -> list[Plain]:
     """The rows of the groups as plain tables."""
-    return plain(rows_of_trainings(trainings, setting(**SETTING)))
+    return plain(served_rows(trainings, run_setting(**SETTING)))
 
 
 def two_groups(even: list[float], odd: list[float], every: list[float]) -> TrainingHistory:
@@ -101,8 +103,8 @@ def test_the_table_of_utility_shows_the_worst_served_below_all_clients() -> None
     one = two_groups([0.5, 0.5], [0.25, 0.25], [0.375, 0.375])
 
     def printed(trainings: int) -> str:
-        rows = rows_of_trainings([one] * trainings, setting(**SETTING))
-        return on_terminal(print_table, utility_groups_table(rows), 80)
+        rows = served_rows([one] * trainings, run_setting(**SETTING))
+        return on_terminal(print_table, served_groups_table(rows), 80)
 
     told = printed(1)
     lines = [" ".join(line.split()) for line in told.splitlines()]
@@ -113,4 +115,4 @@ def test_the_table_of_utility_shows_the_worst_served_below_all_clients() -> None
     for trainings, shown in ((2, False), (3, True)):
         told = printed(trainings)
         assert ("interval over runs" in told) == shown
-        assert (".25-.25" in told) == shown
+        assert ("[.25, .25]" in told) == shown

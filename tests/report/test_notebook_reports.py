@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import foltr_audit as fa
 from foltr_audit.errors import UsageError
-from foltr_audit.report.results.plain_report import NotebookReport
 from tests.fixtures.audits import leave_out_law_tests
 from tests.fixtures.comparisons import several
 from tests.fixtures.made_reports import attack_report, judged_lists
@@ -19,7 +19,7 @@ SMALL = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10
 
 
 @pytest.fixture(scope="module")
-def reports() -> dict[str, NotebookReport]:
+def reports() -> dict[str, Any]:
     audit = {**SMALL, "audit": {"trials": 50, "views": ["aggregate"]}}
     with pytest.MonkeyPatch.context() as patch:
         leave_out_law_tests(patch)
@@ -38,9 +38,7 @@ KINDS = ("attack", "train", "audit", "compare", "calibrate", "list")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_report_is_ten_lines_in_a_cell_and_all_of_it_in_a_frame(
-    kind: str, reports: dict[str, NotebookReport]
-) -> None:
+def test_a_report_is_ten_lines_in_a_cell_and_all_of_it_in_a_frame(kind: str, reports: dict[str, Any]) -> None:
     found = reports[kind]
     lines = repr(found).splitlines()
     assert 3 <= len(lines) <= 10
@@ -52,7 +50,7 @@ def test_a_report_is_ten_lines_in_a_cell_and_all_of_it_in_a_frame(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "list"])
-def test_a_report_has_a_picture(kind: str, reports: dict[str, NotebookReport], tmp_path: Path) -> None:
+def test_a_report_has_a_picture(kind: str, reports: dict[str, Any], tmp_path: Path) -> None:
     from matplotlib.figure import Figure
 
     assert isinstance(reports[kind].plot(), Figure)
@@ -60,7 +58,7 @@ def test_a_report_has_a_picture(kind: str, reports: dict[str, NotebookReport], t
     assert "<svg" in (tmp_path / "picture.svg").read_text()
 
 
-def test_a_picture_changes_no_setting_of_matplotlib(reports: dict[str, NotebookReport]) -> None:
+def test_a_picture_changes_no_setting_of_matplotlib(reports: dict[str, Any]) -> None:
     import matplotlib
 
     before = dict(matplotlib.rcParams)
@@ -79,9 +77,7 @@ def test_texts_of_others_are_escaped() -> None:
 
 
 @pytest.mark.parametrize("name", ["found.json", "found.csv", "found.txt", "found.html"])
-def test_a_report_is_saved_as_its_ending_says(
-    name: str, reports: dict[str, NotebookReport], tmp_path: Path
-) -> None:
+def test_a_report_is_saved_as_its_ending_says(name: str, reports: dict[str, Any], tmp_path: Path) -> None:
     found = reports["attack"]
     found.save(str(tmp_path / name))
     text = (tmp_path / name).read_text()
@@ -95,7 +91,7 @@ def test_a_report_is_saved_as_its_ending_says(
         assert text.strip() == found.summary(full=True).strip()
 
 
-def test_refusals(reports: dict[str, NotebookReport], tmp_path: Path) -> None:
+def test_refusals(reports: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"expected a name that ends in .json, .csv"):
         reports["attack"].save(tmp_path / "found.xlsx")
     with pytest.raises(UsageError, match="no such folder"):
@@ -104,6 +100,6 @@ def test_refusals(reports: dict[str, NotebookReport], tmp_path: Path) -> None:
         reports["list"].plot()
 
 
-def test_frames_of_pandas_need_no_pyarrow(reports: dict[str, NotebookReport]) -> None:
+def test_frames_of_pandas_need_no_pyarrow(reports: dict[str, Any]) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     assert isinstance(reports["attack"].to_pandas(), pandas.DataFrame)

@@ -8,30 +8,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.report.results.twins import (
-    SPECIFIC,
-    fixed_intents,
-    period_rows,
-    reference_specs,
-    runs_by_spec,
-    specific_rankers,
-    twin_rows,
-)
 
 from foltr_audit.core.plugins import Scenario
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.experiments.periods import (
+    SPECIFIC,
+    fixed_intents,
+    reference_specs,
+    runs_by_spec,
+    specific_rankers,
+)
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.significance import paired_t_test
+from foltr_audit.report import curves
 from foltr_audit.report.curves import PANELS, IntentSpan, LearningCurve, draw, insert_gaps
-from foltr_audit.report.pictures import curves
-from foltr_audit.report.results.base import short_scenario
+from foltr_audit.report.settings import short_scenario
+from foltr_audit.report.train import period_rows, twin_rows
 from foltr_audit.simulation.intent_metrics import PLAYED
 from tests.fixtures.made_reports import FIRST, RUN, SECOND, N, abrupt, fixed, skewed, trained
-from tests.fixtures.result_rows import dataset, plain
-
-DATA = dataset()
-
+from tests.fixtures.result_rows import plain
+from tests.fixtures.run_results import DATASET as DATA
 
 # --- periods --------------------------------------------------------------------------------------
 
@@ -205,7 +202,7 @@ def test_change_points_are_marked_with_their_intents() -> None:
         assert [text.get_text() for text in axis.texts] == ["intent 1", "intent 2"]
         assert [text.get_position()[0] for text in axis.texts] == [1.0, 3.0]
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == ["perfect clicks, eps none", "its leading intent alone"]
+    assert texts == ["perfect clicks, no claim", "its leading intent alone"]
     assert figure.axes[0].get_title() == "offline: global model on the training split"
     dashed = figure.axes[0].lines[-1]
     assert dashed.get_linestyle() == "--"

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.report.results.twins import SPECIFIC
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.periods import SPECIFIC
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
@@ -174,5 +174,5 @@ def test_clicks_and_quantities_of_groups(data: Collection) -> None:
 
 def test_clients_that_are_alike_have_no_table(data: Collection, setup_of: SetupOf) -> None:
     _, cells = ran(data, spec("abrupt"))
-    assert [cell.world.described for cell in cells] == [None] * 3
-    assert Runner(data=setup_of().collection).run(setup_of().spec).world.described is None
+    assert [cell.record.population for cell in cells] == [None] * 3
+    assert Runner(data=setup_of().collection).run(setup_of().spec).record.population is None

@@ -1,0 +1,65 @@
+"""What every report of a plan of trainings holds: configuration, data, utility and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.run import Run
+from foltr_audit.report.documents import Document, Row, Section, nested
+from foltr_audit.report.groups import SERVED_GROUP
+from foltr_audit.report.settings import (
+    DATASET,
+    UTILITY,
+    WARNING,
+    dataset_line,
+    dataset_row,
+    systems_of,
+    utility_rows,
+    warning_rows,
+)
+from foltr_audit.utils.formatting import JsonValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanReport(Document):
+    """The result of a plan of trainings; a subclass adds its own rows.
+
+    Attributes:
+        config: the plan as a plain table.
+        dataset: source, fingerprints and sizes of the data.
+        utility: how good the trained models are.
+        utility_groups: how well each group of clients is served; left out where clients do not differ.
+        warnings: incompatible defenses in the chains that were run, one row per chain and warning.
+    """
+
+    SHARED: ClassVar[Section] = Section(
+        "config:table",
+        nested("dataset", DATASET, many=False),
+        nested("utility", UTILITY),
+        nested("utility_groups", SERVED_GROUP, optional=True),
+        nested("warnings", WARNING),
+    )
+
+    config: Mapping[str, JsonValue]
+    dataset: Row
+    utility: tuple[Row, ...]
+    utility_groups: tuple[Row, ...] = ()
+    warnings: tuple[Row, ...] = ()
+
+    @classmethod
+    def shared(cls, plan: Plan, runs: Sequence[Run]) -> dict[str, Any]:
+        """Configuration, data, utility and warnings of some runs."""
+        return {
+            "config": plan.public.table(),
+            "dataset": dataset_row([run.data for run in runs]),
+            "utility": utility_rows(runs),
+            "warnings": warning_rows(runs),
+        }
+
+    @property
+    def about(self) -> str:
+        """The data and how they were prepared."""
+        return dataset_line(self.dataset, self.config, systems_of(self.utility))
