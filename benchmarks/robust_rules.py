@@ -151,20 +151,20 @@ class RuleSecrecy:
         }
         plan = Plan(tuple(self._spec(run, self.rule, attack=protocol) for run in runs))
         report = AttackReport.of(plan, run_plan(plan, None, Runner(with_undefended=False)))
-        rows = {row.method: row.found for row in report.results}
-        exact, guess = rows[ATTACK].exact, rows[GUESS].exact
-        (changes,) = (row.found for row in report.published)
-        rounds = changes.rounds + changes.unchanged
+        rows = {row["method"]: row for row in report.results}
+        exact, guess, lists = rows[ATTACK]["exact"], rows[GUESS]["exact"], rows[ATTACK]["lists"]
+        (changes,) = report.published
+        rounds = changes["rounds"] + changes["unchanged"]
         return {
-            "lists": rows[ATTACK].lists,
+            "lists": lists,
             "exact": exact.value,
             "exact_ci95": exact.ci95,
             "known": guess.value,
             "known_ci95": guess.ci95,
-            "read_a_round": exact.value * rows[ATTACK].lists / rounds,
+            "read_a_round": exact.value * lists / rounds,
             "rounds": rounds,
-            "named": changes.singled_out,
-            "right": changes.right,
+            "named": changes["singled_out"],
+            "right": changes["right"],
         }
 
     def _costs(self) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from foltr_audit.report.attack_details import (
 from foltr_audit.report.documents import Field, Row, Section, nested, prefixed
 from foltr_audit.report.groups import beside_all, served_group_rows, served_groups_table, served_rows
 from foltr_audit.report.picture_style import LINE, draw_ladder, panels
+from foltr_audit.report.plan_report import PlanReport
 from foltr_audit.report.settings import (
     RUN_BOUND,
     SETTING,
@@ -75,7 +76,6 @@ from foltr_audit.report.table import (
     whole_percent,
 )
 from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
-from foltr_audit.report.train import PlanReport
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.setup import Setup

@@ -221,6 +221,7 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
         f"{_OVER_QUERIES}, not widened for the choice of the first",
         dim=_guess,
         section=lambda row: row["method"],
+        spare=("exact", "F1"),
     )
 
 

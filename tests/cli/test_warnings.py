@@ -69,7 +69,7 @@ def test_python_gets_them_too() -> None:
     table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 40}, "train": {"rounds": 3}}
     attack = {"methods": ["olsr"], "click_models": ["perfect"]}
     spec = fa.Spec(**table, attack=attack, defense=fa.published_chain(eps=1.2))
-    assert any(row.warning.startswith(NOISE) for row in fa.attack(spec).warnings)
+    assert any(row["warning"].startswith(NOISE) for row in fa.attack(spec).warnings)
 
 
 def test_a_check_and_a_comparison_warn_of_their_rows(tmp_path: Path) -> None:

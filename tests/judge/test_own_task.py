@@ -19,13 +19,11 @@ from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, judge, not_for_clicks, task_of
 from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of
-from foltr_audit.report.results.attack import AttackReport, rows_of
-from foltr_audit.report.results.inquiries import print_inquiries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.conftest import SetupOf
-from tests.fixtures.result_rows import dataset, plain, setting
+from tests.fixtures.result_rows import attacked_by, plain, report_on
 from tests.fixtures.there import there
 from tests.judge.test_clicks import recording_of
 
@@ -113,17 +111,16 @@ def test_a_task_of_another_package_is_judged_beside_others(setup_of: SetupOf, co
 def test_its_numbers_stand_in_the_report(setup_of: SetupOf, collection: Collection) -> None:
     recording = recording_of(setup_of())
     found = found_by(recording, collection, make(Attack, "olsr"), Shown(), Shown(share=0.0))
-    rows = rows_of(found, "perfect", setting(sees="message"), Streams(1))
-    report = AttackReport(config={}, dataset=dataset(), utility=(), **vars(rows))
+    report = report_on(attacked_by(found, sees="message"))
     half, none = plain(report.tasks)
-    assert [row.method for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
+    assert [row["method"] for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
     assert (half["task"], half["view"], half["messages"]) == ("volume", "individual", 16)
     clicks = volume(found).clicks
     assert none["off"] == pytest.approx(clicks.mean())
     low, high = none["off_ci95"]
     assert low <= none["off"] <= high
     text = io.StringIO()
-    print_inquiries(report, Console(file=text, width=80))
+    report.show(Console(file=text, width=80))
     assert "volume: " in text.getvalue()
     assert "toy-shown" in text.getvalue()
 
