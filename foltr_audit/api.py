@@ -149,7 +149,7 @@ def attack(
         >>> import foltr_audit as fa
         >>> small = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}}
         >>> report = fa.attack({**small, "train": {"rounds": 1}}, methods="map", click_models="perfect")
-        >>> [row.found.auc.value for row in report.results if row.method == "map"]
+        >>> [row.number("auc") for row in report.results if row["method"] == "map"]
         [1.0]
     """
     changes = {"attack.methods": methods, "attack.click_models": click_models, "defense": defense}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from foltr_audit.core.warning_kinds import coded
+from foltr_audit.core.warning_kinds import coded, warning_lines
 from foltr_audit.errors import UsageError
 from foltr_audit.report.tables.table import make_table
 from foltr_audit.utils.formatting import json_text, visible
@@ -119,26 +119,20 @@ def show_log() -> None:
 def warn(
     warnings: Iterable[CodedWarning], *, full: bool = True, quiet: bool = False, how: str = "--full"
 ) -> None:
-    """Print each warning with its code once on stderr, on one line whatever the width of the terminal.
+    """Print warnings on stderr, each with its code once, on one line whatever the width of the terminal.
 
-    Without `full` all of them are one line of codes, which says `how` one reads them; if `quiet` nothing.
+    Without `full` one line has all of their codes, and says `how` one reads them; if `quiet` there is none.
     """
     from rich.console import Console
     from rich.text import Text
 
-    from foltr_audit.core.warning_kinds import warning_lines
-
+    texts = dict.fromkeys(" ".join(str(text).split()) for text in warnings) if full else ()
+    lines = [f"warning {text}" for text in texts] if full else warning_lines(warnings, how)
     colours = Console(stderr=True)
-    if quiet:
-        return
-    if not full:
-        for line in warning_lines(warnings, how):
-            note(line)
-        return
-    for warning in dict.fromkeys(" ".join(str(text).split()) for text in warnings):
+    for line in () if quiet else lines:
         # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
-            colours.print(Text(f"warning {visible(warning)}", style="yellow"), soft_wrap=True, end="")
+            colours.print(Text(visible(line), style="yellow"), soft_wrap=True, end="")
         _write(painted.get())
 
 

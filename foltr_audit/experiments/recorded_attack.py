@@ -315,7 +315,7 @@ class TraceAttack:
         if self.collection is not None:
             return data_record(self.collection)
         header, dataset = self.header, self.header.dataset
-        return DataRecord(
+        return DataRecord.model_construct(  # texts of others are shown as they are, and stored nowhere
             source=path_name(dataset.source),
             synthetic=dataset.source.startswith("synthetic:"),
             normalised=dataset.normalised,

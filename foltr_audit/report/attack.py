@@ -820,7 +820,7 @@ def _brief_table(world: str, rows: Sequence[Row]) -> Table:
     counts = " or ".join(f"{count} lists of {queries} queries" for count, queries in lists)
     guesses = dict.fromkeys(row["method"] for row in rows if row["baseline"] and row["method"] != ANY_ATTACK)
     best = f"; {' or '.join(guesses)}: the best guess that reads no message" if guesses else ""
-    caption = [f"{counts}; in brackets: the 95 % interval over queries; {YARDSTICK}{best}"]
+    caption = [f"{counts}; AUC with its 95 % interval over queries ({YARDSTICK}){best}"]
     caption += [EXPLAINED] if any(row["method"] == ANY_ATTACK for row in rows) else []
     return make_table(
         world,

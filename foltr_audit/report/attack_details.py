@@ -53,7 +53,7 @@ ANY_ATTACK = "any attack"
 EXPLAINED = (
     "any attack: the most that the proof allows, for an attacker who knows the grades and how users click"
 )
-YARDSTICK = "an AUC of .5 is a coin flip, 1 is perfect"
+YARDSTICK = ".5 is a coin flip, 1 is perfect"
 _OVER_QUERIES = "in brackets: the 95 % interval over queries"
 _OVER_CLIENTS = "in brackets: the 95 % interval over clients"
 _IDENTIFIABLE = "identifiable: accuracy on documents whose click is identifiable from the message"
@@ -132,7 +132,7 @@ def with_ceilings(rows: Sequence[Row]) -> list[Row]:
 def results_table(rows: Sequence[Row]) -> Table:
     """What every method reads, with unit and yardstick, and how many lists the metrics are means over."""
     claims_vary = len({row["eps_claimed"] for row in rows}) > 1
-    lines = [f"{_OVER_QUERIES}; {YARDSTICK}"]
+    lines = [f"{_OVER_QUERIES}; AUC: {YARDSTICK}"]
     lines += [EXPLAINED] if any(row["method"] == ANY_ATTACK for row in rows) else []
     for row in {row["defense"]: row for row in rows}.values():
         unknown = f"; {row['unknown']} whose clicks are not known left out" if row["unknown"] else ""
