@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
+from itertools import product
 from math import comb, floor, isnan
 from typing import Any, Literal, NamedTuple
 
@@ -418,6 +419,35 @@ def identifiability(evidence: ClickEvidence) -> dict[str, Any]:
         "unknowns_mean": float(unknowns.mean()) if first.size else None,
         "full_rank": float((rank == unknowns).mean()) if first.size else None,
     }
+
+
+_OF_LIST = ("shown", "clicked", "guessed", "scores")
+
+
+def named_lists(evidence: ClickEvidence, queries: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Each attacked list of the named queries, and what each attack says of it.
+
+    `list` counts the attacked lists of the setting from 0, `shown` holds each document's position inside its
+    query from 0, and `clicked`, `guessed` and `scores` go with it. A query without an attacked list has one
+    row without method and list.
+    """
+    for name in queries:
+        lists = np.flatnonzero(evidence.query == name).tolist()
+        if not lists:
+            yield {"query": name, "baseline": False, **dict.fromkeys(_OF_LIST, ())}
+        for number, (label, answer) in product(lists, evidence.guessed.items()):
+            here = evidence.is_document[number]
+            clicked, guessed = evidence.clicks[number, here], answer.guess[number, here]
+            arrays = (evidence.shown[number, here], clicked, guessed, answer.scores[number, here])
+            yield {
+                "query": name,
+                "method": label,
+                "baseline": label in evidence.baselines,
+                "list": number,
+                "message": int(evidence.message[number]),
+                **{column: array.tolist() for column, array in zip(_OF_LIST, arrays, strict=True)},
+                "exact": bool(np.array_equal(clicked, guessed)),
+            }
 
 
 # --- groups of clients -----------------------------------------------------------------------------

@@ -6,33 +6,28 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
 from rich.markup import escape
 
 from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Attack, ClientStep
 from foltr_audit.core.plugins.registry import Attacks, make_if_known, texts_of
-from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import SEVERAL
-from foltr_audit.core.results import AttackRecord, ProofRecord, UtilityRecord
+from foltr_audit.core.results import AttackRecord, ProofRecord
 from foltr_audit.core.settings.attack import refuse_unknown_queries
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.experiments.periods import TrainingHistory
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.presets import RANDOM
-from foltr_audit.experiments.recorded_attack import TraceAttack
+from foltr_audit.experiments.recorded_attack import TraceAttack, recorded_utility
 from foltr_audit.experiments.run import Run
-from foltr_audit.experiments.runner import proven_of
-from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.doubts import AttackedClicks, beats_guessing, doubts, wrong_sign
 from foltr_audit.judge.promises import CEILINGS
 from foltr_audit.judge.protocol import TaskEvidence
-from foltr_audit.judge.scoring import GROUP_METRICS, METRICS, identifiability
+from foltr_audit.judge.scoring import GROUP_METRICS, METRICS, identifiability, named_lists
 from foltr_audit.privacy.observer_views import attacker, attacker_sees, sees
 from foltr_audit.report import attack_details as details
 from foltr_audit.report.attack_details import (
@@ -77,12 +72,9 @@ from foltr_audit.report.table import (
 )
 from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.intent_metrics import evaluated_on
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
-from foltr_audit.trace.known_facts import plain_facts
 from foltr_audit.utils.argument_names import names_arguments
-from foltr_audit.utils.formatting import JsonValue, short
+from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -337,11 +329,7 @@ class AttackReport(PlanReport):
                 *details.refused_lines(_of_world(self.refused, world)),
                 *details.utility_lines(self.utility),
             ),
-            left_out=(
-                *map(" and ".join, others),
-                *more,
-                "all guesses, metrics and intervals",
-            ),
+            left_out=(*map(" and ".join, others), *more, "all guesses, metrics and intervals"),
         )
 
     def show_short(self, console: Console, *, quiet: bool = False) -> None:
@@ -460,7 +448,7 @@ def _rows(
         yield row(kind, _values(record))
     if found.clicks is not None:
         yield row("identifiability", identifiability(found.clicks))
-        for values in _query_lists(found.clicks, pool.queries):
+        for values in named_lists(found.clicks, pool.queries):
             yield row("queries", values)
     for proof in () if found.promises is None else found.promises.records():
         more = {"about": proof.about, "proof_sees": sees(proof.view), "rounds": proof.rounds}
@@ -508,35 +496,6 @@ def _proven_row(proof: ProofRecord, setting: Setting) -> Row:
     setting = replace(setting, sees=sees(proof.view))
     run = {} if proof.whole_run is None else run_bound_columns(proof.whole_run)
     return SECTIONS["proven"].row({**setting.columns(), "view": proof.view, **_bound(proof), **run}, setting)
-
-
-_OF_LIST = ("shown", "clicked", "guessed", "scores")
-
-
-def _query_lists(evidence: ClickEvidence, queries: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Each attacked list of the named queries, and what each attack says of it.
-
-    `list` counts the attacked lists of the setting from 0, `shown` holds each document's position inside its
-    query from 0, and `clicked`, `guessed` and `scores` go with it. A query without an attacked list has one
-    row without method and list.
-    """
-    for name in queries:
-        lists = np.flatnonzero(evidence.query == name).tolist()
-        if not lists:
-            yield {"query": name, "baseline": False, **dict.fromkeys(_OF_LIST, ())}
-        for number, (label, answer) in product(lists, evidence.guessed.items()):
-            here = evidence.is_document[number]
-            clicked, guessed = evidence.clicks[number, here], answer.guess[number, here]
-            arrays = (evidence.shown[number, here], clicked, guessed, answer.scores[number, here])
-            yield {
-                "query": name,
-                "method": label,
-                "baseline": label in evidence.baselines,
-                "list": number,
-                "message": int(evidence.message[number]),
-                **{column: array.tolist() for column, array in zip(_OF_LIST, arrays, strict=True)},
-                "exact": bool(np.array_equal(clicked, guessed)),
-            }
 
 
 # --- recorded messages -----------------------------------------------------------------------------
@@ -597,7 +556,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     refuse_unknown_queries(recorded.protocol.queries, recorded.collection)
     section = SECTIONS["facts"]
     facts = [section.row({"click_model": name, **each.table()}) for name, each in recorded.facts.items()]
-    protocol, spec, proofs = recorded.protocol, recorded.spec, []
+    protocol = recorded.protocol
     attacked = [
         AttackedPool(
             _setting(judged.header, recorded, attacker_sees(protocol.view, protocol.hide)),
@@ -608,23 +567,12 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         )
         for judged in recorded.judged(progress)
     ]
-    if spec is not None and recorded.collection is not None:
-        proven = proven_of(Setup(spec, recorded.collection), protocol)
-        proofs.append((_setting(recorded.header, recorded), proven))
-    config: dict[str, JsonValue] = {
-        "trace": str(recorded.path),
-        "seed": recorded.used_seed,
-        "methods": list(recorded.methods),
-        "client_step": None if recorded.client_step is None else recorded.client_step.text,
-        "known": plain_facts(recorded.known) or None,
-        "spec": None if spec is None else spec.public.table(),
-    }
     wrong = [coded("facts", _click_prefix(row, facts) + text) for row in facts for text in row["warnings"]]
     return AttackReport.made(
         attacked,
-        proofs,
+        [(_setting(recorded.header, recorded), recorded.proofs)],
         advised=recorded.advised,
-        config={name: value for name, value in config.items() if value is not None},
+        config=recorded.table(),
         dataset=dataset_row([recorded.data_record]),
         facts=tuple(facts),
         warnings=[warning_row(warning) for warning in (*dict.fromkeys(recorded.notes()), *wrong)],
@@ -643,14 +591,8 @@ def _utility(recorded: TraceAttack) -> dict[str, tuple[Row, ...]]:
         return {"utility": ()}
     header, rounds = training
     setting = _setting(header, recorded)
-    ndcg, clipped = rounds[-1][OFFLINE_NDCG], mean_of_rounds(np.array([row["clipped"] for row in rounds]))
-    record = UtilityRecord(
-        ndcg=None if math.isnan(ndcg) else ndcg,
-        evaluated_on=evaluated_on(rounds),
-        clipped=None if math.isnan(clipped) else clipped,
-    )
     groups = served_rows([TrainingHistory(recorded.population, rounds)], setting)
-    return {"utility": (utility_row([record], setting),), "utility_groups": tuple(groups)}
+    return {"utility": (utility_row([recorded_utility(rounds)], setting),), "utility_groups": tuple(groups)}
 
 
 def _setting(header: TraceHeader, recorded: TraceAttack, sees: str | None = None) -> Setting:
@@ -831,11 +773,3 @@ def _brief_table(world: str, rows: Sequence[Row]) -> Table:
         section=lambda row: f"{row['learner']} {row['defense']}",
         spare=("exact\nmatch", "accuracy", "recall"),
     )
-
-
-# --- picture ---------------------------------------------------------------------------------------
-
-
-def _in_lines(title: str) -> str:
-    """A title in lines that fit a panel."""
-    return "\n".join(textwrap.wrap(title.replace("+", "+ "), 44)).replace("+ ", "+")
