@@ -23,7 +23,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner, run_plan
 from foltr_audit.judge.significance import mean_interval, paired_t_test
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.simulation.federation import bytes_per_client
 from foltr_audit.utils.arrays import Floats
 
@@ -151,20 +151,20 @@ class RuleSecrecy:
         }
         plan = Plan(tuple(self._spec(run, self.rule, attack=protocol) for run in runs))
         report = AttackReport.of(plan, run_plan(plan, None, Runner(with_undefended=False)))
-        rows = {row.method: row.found for row in report.results}
-        exact, guess = rows[ATTACK].exact, rows[GUESS].exact
-        (changes,) = (row.found for row in report.published)
-        rounds = changes.rounds + changes.unchanged
+        rows = {row["method"]: row for row in report.results}
+        exact, guess, lists = rows[ATTACK]["exact"], rows[GUESS]["exact"], rows[ATTACK]["lists"]
+        (changes,) = report.published
+        rounds = changes["rounds"] + changes["unchanged"]
         return {
-            "lists": rows[ATTACK].lists,
+            "lists": lists,
             "exact": exact.value,
             "exact_ci95": exact.ci95,
             "known": guess.value,
             "known_ci95": guess.ci95,
-            "read_a_round": exact.value * rows[ATTACK].lists / rounds,
+            "read_a_round": exact.value * lists / rounds,
             "rounds": rounds,
-            "named": changes.singled_out,
-            "right": changes.right,
+            "named": changes["singled_out"],
+            "right": changes["right"],
         }
 
     def _costs(self) -> dict[str, Any]:

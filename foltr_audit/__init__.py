@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from foltr_audit.data.arrays import make_data, make_data_of_qrels
     from foltr_audit.errors import FoltrAuditError
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.attack import AttackReport, attack_trace
     from foltr_audit.report.audit import AuditReport
     from foltr_audit.report.calibrate import NoiseCalibrationReport, calibrate
     from foltr_audit.report.check import CheckReport
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
         list_names,
     )
     from foltr_audit.report.recommend import RecommendReport
-    from foltr_audit.report.recorded_calls import attack_trace
-    from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
@@ -79,7 +78,7 @@ _WHERE = {
     "make_data": "data.arrays",
     "make_data_of_qrels": "data.arrays",
     "use_plugin": "core.plugins.registry",
-    "AttackReport": "report.results.attack",
+    "AttackReport": "report.attack",
     "TrainReport": "report.train",
     "AuditReport": "report.audit",
     "CompareReport": "report.compare",
@@ -92,7 +91,7 @@ _WHERE = {
     "ClientStep": "core.plugins",
     "numpy_step": "core.client_steps",
     "attack": "api",
-    "attack_trace": "report.recorded_calls",
+    "attack_trace": "report.attack",
     "audit": "api",
     "audit_mechanism": "api",
     "compare": "api",

@@ -32,12 +32,12 @@ from foltr_audit.experiments.recommend.recommend import recommend as search
 from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.audit import AuditReport, FunctionAuditReport, SystemLintReport
 from foltr_audit.report.check import CheckReport
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.membership import MembershipReport
 from foltr_audit.report.recommend import RecommendReport
-from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.train import TrainReport
 from foltr_audit.report.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
@@ -161,7 +161,7 @@ def attack(
         >>> import foltr_audit as fa
         >>> small = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}}
         >>> report = fa.attack({**small, "train": {"rounds": 1}}, methods="map", click_models="perfect")
-        >>> [row.found.auc.value for row in report.results if row.method == "map"]
+        >>> [row.number("auc") for row in report.results if row["method"] == "map"]
         [1.0]
     """
     changes = {"attack.methods": methods, "attack.click_models": click_models, "defense": defense}

@@ -15,14 +15,14 @@ from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
-from foltr_audit.core.warning_kinds import coded
+from foltr_audit.core.warning_kinds import coded, warning_code
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.attack import AttackReport
     from foltr_audit.report.presets import PresetComparison
-    from foltr_audit.report.results.attack import AttackReport
 
 SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
@@ -98,7 +98,7 @@ def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | Non
     """
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.results.attack import AttackReport
+    from foltr_audit.report.attack import AttackReport
 
     warn_of_unloadable(Attack)
     output = common.output()
@@ -135,7 +135,7 @@ def _attack_trace(
 ) -> None:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
-    from foltr_audit.report.results.recorded_attack import recorded_report
+    from foltr_audit.report.attack import recorded_report
     from foltr_audit.trace.facts import parse_facts
 
     given = common.fields
@@ -172,11 +172,12 @@ def _attack_trace(
 
 def _show(report: AttackReport, common: CommonOptions, published: PresetComparison | None = None) -> None:
     """Show the report on stdout, and then its warnings on stderr."""
-    from foltr_audit.report.results.attack import print_attack, print_brief_attack
-
     if common.json:
         print_line(report.json(published_table(published)))
     else:
-        brief = partial(print_brief_attack, report, quiet=common.quiet)
-        print_published(published, partial(print_attack, report) if common.full else brief)
-    warn(row.coded for row in report.warnings)
+        brief = partial(report.show_short, quiet=common.quiet)
+        print_published(published, report.show if common.full else brief)
+    wrong_facts = [warning for warning in report.coded_warnings if warning.code == warning_code("facts")]
+    warn(wrong_facts)
+    others = [warning for warning in report.coded_warnings if warning not in wrong_facts]
+    warn(others, full=common.full, quiet=common.quiet)

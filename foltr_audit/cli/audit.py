@@ -126,7 +126,7 @@ def audit(
     report = stored_report(common, "audit", AuditReport.of)
     brief = partial(report.short_answer().print, quiet=common.quiet)
     show(report.json, report.show if common.full else brief, json=common.json)
-    warn(report.coded_warnings)
+    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)
 
@@ -293,6 +293,6 @@ def run_function_audit(
         audited = audit_function(mechanism, pair, spec, on_terminal(), reload=copy, name=function)
     report = FunctionAuditReport.of(audited, spec)
     show(report.json, report.show, json=common.json)
-    warn(report.coded_warnings)
+    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     if not report.holds:
         raise typer.Exit(1)

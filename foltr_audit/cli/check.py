@@ -348,7 +348,7 @@ def _check_trace(
 def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:
     """Write the files, print the outcomes, and exit with the code of the outcomes."""
     problem = outputs.write(report, place)
-    warn(report.coded_warnings)
+    warn(report.coded_warnings, full=False, how="--json")
     for line in report.lines_of("broken"):
         note(f"broken: {line}")
     for line in report.lines_of("not judged"):

@@ -186,7 +186,7 @@ def _compare(
         report.save(picture)
     brief = partial(print_brief_compare, report, quiet=common.quiet)
     show(report.json_with_decision, report.show if common.full else brief, json=common.json)
-    warn(report.coded_warnings)
+    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     refuse_contradiction(report.claims)
     worst = worst_error(failed)
     if worst is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from foltr_audit.core.warning_kinds import coded
+from foltr_audit.core.warning_kinds import coded, warning_lines
 from foltr_audit.errors import UsageError
 from foltr_audit.report.table import make_table
 from foltr_audit.utils.formatting import json_text, visible
@@ -106,16 +106,23 @@ def show_log() -> None:
     logger.setLevel(logging.INFO)
 
 
-def warn(warnings: Iterable[CodedWarning]) -> None:
-    """Print each warning with its code once on stderr, on one line whatever the width of the terminal."""
+def warn(
+    warnings: Iterable[CodedWarning], *, full: bool = True, quiet: bool = False, how: str = "--full"
+) -> None:
+    """Print warnings on stderr, each with its code once, on one line whatever the width of the terminal.
+
+    Without `full` one line has all of their codes, and says `how` one reads them; if `quiet` there is none.
+    """
     from rich.console import Console
     from rich.text import Text
 
+    texts = dict.fromkeys(" ".join(str(text).split()) for text in warnings) if full else ()
+    lines = [f"warning {text}" for text in texts] if full else warning_lines(warnings, how)
     colours = Console(stderr=True)
-    for warning in dict.fromkeys(" ".join(str(text).split()) for text in warnings):
+    for line in () if quiet else lines:
         # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
-            colours.print(Text(f"warning {visible(warning)}", style="yellow"), soft_wrap=True, end="")
+            colours.print(Text(visible(line), style="yellow"), soft_wrap=True, end="")
         _write(painted.get())
 
 

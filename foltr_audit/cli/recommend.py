@@ -114,7 +114,7 @@ def recommend(
         folder.save_results(report.json())
     brief = partial(report.short_answer().print, quiet=common.quiet)
     show(report.json, report.show if common.full else brief, json=common.json)
-    warn(report.coded_warnings)
+    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     refuse_contradiction(report.claims)
     if not report.confirmed:
         raise typer.Exit(1)

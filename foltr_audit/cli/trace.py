@@ -163,15 +163,17 @@ def check_facts(
     For a sample of messages about one list, the step of every click pattern is compared with the message. If
     the best patterns reproduce too few messages, a fact is wrong.
     """
-    from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
+    from foltr_audit.report.attack_details import FactsReport
     from foltr_audit.trace.facts import plain_facts
 
     with no_result_printed():
         rows = [
-            TraceFactRow(
-                trace=str(recorded.traces[name].folder),
-                known=plain_facts(recorded.known) or None,
-                found=CheckedFacts.of_plain(check.table()),
+            FactsReport.ROW.row(
+                {
+                    "trace": str(recorded.traces[name].folder),
+                    "known": plain_facts(recorded.known) or None,
+                    **check.table(),
+                }
             )
             for recorded in _open_attacks(folder, data, know, named_client_step(client_step))
             for name, check in recorded.facts.items()
@@ -182,7 +184,7 @@ def check_facts(
     else:
         for line in report.lines():
             print_line(line)
-    if any(row.found.wrong for row in rows):
+    if any(row["wrong"] for row in rows):
         raise typer.Exit(1)
 
 

@@ -83,7 +83,7 @@ def run_training(
         brief = partial(report.print_brief, quiet=common.quiet)
         whole = partial(report.show, rounds=published is None)
         print_published(published, whole if common.full else brief)
-    warn(report.coded_warnings)
+    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     if common.json:
         return
     note(str(TrainSpeed.of(runs)))

@@ -81,8 +81,8 @@ class CodedWarning(NamedTuple):
         return cls(code, text)
 
 
-def warning_lines(warnings: Iterable[CodedWarning]) -> list[str]:
-    """All warnings in one line with their codes, and how to read one; no line without a warning.
+def warning_lines(warnings: Iterable[CodedWarning], how: str = "--full") -> list[str]:
+    """All warnings in one line with their codes, and `how` one reads them; no line without a warning.
 
     >>> warning_lines([CodedWarning("FA104", "last bits"), CodedWarning("FA101", "too small")])
     ['2 warnings: FA101 FA104 (--full shows them; foltr-audit list warnings FA101 explains one)']
@@ -93,7 +93,7 @@ def warning_lines(warnings: Iterable[CodedWarning]) -> list[str]:
     named = sorted(set(codes))
     return [
         f"{len(codes)} warning{'s' * (len(codes) > 1)}: {' '.join(named)} "
-        f"(--full shows them; foltr-audit list warnings {named[0]} explains one)"
+        f"({how} shows them; foltr-audit list warnings {named[0]} explains one)"
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,15 +14,20 @@ import numpy as np
 from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.plugins.attack import UNKNOWN
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import EVERYBODY, ONE_GROUP, SEVERAL, ClientGroups, Population
 from foltr_audit.core.records.view import STEP_FACTS
+from foltr_audit.core.results import DataRecord, ProofRecord, UtilityRecord
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
+from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
+from foltr_audit.experiments.run import data_record
+from foltr_audit.experiments.runner import proven_of
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
@@ -33,10 +38,12 @@ from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rou
 from foltr_audit.judge.round_sums import RoundSums
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.recorder import ObservedRounds
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
-from foltr_audit.trace.facts import checked_facts, with_facts
+from foltr_audit.trace.facts import checked_facts, plain_facts, with_facts
+from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
 
@@ -305,6 +312,22 @@ class TraceAttack:
             self.path, self.traces, self.spec, data=self.data, intents=self.intents, seed=self.used_seed
         )
 
+    @property
+    def data_record(self) -> DataRecord:
+        """The facts of the data; of a trace that embeds features what its header says."""
+        if self.collection is not None:
+            return data_record(self.collection)
+        header, dataset = self.header, self.header.dataset
+        return DataRecord.model_construct(  # texts of others are shown as they are, and stored nowhere
+            source=path_name(dataset.source),
+            synthetic=dataset.source.startswith("synthetic:"),
+            normalised=dataset.normalised,
+            features=header.parameters if header.ranker == "linear" else None,
+            parameters=header.parameters,
+            fold=dataset.fold,
+            fingerprint=dataset.fingerprint,
+        )
+
     @cached_property
     def population(self) -> Population:
         """Who sent the messages: one group for a bare trace, and where the data set is not available.
@@ -379,6 +402,25 @@ class TraceAttack:
             )
             yield TraceJudgment(click_model=click_model, header=trace.header, found=found)
 
+    @property
+    def proofs(self) -> tuple[ProofRecord, ...]:
+        """What is proven for the observer of attacks; nothing without a Spec and its data."""
+        if self.spec is None or self.collection is None:
+            return ()
+        return proven_of(Setup(self.spec, self.collection), self.protocol)
+
+    def table(self) -> dict[str, JsonValue]:
+        """What is attacked, as a plain table."""
+        table: dict[str, JsonValue] = {
+            "trace": str(self.path),
+            "seed": self.used_seed,
+            "methods": list(self.methods),
+            "client_step": None if self.client_step is None else self.client_step.text,
+            "known": plain_facts(self.known) or None,
+            "spec": None if self.spec is None else self.spec.public.table(),
+        }
+        return {name: value for name, value in table.items() if value is not None}
+
     def training(self) -> tuple[TraceHeader, list[dict[str, float]]] | None:
         """The header and the metrics of a Run's training rounds; None where none are recorded."""
         if self.spec is None:
@@ -446,6 +488,16 @@ class TraceAttack:
                     )
                 tick()
         return pl.concat(pieces)
+
+
+def recorded_utility(rounds: Sequence[Mapping[str, float]]) -> UtilityRecord:
+    """What recorded rounds say of the trained model."""
+    ndcg, clipped = rounds[-1][OFFLINE_NDCG], mean_of_rounds(np.array([row["clipped"] for row in rounds]))
+    return UtilityRecord(
+        ndcg=None if np.isnan(ndcg) else ndcg,
+        evaluated_on=evaluated_on(rounds),
+        clipped=None if np.isnan(clipped) else clipped,
+    )
 
 
 def _declared_step(traces: Mapping[str, Trace]) -> ClientStep | None:

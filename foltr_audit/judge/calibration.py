@@ -15,70 +15,49 @@ click on each list independently. No plug-in entropy is estimated, so there is n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from foltr_audit.core.results import UNKNOWN, Estimate
+from foltr_audit.core.results import UNKNOWN, AttackRecord
 from foltr_audit.errors import PluginError
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.scoring import role_of
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.rows import ResultRow, column
 
 BINS = 10
 _SMALLEST = 1e-15  # log loss moves probabilities closer to 0 or 1 to this distance, so that it stays finite
 _ROUNDING = 1e-9  # by how much rounding may move a probability beyond 0 or 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReliabilityBin(ResultRow):
-    """Documents whose probability lies in [low, high), in the last bin also at 1.
+ReliabilityBin = dict[str, Any]
+"""Documents whose probability lies in [low, high), in the last bin also at 1.
 
-    Attributes:
-        low, high: its ends.
-        documents: how many.
-        probability: their mean probability; None if there are none.
-        clicked: the share of them that was clicked; None if there are none.
-    """
-
-    low: float
-    high: float
-    documents: int
-    probability: float | None
-    clicked: float | None
+How many `documents` there are, their mean `probability`, and the share of them that was `clicked`; both None
+if there are none.
+"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbabilityCalibration(ResultRow):
-    """How good the probabilities of one attack are, over all shown documents of all lists.
+def calibration_records(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[AttackRecord]:
+    """Calibration of every attack whose scores are probabilities; arguments as for `calibration`."""
+    for label in evidence.guessed:
+        if label in evidence.probabilities:
+            yield calibration(evidence, label, resamples)
+
+
+def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) -> AttackRecord:
+    """How good an attack's scores are as probabilities, over all shown documents of all lists.
 
     Lists without a click count too: without them, any posterior would look too low.
 
-    Attributes:
-        documents: how many there are.
-        brier: mean squared difference of probability and click (Brier 1950), 0 = perfect.
-        brier_base_rate: the Brier score of giving every document the share of clicked ones.
-        log_loss: mean of -ln of the probability of what happened, in nats, probabilities clipped to
-            [1e-15, 1 - 1e-15].
-        log_loss_base_rate: the same of the share of clicked documents.
-        error: expected calibration error (Guo et al. 2017, "On calibration of modern neural networks",
-            section 2): mean distance of probability and share clicked in the bins, weighted by their
-            documents. Chance alone raises it above 0.
-        reliability: the bins, of equal width.
-    """
-
-    documents: int
-    brier: Estimate
-    brier_base_rate: Estimate
-    log_loss: Estimate
-    log_loss_base_rate: Estimate
-    error: float = column("calibration_error")
-    reliability: tuple[ReliabilityBin, ...]
-
-
-def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) -> ProbabilityCalibration:
-    """Calibration of an attack's scores as probabilities.
+    * `brier`: mean squared difference of probability and click (Brier 1950), 0 = perfect; `brier_base_rate`
+      that of giving every document the share of clicked ones.
+    * `log_loss`: mean of -ln of the probability of what happened, in nats, probabilities clipped to
+      [1e-15, 1 - 1e-15]; `log_loss_base_rate` that of the share of clicked documents.
+    * `calibration_error`: expected calibration error (Guo et al. 2017, "On calibration of modern neural
+      networks", section 2): mean distance of probability and share clicked in the bins of `reliability`,
+      weighted by their documents. Chance alone raises it above 0.
 
     Args:
         evidence: all judged lists.
@@ -101,14 +80,18 @@ def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) 
     held = np.clip(p, _SMALLEST, 1 - _SMALLEST)
     surprise = np.where(here, -np.log(np.where(clicks, held, 1 - held)), 0.0).sum(axis=1)
     bins = reliability(p[here], clicks[here])
-    return ProbabilityCalibration(
-        documents=int(here.sum()),
-        brier=resamples.ratio(squares, count, share=True),
-        brier_base_rate=resamples.ratio(clicked, count, lambda share: share * (1 - share)),
-        log_loss=resamples.ratio(surprise, count),
-        log_loss_base_rate=resamples.ratio(clicked, count, _entropy),
-        error=calibration_error(bins),
-        reliability=bins,
+    return AttackRecord(
+        task="calibration",
+        method=label,
+        role=role_of(evidence, label),
+        counts={"lists": int(evidence.query.size), "documents": int(here.sum())},
+        metrics={
+            "brier": resamples.ratio(squares, count, share=True),
+            "brier_base_rate": resamples.ratio(clicked, count, lambda share: share * (1 - share)),
+            "log_loss": resamples.ratio(surprise, count),
+            "log_loss_base_rate": resamples.ratio(clicked, count, _entropy),
+        },
+        more={"calibration_error": calibration_error(bins), "reliability": bins},
     )
 
 
@@ -116,21 +99,21 @@ def reliability(p: Floats, clicked: Bools) -> tuple[ReliabilityBin, ...]:
     """Probabilities (D,) between 0 and 1 and the truth (D,) in ten bins of equal width.
 
     >>> p, clicked = np.array([0.0, 0.5, 0.5, 1.0]), np.array([False, False, True, True])
-    >>> [row for row in reliability(p, clicked) if row.documents == 2]
-    [ReliabilityBin(low=0.5, high=0.6, documents=2, probability=0.5, clicked=0.5)]
+    >>> [each for each in reliability(p, clicked) if each["documents"] == 2]
+    [{'low': 0.5, 'high': 0.6, 'documents': 2, 'probability': 0.5, 'clicked': 0.5}]
     """
     which = np.minimum(np.floor(p * BINS).astype(np.int64), BINS - 1)
     documents = np.bincount(which, minlength=BINS)
     sums = np.bincount(which, weights=p, minlength=BINS)
     clicks = np.bincount(which, weights=clicked, minlength=BINS)
     return tuple(
-        ReliabilityBin(
-            low=b / BINS,
-            high=(b + 1) / BINS,
-            documents=int(documents[b]),
-            probability=float(sums[b] / documents[b]) if documents[b] else None,
-            clicked=float(clicks[b] / documents[b]) if documents[b] else None,
-        )
+        {
+            "low": b / BINS,
+            "high": (b + 1) / BINS,
+            "documents": int(documents[b]),
+            "probability": float(sums[b] / documents[b]) if documents[b] else None,
+            "clicked": float(clicks[b] / documents[b]) if documents[b] else None,
+        }
         for b in range(BINS)
     )
 
@@ -138,18 +121,14 @@ def reliability(p: Floats, clicked: Bools) -> tuple[ReliabilityBin, ...]:
 def calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
     """Mean distance of probability and share clicked, weighted by documents; NaN without documents.
 
-    >>> low = ReliabilityBin(low=0.0, high=0.1, documents=3, probability=0.0625, clicked=0.0)
-    >>> high = ReliabilityBin(low=0.9, high=1.0, documents=1, probability=0.9375, clicked=1.0)
-    >>> calibration_error((low, high))
+    >>> bins = reliability(np.array([0.0625] * 3 + [0.9375]), np.array([False, False, False, True]))
+    >>> calibration_error(bins)
     0.0625
     """
-    total = sum(row.documents for row in bins)
-    far = [
-        row.documents * abs(row.probability - row.clicked)
-        for row in bins
-        if row.probability is not None and row.clicked is not None
-    ]
-    return sum(far) / total if total else float("nan")
+    filled = [each for each in bins if each["documents"]]
+    total = sum(each["documents"] for each in filled)
+    far = sum(each["documents"] * abs(each["probability"] - each["clicked"]) for each in filled)
+    return far / total if total else float("nan")
 
 
 def _entropy(share: Floats) -> Floats:
@@ -162,41 +141,20 @@ _DOUBT = 2.0**-20  # weight of a uniform posterior that is mixed in
 _LOST = float(-np.log2(1.0 - _DOUBT))  # bits that this costs at most
 
 
-@dataclass(frozen=True)
-class MutualInformation:
-    """What one attack learns from the messages about the clicks on a list.
+def information_records(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[AttackRecord]:
+    """What attacks that weigh click patterns learn from messages about the clicks on a list, in bits.
 
-    All values are in bits per list, over all lists whose prior is known, also those without a click.
+    Over all lists whose prior is known, also those without a click; guesses read no message and have none.
 
-    Attributes:
-        method: label of the attack.
-        lists: how many there are.
-        bits: the estimate of the mutual information, a lower bound on it in expectation.
-        entropy: H(C) of the clicks given query, list and grades: the most that a message could reveal.
-        share: bits by entropy.
-        exact: whether the attack weighed patterns by their true posterior.
-        bias_bound: how much the mutual information may exceed `bits` in expectation: 10^-6 where `exact`,
-            else H(C) - bits.
-        impossible: lists with clicks that the attack gave probability 0. Every posterior is mixed with a
-            uniform one of weight 2^-20, which is a posterior as well and costs 10^-6 bits at most, so they
-            count at 20 bits and one for each document.
-        wrong_prior: lists with clicks that are impossible before the message; then the prior is not the true
-            one, and nothing is estimated.
-    """
-
-    method: str
-    lists: int
-    bits: Estimate
-    entropy: Estimate
-    share: Estimate
-    exact: bool
-    bias_bound: float
-    impossible: int
-    wrong_prior: int
-
-
-def information(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[MutualInformation]:
-    """Every attack that weighs click patterns, in its order, where the prior is known.
+    * `bits`: the estimate of the mutual information, a lower bound on it in expectation; `entropy`: H(C) of
+      the clicks given query, list and grades, the most that a message could reveal; `share`: their ratio.
+    * `exact_posterior`: whether the attack weighed patterns by their true posterior; `bias_bound`: how much
+      the mutual information may exceed `bits` in expectation, 10^-6 where it did, else H(C) - bits.
+    * `impossible`: lists with clicks that the attack gave probability 0. Every posterior is mixed with a
+      uniform one of weight 2^-20, which is a posterior as well and costs 10^-6 bits at most, so they count at
+      20 bits and one for each document.
+    * `wrong_prior`: lists with clicks that are impossible before the message; then the prior is not the true
+      one, and nothing is estimated.
 
     Args:
         evidence: all judged lists.
@@ -204,7 +162,7 @@ def information(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[
     """
     documents = evidence.is_document.sum(axis=1)
     for label, guessed in evidence.guessed.items():
-        if guessed.surprisal is None:
+        if guessed.surprisal is None or role_of(evidence, label) != "attack":
             continue
         after, exact = guessed.surprisal, label in evidence.exact
         known = ~np.isnan(evidence.surprisal) & ~np.isnan(after)
@@ -216,16 +174,18 @@ def information(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[
             gained = before - held(after, documents)
             bits, entropy = resamples.mean(gained), resamples.mean(before)
             share = resamples.ratio(np.where(known, gained, 0.0), np.where(known, before, 0.0))
-        yield MutualInformation(
+        missed = _LOST if exact and not wrong else float(np.maximum(0.0, entropy.value - bits.value))
+        yield AttackRecord(
+            task="bits",
             method=label,
-            lists=int(known.sum()),
-            bits=bits,
-            entropy=entropy,
-            share=share,
-            exact=exact,
-            bias_bound=_LOST if exact and not wrong else float(np.maximum(0.0, entropy.value - bits.value)),
-            impossible=int((np.isinf(after) & known).sum()),
-            wrong_prior=wrong,
+            counts={
+                "lists": int(known.sum()),
+                "queries": int(resamples.names.size),
+                "impossible": int((np.isinf(after) & known).sum()),
+                "wrong_prior": wrong,
+            },
+            metrics={"bits": bits, "entropy": entropy, "share": share},
+            more={"exact_posterior": exact, "bias_bound": missed},
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -10,6 +9,7 @@ from typing import Literal, Self
 import numpy as np
 
 from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.results import ProofRecord
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -28,7 +28,6 @@ from foltr_audit.privacy.tradeoff import pooled_curve
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Bools
 from foltr_audit.utils.reading import is_whole
-from foltr_audit.utils.rows import ResultRow
 
 _MOST_INTERACTIONS = 1_000_000  # of a message with an unknown number: more than any
 
@@ -102,6 +101,28 @@ class RecordedPromises:
             client=promise("client", seen, rounds),
         )
 
+    def records(self) -> tuple[ProofRecord, ...]:
+        """What is proven, without the curves."""
+        promises = {
+            "one interaction": self.interaction,
+            "one message": self.message,
+            "all clicks of a client": self.clicks,
+            "a client": self.client,
+        }
+        return tuple(
+            ProofRecord(
+                of="attacked",
+                about=about,
+                view=promise.situation.view,
+                unit=promise.situation.unit,
+                interactions=promise.situation.interactions,
+                rounds=promise.situation.rounds,
+                upper=promise.upper,
+                auc=promise.curve.auc,
+            )
+            for about, promise in promises.items()
+        )
+
 
 def _interactions(header: TraceHeader, record: RoundRecord) -> int:
     """Interactions behind a message, as the header says; more than any where it says none, or too few."""
@@ -134,34 +155,16 @@ def _without(events: Iterable[PrivacyEvent], *kinds: type[PrivacyEvent]) -> tupl
     return tuple(event for event in events if not isinstance(event, kinds))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClickCeilings(ResultRow):
-    """Upper bounds on the metrics of any attack on some lists; NaN where nothing is proven or known.
+CEILINGS = ("accuracy", "exact", "auc", "tpr_at_1", "tpr_at_01")
+"""Metrics of attacks on clicks that a proof may bound."""
+
+
+def click_ceilings(evidence: ClickEvidence, promise: ProvenPromise | None) -> dict[str, float]:
+    """Upper bounds on the metrics of any attack on lists with a click; see `docs/maths.md`, "Ceilings".
 
     They hold for an attacker who knows the grades of all documents and how users click, and uses the message
-    in the best possible way. The unit is `interaction`: the clicks of a list depend on each other.
-
-    Attributes:
-        accuracy, exact, auc, tpr_at_1, tpr_at_01: of the metrics of the same names, on lists with a click.
-    """
-
-    accuracy: float = math.nan
-    exact: float = math.nan
-    auc: float = math.nan
-    tpr_at_1: float = math.nan
-    tpr_at_01: float = math.nan
-
-    @property
-    def known(self) -> bool:
-        return not math.isnan(self.accuracy)
-
-
-NO_CEILINGS = ClickCeilings()
-"""Nothing is proven, or the probabilities of clicks are not known."""
-
-
-def click_ceilings(evidence: ClickEvidence, promise: ProvenPromise | None) -> ClickCeilings:
-    """The ceilings on some evidence. See `docs/maths.md`, "Ceilings".
+    in the best possible way. The unit is `interaction`: the clicks of a list depend on each other. None where
+    nothing is proven, or where the probabilities of clicks are not known.
 
     Two documents of one message are seen through one observation: such pairs count as in the right order, so
     that the pooled AUC holds whatever one message reveals of both.
@@ -169,17 +172,15 @@ def click_ceilings(evidence: ClickEvidence, promise: ProvenPromise | None) -> Cl
     judged = evidence.at(evidence.has_click)
     here, priors = judged.is_document, judged.priors
     if promise is None or not promise.known or not here.any() or np.isnan(priors.clicked[here]).any():
-        return NO_CEILINGS
+        return {}
     curve = promise.curve
     right = np.where(here, curve.accuracy(priors.clicked), 0.0).sum(axis=1) / here.sum(axis=1)
+    ceilings = {"accuracy": float(right.mean()), "exact": float(curve.success(priors.pattern).mean())}
     pooled = pooled_curve(curve, priors.clicked[here])
-    return ClickCeilings(
-        accuracy=float(right.mean()),
-        exact=float(curve.success(priors.pattern).mean()),
-        auc=math.nan if pooled is None else _with_pairs_inside(pooled.auc, judged, here),
-        tpr_at_1=math.nan if pooled is None else float(pooled.power(1e-2)),
-        tpr_at_01=math.nan if pooled is None else float(pooled.power(1e-3)),
-    )
+    if pooled is not None:
+        ceilings["auc"] = _with_pairs_inside(pooled.auc, judged, here)
+        ceilings |= {"tpr_at_1": float(pooled.power(1e-2)), "tpr_at_01": float(pooled.power(1e-3))}
+    return ceilings
 
 
 def _with_pairs_inside(auc: float, judged: ClickEvidence, here: Bools) -> float:
@@ -192,14 +193,14 @@ def _with_pairs_inside(auc: float, judged: ClickEvidence, here: Bools) -> float:
     return inside + (1.0 - inside) * auc
 
 
-def any_click_ceiling(evidence: ClickEvidence, promise: ProvenPromise | None) -> float:
-    """The largest AUC with which lists with a click are told from those without; NaN where none is known.
+def any_click_ceiling(evidence: ClickEvidence, promise: ProvenPromise | None) -> dict[str, float]:
+    """The largest AUC with which lists with a click are told from those without; none where none is known.
 
     Several lists of one message are no independent observations, so nothing is known of them.
     """
     likely = evidence.priors.any_click
     alone = np.unique(evidence.message).size == evidence.message.size
     if promise is None or not promise.known or not alone or np.isnan(likely).any():
-        return math.nan
+        return {}
     pooled = pooled_curve(promise.curve, likely)
-    return math.nan if pooled is None else pooled.auc
+    return {} if pooled is None else {"auc": pooled.auc}

@@ -10,21 +10,26 @@ import numpy as np
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import ONE_GROUP, ClientGroups
+from foltr_audit.core.results import AttackRecord
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.calibration import calibration_records, information_records
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import ClickTask
 from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.intents import IntentTask
-from foltr_audit.judge.linkage import LinkTask
+from foltr_audit.judge.linkage import LinkTask, counts_are_alike
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.participants import ParticipantTask
 from foltr_audit.judge.pieces import find_refusals, shuffled
-from foltr_audit.judge.promises import RecordedPromises
+from foltr_audit.judge.promises import RecordedPromises, any_click_ceiling, click_ceilings
 from foltr_audit.judge.published_models import PublishedModels, SingledOut, seen_as_published
 from foltr_audit.judge.queries import QueryTask
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums
-from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
+from foltr_audit.judge.scoring import any_click_records, click_records, group_records
+from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting, TaskScore, task_record
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import ObservedRounds, RoundStore
 from foltr_audit.trace import TraceHeader
@@ -95,6 +100,9 @@ TASKS: dict[str, TaskClass] = {
 }
 """The tasks that attacks name in `asks`, in the order of reports."""
 
+OF_CLICKS = ("any click", "bits", "calibration", "clicks by place")
+"""Further tasks that attacks on clicks are scored with."""
+
 
 def task_of(attack: Attack) -> TaskClass:
     """The task of an attack: a name of `TASKS`, or a class of its own package.
@@ -151,6 +159,35 @@ class TaskEvidence:
         """Why an attack could not run, by label; attacks on clicks first."""
         first = {} if self.clicks is None else self.clicks.refused
         return first | self.not_here | find_refusals(self.found.values())
+
+    def records(self, streams: Streams) -> Iterator[AttackRecord]:
+        """How well every attack does its task; `streams` draw the resamples of intervals.
+
+        Of clicks also by group, with the task `clicks`, and by place of the list in its message, with the
+        task `clicks by place`.
+        """
+        if self.clicks is not None:
+            evidence, resamples = self.clicks, QueryBootstrap(self.clicks.query, streams)
+            promise = None if self.promises is None else self.promises.interaction
+            yield from click_records(evidence, streams, click_ceilings(evidence, promise))
+            yield from any_click_records(evidence, resamples, any_click_ceiling(evidence, promise))
+            yield from calibration_records(evidence, resamples)
+            yield from information_records(evidence, resamples)
+            yield from group_records(evidence, streams)
+            for record in group_records(evidence.by_followers(), streams):
+                yield record.model_copy(update={"task": "clicks by place"})
+        for task, answers in self.found.items():
+            scores = list(answers.scores(streams))
+            for score in scores:
+                yield task_record(task, score, self._promise(task, scores))
+
+    def _promise(self, task: str, scores: Sequence[TaskScore]) -> ProvenPromise | None:
+        """What is proven for the secret that a task names."""
+        if self.promises is None:
+            return None
+        if task == LinkTask.name:  # counts in clear tell clients apart, whatever else is proven
+            return self.promises.client if counts_are_alike(scores) else None
+        return {QueryTask.name: self.promises.message, IntentTask.name: self.promises.clicks}.get(task)
 
     @classmethod
     def combined(cls, pieces: Sequence[TaskEvidence]) -> TaskEvidence:
@@ -250,7 +287,8 @@ def _by_task(
     asked: dict[TaskClass, list[Attack]] = {task: [] for task in TASKS.values()}
     for attack in attacks:
         task = task_of(attack)
-        if any(other.name == task.name and other is not task for other in asked):
+        taken = task.name in OF_CLICKS or any(other.name == task.name for other in asked if other is not task)
+        if taken:
             raise PluginError(
                 f"attack {attack.name}: its task has the name {task.name!r} of another task; "
                 "expected a name of its own"

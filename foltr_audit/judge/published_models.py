@@ -27,7 +27,6 @@ from foltr_audit.judge.pieces import with_messages
 from foltr_audit.judge.round_sums import RoundSums, SummedRound, SumObserver, added_up, is_read
 from foltr_audit.simulation.recorder import ObservedRounds
 from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.rows import ResultRow
 
 _POOLED = 8  # documents per parameter whose span is compared with that of one client's documents
 _MOST_SEARCHED = 128  # lists whose clicks are searched, a client at a time
@@ -138,7 +137,7 @@ _OF_SERVERS = frozenset({TARGET, SUBTRACTED, SECOND_TOTAL})  # facts that client
 
 
 @dataclass(frozen=True, kw_only=True)
-class SingledOut(ResultRow):
+class SingledOut:
     """How often the change of the global model is told to be the update of one client.
 
     Attributes:

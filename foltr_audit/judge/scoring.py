@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
+from itertools import product
 from math import comb, floor, isnan
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.results import UNKNOWN, AttackRecord, Estimate
 from foltr_audit.judge.bootstrap import RESAMPLES, BootstrapDistribution, QueryBootstrap, ResampledMetric
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -143,20 +145,16 @@ KNOWS_GRADES = "relevance-prior"
 """The guess of a server that has the grades of the documents; the other guesses use positions at most."""
 
 
-@dataclass(frozen=True)
-class AttackScores:
-    """A guesser's scores on the judged lists.
+Role = Literal["attack", "guess", "knows grades"]
 
-    Attributes:
-        method: label of the attack, or `random:k=...`.
-        metrics: by name, see `METRICS`; `exact_message` only where a message holds several lists, and
-            only of attacks.
-        precision_undefined: lists without a guess; they do not count in the mean precision.
-    """
 
-    method: str
-    metrics: dict[str, Estimate]
-    precision_undefined: int
+def role_of(evidence: ClickEvidence, method: str) -> Role:
+    """Whether a method attacks, guesses, or guesses by the grades of the documents."""
+    if method.startswith("random:"):
+        return "guess"
+    if method not in evidence.baselines:
+        return "attack"
+    return "knows grades" if method == KNOWS_GRADES else "guess"
 
 
 def list_metrics(
@@ -200,13 +198,43 @@ class AttackScorer:
         self.length = self.evidence.is_document.sum(axis=1).astype(np.float64)
         self._streams = streams
 
-    def scores(self) -> Iterator[AttackScores]:
-        """Random guessing first, then every attack in its order."""
+    def records(self, ceiling: Mapping[str, float] | None = None) -> Iterator[AttackRecord]:
+        """Random guessing first, then every attack in its order; metrics as in `METRICS`."""
+        most = dict(ceiling or {})
         for size in RANDOM_SIZES:
-            yield self._random(f"random:k={size}", float(size))
-        yield self._random(RANDOM, self.mean_clicks)
+            yield self._record(f"random:k={size}", self._random(float(size)), most)
+        yield self._record(RANDOM, self._random(self.mean_clicks), most)
         for label in self.evidence.guessed:
-            yield self._attack(label)
+            lists = self.of_lists(label)
+            undefined = int(np.isnan(lists["precision"]).sum())
+            yield self._record(label, self._attack(label, lists), most, undefined)
+
+    def _record(
+        self, method: str, metrics: dict[str, Estimate], ceiling: dict[str, float], undefined: int = 0
+    ) -> AttackRecord:
+        """The record of a method; `undefined` lists without a guess do not count in the mean precision."""
+        role, evidence = role_of(self.evidence, method), self.everything
+        attack = make_if_known(Attack, method) if role == "attack" else None
+        return AttackRecord(
+            task="clicks",
+            method=method,
+            role=role,
+            strongest=attack is not None and attack.strongest,
+            needs=frozenset() if attack is None else frozenset(attack.needs),
+            counts={
+                "lists": int(self.evidence.query.size),
+                "skipped": int(evidence.query.size - self.evidence.query.size),
+                "all_clicked": int(self.evidence.ties.sum()),
+                "queries": int(self.resamples.names.size),
+                "unclicked_documents": self.unclicked,
+                "finest_fpr": 1 / self.unclicked if self.unclicked else None,
+                "clipped": evidence.clipped / evidence.steps if evidence.steps else None,
+                "precision_undefined": undefined,
+                "unknown": evidence.unknown,
+            },
+            metrics={name: metrics.get(name, UNKNOWN) for name in METRICS},
+            ceiling=ceiling,
+        )
 
     @cached_property
     def mean_clicks(self) -> float:
@@ -239,12 +267,11 @@ class AttackScorer:
             self.evidence.guessed[label].scores[which], self.evidence.clicks[which], cluster
         )
 
-    def _attack(self, label: str) -> AttackScores:
-        lists, documents = self.of_lists(label), self.ranked(label)
+    def _attack(self, label: str, lists: dict[str, Floats]) -> dict[str, Estimate]:
+        documents = self.ranked(label)
         metrics = {name: self.resamples.share(values) for name, values in lists.items()}
         metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
-        metrics |= self._exact_messages(label)
-        return AttackScores(label, metrics, int(np.isnan(lists["precision"]).sum()))
+        return metrics | self._exact_messages(label)
 
     def _identifiable(self, right: Floats) -> Floats:
         """How right each list's identifiable documents are (L,), from that of each document (L, k)."""
@@ -277,18 +304,16 @@ class AttackScorer:
         mistakes = np.bincount(number, weights=wrong, minlength=counted.size)
         return {"exact_message": resamples.share((mistakes[counted] == 0).astype(np.float64))}
 
-    def _random(self, method: str, size: float) -> AttackScores:
+    def _random(self, size: float) -> dict[str, Estimate]:
         """The expectation of naming `size` documents at random; between two whole sizes a mixture."""
         if not self.length.size:
-            names = [name for name in METRICS if name != "exact_message"]
-            return AttackScores(method, dict.fromkeys(names, UNKNOWN), 0)
-        lists = self.random_lists(size)
-        metrics = {name: self.resamples.mean(values) for name, values in lists.items()}
+            return {}
+        metrics = {name: self.resamples.mean(values) for name, values in self.random_lists(size).items()}
         several = self.resamples.names.size > 1
         rates = {"auc": 0.5, **{name: 1 / one_in for name, one_in in FALSE_POSITIVES.items()}}
         for name, rate in rates.items():  # every ranking is equally likely, so these have no error
             metrics[name] = Estimate(rate, (rate, rate) if several else None)
-        return AttackScores(method, metrics, 0)
+        return metrics
 
     def random_lists(self, size: float) -> dict[str, Floats]:
         """The expectation of naming `size` documents at random in each judged list, float64 (L,)."""
@@ -310,42 +335,119 @@ class AttackScorer:
         }
 
 
-# --- lists with a click ----------------------------------------------------------------------------
+def click_records(
+    evidence: ClickEvidence, streams: Streams, ceiling: Mapping[str, float] | None = None
+) -> Iterator[AttackRecord]:
+    """What every guesser reads in judged lists, baselines first; metrics as in `METRICS`.
 
-
-@dataclass(frozen=True)
-class AnyClickScores:
-    """How well one attack separates lists with a click from lists without one.
-
-    Attributes:
-        method: label of the attack.
-        auc: area under the ROC curve of `any_click`; NaN where all or no lists have a click.
-        accuracy: how often "the guess names a document" is right; for probabilities, "a click is more likely
-            than none".
+    Args:
+        evidence: all judged lists.
+        streams: named random streams.
+        ceiling: the most that any attack can reach, by metric.
     """
-
-    method: str
-    auc: Estimate
-    accuracy: Estimate
+    return AttackScorer(evidence, streams).records(ceiling)
 
 
-def any_click_scores(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[AnyClickScores]:
-    """Every attack in its order, on all lists, also those that the published protocol leaves out.
+# --- all lists -------------------------------------------------------------------------------------
+
+
+def any_click_records(
+    evidence: ClickEvidence, resamples: QueryBootstrap, ceiling: Mapping[str, float]
+) -> Iterator[AttackRecord]:
+    """How well every attack separates lists with a click from lists without one, in its order.
+
+    Of all lists, also those that the published protocol leaves out. `auc` is undefined where all or no lists
+    have a click; `accuracy` is how often "the guess names a document" is right, for probabilities "a click is
+    more likely than none"; `base_rate` that of always saying yes.
 
     Args:
         evidence: all judged lists.
         resamples: of their queries.
+        ceiling: the most that any attack can reach, by metric.
     """
     has_click = evidence.has_click
+    rate = resamples.share(has_click.astype(np.float64))
     for label, answer in evidence.guessed.items():
         predicted = (answer.guess & evidence.is_document).any(axis=1)
         if label in evidence.probabilities:
             predicted = answer.any_click > 0.5
-        yield AnyClickScores(
+        yield AttackRecord(
+            task="any click",
             method=label,
-            auc=ScoreRanking.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
-            accuracy=resamples.share((predicted == has_click).astype(np.float64)),
+            role=role_of(evidence, label),
+            counts={
+                "lists": int(evidence.query.size),
+                "lists_with_click": int(has_click.sum()),
+                "queries": int(resamples.names.size),
+            },
+            metrics={
+                "auc": ScoreRanking.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
+                "accuracy": resamples.share((predicted == has_click).astype(np.float64)),
+                "base_rate": rate,
+            },
+            ceiling=dict(ceiling),
         )
+
+
+def identifiability(evidence: ClickEvidence) -> dict[str, Any]:
+    """What messages can reveal at all, whatever attack reads them; None where there is none of something.
+
+    Ranks and unknowns are those of messages: equations that are no combination of others, and documents.
+    Shares are of all shown documents: `not_observed` were in no pair, `not_told` are combinations of others
+    in their message or drown in its rounding, `identifiable` are told and in no list of which all or nothing
+    was clicked.
+    """
+    documents, has_click = evidence.is_document, evidence.has_click
+    _, first = np.unique(evidence.message, return_index=True)
+    rank, unknowns = evidence.rank[first], evidence.unknowns[first]
+    count = int(documents.sum())
+
+    def share(which: Bools) -> float | None:
+        return float((which & documents).sum() / count) if count else None
+
+    return {
+        "lists": int(evidence.query.size),
+        "all_clicked": int((evidence.ties & has_click).sum()),
+        "without_click": int((~has_click).sum()),
+        "documents": count,
+        "not_observed": share(~evidence.observed),
+        "not_told": share(~evidence.told),
+        "identifiable": share(evidence.identifiable),
+        "messages": int(first.size),
+        "rank_mean": float(rank.mean()) if first.size else None,
+        "rank_min": int(rank.min()) if first.size else None,
+        "unknowns_mean": float(unknowns.mean()) if first.size else None,
+        "full_rank": float((rank == unknowns).mean()) if first.size else None,
+    }
+
+
+_OF_LIST = ("shown", "clicked", "guessed", "scores")
+
+
+def named_lists(evidence: ClickEvidence, queries: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Each attacked list of the named queries, and what each attack says of it.
+
+    `list` counts the attacked lists of the setting from 0, `shown` holds each document's position inside its
+    query from 0, and `clicked`, `guessed` and `scores` go with it. A query without an attacked list has one
+    row without method and list.
+    """
+    for name in queries:
+        lists = np.flatnonzero(evidence.query == name).tolist()
+        if not lists:
+            yield {"query": name, "baseline": False, **dict.fromkeys(_OF_LIST, ())}
+        for number, (label, answer) in product(lists, evidence.guessed.items()):
+            here = evidence.is_document[number]
+            clicked, guessed = evidence.clicks[number, here], answer.guess[number, here]
+            arrays = (evidence.shown[number, here], clicked, guessed, answer.scores[number, here])
+            yield {
+                "query": name,
+                "method": label,
+                "baseline": label in evidence.baselines,
+                "list": number,
+                "message": int(evidence.message[number]),
+                **{column: array.tolist() for column, array in zip(_OF_LIST, arrays, strict=True)},
+                "exact": bool(np.array_equal(clicked, guessed)),
+            }
 
 
 # --- groups of clients -----------------------------------------------------------------------------
@@ -358,75 +460,52 @@ WORST_BY = ("auc", "f1")
 on how many documents a group clicks; where it ties or is undefined, F1."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupScore:
-    """How well one guesser does on one group of clients.
+def group_records(
+    evidence: ClickEvidence, streams: Streams, resamples: int = RESAMPLES
+) -> Iterator[AttackRecord]:
+    """How much every guesser reads in the lists of each group of clients, hit hardest first.
 
-    Attributes:
-        group: name of the group.
-        lists: its lists with a click, which are judged.
-        skipped: its lists without a click.
-        queries: different queries of the judged lists.
-        metrics: by name, see `GROUP_METRICS`.
-        differences: each metric less that of all groups' lists together, with the interval of the
-            difference in the same resamples of queries.
+    Random guessing of the mean number of clicks first, then every attack in its order; none where clients do
+    not differ. Differences are to all groups' lists together, in the same resamples of queries; intervals are
+    not widened for the choice of the first group.
     """
-
-    group: str
-    lists: int
-    skipped: int
-    queries: int
-    metrics: dict[str, Estimate]
-    differences: dict[str, Estimate]
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuesserScores:
-    """How well one guesser does on every group.
-
-    Attributes:
-        method: label of the attack, or `random:k=mean`.
-        everybody: each metric over the lists of all groups.
-        groups: the groups, hit hardest first; intervals are not widened for this choice.
-    """
-
-    method: str
-    everybody: dict[str, float]
-    groups: tuple[GroupScore, ...]
-
-
-def group_scores(scorer: AttackScorer) -> Iterator[GuesserScores]:
-    """Random guessing of the mean number of clicks first, then every attack in its order."""
+    if len(evidence.groups) < 2:
+        return
+    scorer = AttackScorer(evidence, streams, resamples)
     everybody = np.ones(scorer.evidence.query.size, dtype=np.bool_)
     for method in (RANDOM, *scorer.evidence.guessed):
         values = _values(scorer, method)
         every = _metrics(scorer, method, values, everybody)
         groups = []
-        for number in range(len(scorer.everything.groups)):
-            judged = scorer.evidence.group == number
-            groups.append(_score(scorer, number, _metrics(scorer, method, values, judged), every))
-        yield GuesserScores(
-            method=method,
-            everybody={name: every[name].value for name in GROUP_METRICS},
-            groups=tuple(sorted(groups, key=_hardest_first)),
-        )
+        for number in range(len(evidence.groups)):
+            mine = _metrics(scorer, method, values, scorer.evidence.group == number)
+            groups.append(_of_group(scorer, number, method, mine, every))
+        for place, record in enumerate(sorted(groups, key=_hardest_first), start=1):
+            yield record.model_copy(update={"place": place})
 
 
-def _score(
+def _of_group(
     scorer: AttackScorer,
     number: int,
+    method: str,
     mine: dict[str, BootstrapDistribution],
     every: dict[str, BootstrapDistribution],
-) -> GroupScore:
-    """The score of one group from each metric over its lists and over all lists."""
+) -> AttackRecord:
+    """What a method reads in the lists of a group, from each metric over these and over all lists."""
     judged = scorer.evidence.group == number
     lists = int(judged.sum())
-    return GroupScore(
+    return AttackRecord(
+        task="clicks",
+        method=method,
+        role=role_of(scorer.evidence, method),
         group=scorer.everything.groups[number],
-        lists=lists,
-        skipped=int((scorer.everything.group == number).sum()) - lists,
-        queries=int(np.unique(scorer.evidence.query[judged]).size),
+        counts={
+            "lists": lists,
+            "skipped": int((scorer.everything.group == number).sum()) - lists,
+            "queries": int(np.unique(scorer.evidence.query[judged]).size),
+        },
         metrics={name: mine[name].score for name in GROUP_METRICS},
+        everybody={name: every[name].value for name in GROUP_METRICS},
         differences={name: mine[name].minus(every[name]) for name in GROUP_METRICS},
     )
 
@@ -453,72 +532,6 @@ def _metrics(
     return metrics | {"auc": scorer.ranked(method, lists).areas(resamples)}
 
 
-def _hardest_first(score: GroupScore) -> tuple[float, ...]:
-    values = [score.metrics[name].value for name in WORST_BY]
+def _hardest_first(record: AttackRecord) -> tuple[float, ...]:
+    values = [record.metrics[name].value for name in WORST_BY]
     return tuple(float("inf") if isnan(value) else -value for value in values)
-
-
-# --- records ---------------------------------------------------------------------------------------
-
-
-def click_records(
-    evidence: ClickEvidence, streams: Streams, ceiling: Mapping[str, float] | None = None
-) -> Iterator[AttackRecord]:
-    """What every guesser reads in judged lists, baselines first; metrics as in `METRICS`.
-
-    Args:
-        evidence: all judged lists.
-        streams: named random streams.
-        ceiling: the most that any attack can reach, by metric.
-    """
-    scorer = AttackScorer(evidence, streams)
-    judged, unclicked = scorer.evidence, scorer.unclicked
-    for scores in scorer.scores():
-        yield AttackRecord(
-            task="clicks",
-            method=scores.method,
-            role=_role(evidence, scores.method),
-            counts={
-                "lists": int(judged.query.size),
-                "skipped": int(evidence.query.size - judged.query.size),
-                "all_clicked": int(judged.ties.sum()),
-                "queries": int(np.unique(judged.query).size),
-                "unclicked_documents": unclicked,
-                "finest_fpr": 1 / unclicked if unclicked else None,
-                "clipped": evidence.clipped / evidence.steps if evidence.steps else None,
-                "precision_undefined": scores.precision_undefined,
-                "unknown": evidence.unknown,
-            },
-            metrics={name: scores.metrics.get(name, UNKNOWN) for name in METRICS},
-            ceiling=dict(ceiling or {}),
-        )
-
-
-def group_records(evidence: ClickEvidence, streams: Streams) -> Iterator[AttackRecord]:
-    """What every guesser reads in the lists of each group of clients, hit hardest first.
-
-    There are none where clients do not differ.
-    """
-    if len(evidence.groups) < 2:
-        return
-    for guesser in group_scores(AttackScorer(evidence, streams)):
-        for place, group in enumerate(guesser.groups, start=1):
-            yield AttackRecord(
-                task="clicks",
-                method=guesser.method,
-                role=_role(evidence, guesser.method),
-                group=group.group,
-                place=place,
-                counts={"lists": group.lists, "skipped": group.skipped, "queries": group.queries},
-                metrics=group.metrics,
-                everybody=guesser.everybody,
-                differences=group.differences,
-            )
-
-
-def _role(evidence: ClickEvidence, method: str) -> Literal["attack", "guess", "knows grades"]:
-    if method.startswith("random:"):
-        return "guess"
-    if method not in evidence.baselines:
-        return "attack"
-    return "knows grades" if method == KNOWS_GRADES else "guess"

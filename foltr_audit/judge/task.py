@@ -10,15 +10,16 @@ from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 
 from foltr_audit.core.plugins import Attack, View
-from foltr_audit.core.plugins.answers import one_of
+from foltr_audit.core.plugins.answers import column_name, one_of
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.view import Inference
-from foltr_audit.core.results import Estimate
+from foltr_audit.core.results import AttackRecord, Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.blas_threads import one_blas_thread
@@ -103,7 +104,7 @@ class TaskScore:
         method: label of the attack, or name of the baseline.
         baseline: whether it is there for comparison only; None for a task without baselines of its own.
         facts: what was judged, such as how many messages, by the name of their column.
-        metrics: by the name of their column.
+        metrics: by the name of their column; names of other columns are refused.
         priors: how likely the best guess without the messages is right, for each secret that is named,
             float64 (L,); None where no secret is named.
     """
@@ -113,6 +114,37 @@ class TaskScore:
     facts: Mapping[str, float]
     metrics: Mapping[str, Estimate]
     priors: Floats | None = None
+
+
+def task_record(task: str, score: TaskScore, promise: ProvenPromise | None = None) -> AttackRecord:
+    """The record of a score.
+
+    Args:
+        task: name of the task.
+        score: the score.
+        promise: what is proven for the secret that is named.
+
+    Raises:
+        PluginError: a fact or metric has the name of another column, or a metric is no `Estimate`.
+    """
+    for name in score.facts:
+        column_name(f"task {task}: {score.method}: fact", name)
+    for name, metric in score.metrics.items():
+        who = f"task {task}: {score.method}: metric"
+        column_name(who, name, score.facts)
+        one_of(f"{who} {name!r}", metric, Estimate)
+    ceiling = {}
+    if promise is not None and promise.known and score.priors is not None:
+        priors, often = np.unique(score.priors, return_counts=True)
+        ceiling["accuracy"] = float(np.average(promise.curve.success(priors), weights=often))
+    return AttackRecord(
+        task=task,
+        method=score.method,
+        role=None if score.baseline is None else "guess" if score.baseline else "attack",
+        counts=dict(score.facts),
+        metrics=dict(score.metrics),
+        ceiling=ceiling,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,10 +13,10 @@ from foltr_audit.experiments.comparison.folder import INDEX, ComparisonFolder
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.folder import RESULTS
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.membership import MembershipReport
-from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.table import Column, make_table
 from foltr_audit.report.terminal import print_table
 from foltr_audit.report.train import TrainReport

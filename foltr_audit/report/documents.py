@@ -98,10 +98,11 @@ class Section:
     Attributes:
         fields: the columns, in order.
         open: whether rows may have others.
-        intervals_last: whether the intervals of all estimates stand after the other columns.
+        intervals_last: whether the intervals of all estimates stand after the other columns, or the column
+            that they stand after.
     """
 
-    def __init__(self, *parts: str | Field | Section, intervals_last: bool = False) -> None:
+    def __init__(self, *parts: str | Field | Section, intervals_last: bool | str = False) -> None:
         """Columns as text, see `_field`; `...` lets rows have others; the columns of another section."""
         self.fields: list[Field] = []
         self.open, self.intervals_last = False, intervals_last
@@ -161,6 +162,8 @@ class Section:
             properties[each.name] = each.schema
             if each.estimate:
                 (last if self.intervals_last else properties)[each.name + CI95] = _INTERVAL
+            if each.name == self.intervals_last:
+                properties, last = properties | last, {}
             names = [each.name, each.name + CI95] if each.estimate else [each.name]
             required += [] if each.optional else names
         return {"type": "object", "properties": properties | last, "required": required}
@@ -218,6 +221,9 @@ class Row(dict[str, Any]):
                     yield name + CI95, ends
             elif name not in self.section.optional or not (value is None or value == () or value == []):
                 yield name, plain_value(value)
+            if name == self.section.intervals_last:
+                yield from later
+                later = []
         yield from later
 
 

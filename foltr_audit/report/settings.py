@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make_if_known
-from foltr_audit.core.results import DataRecord, RunRecord
+from foltr_audit.core.results import DataRecord, RunRecord, UtilityRecord
 from foltr_audit.core.settings.data import is_synthetic_source
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import flat
@@ -268,11 +268,10 @@ def warning_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
 
 def utility_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
     """How good the trained model of each pool is: means over its runs."""
-    return tuple(utility_row(pool) for pool in pools(runs))
+    return tuple(utility_row([run.utility for run in pool.runs], pool.setting) for pool in pools(runs))
 
 
-def utility_row(pool: Pool) -> Row:
-    records = [run.utility for run in pool.runs]
+def utility_row(records: Sequence[UtilityRecord], setting: Setting) -> Row:
 
     def mean(name: str) -> float | None:
         values = [getattr(record, name) for record in records]
@@ -281,7 +280,7 @@ def utility_row(pool: Pool) -> Row:
     undefended = [record.undefended for record in records if record.undefended is not None]
     return UTILITY.row(
         {
-            **pool.setting.columns(),
+            **setting.columns(),
             "runs": len(records),
             "ndcg@10": mean("ndcg"),
             "ndcg@10_undefended": float(np.mean(undefended)) if undefended else None,
@@ -292,7 +291,7 @@ def utility_row(pool: Pool) -> Row:
             "maxrr_last_10": mean("maxrr_last"),
             "clipped": mean("clipped"),
         },
-        pool.setting,
+        setting,
     )
 
 

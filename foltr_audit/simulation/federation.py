@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Learner, RoundContext
-from foltr_audit.core.plugins.answers import array_of
+from foltr_audit.core.plugins.answers import array_of, column_name
 from foltr_audit.core.records.dataset import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.records.population import QueryAssignment
@@ -360,6 +360,7 @@ class Federation:
 
         Raises:
             DataError: the model is no longer finite.
+            PluginError: a defense names one of its costs like another metric of rounds.
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
         setup, cohort = self.setup, self.cohort(round_)
@@ -369,11 +370,14 @@ class Federation:
         context, asked, sent, after = self.exchange(context, before)
         metrics = self.online.compute(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
-        metrics |= sent.wired.costs
+        more: dict[str, float] = {}
         if setup.malicious is not None:
-            metrics |= setup.malicious.promoted_rank(setup.collection.train, setup.ranker, after.parameters)
+            more |= setup.malicious.promoted_rank(setup.collection.train, setup.ranker, after.parameters)
         if not setup.clients.alike_in_number:
-            metrics[PLAYED] = float(asked.counts.sum())
+            more[PLAYED] = float(asked.counts.sum())
+        for name in sent.wired.costs:
+            column_name(f"defense {'+'.join(setup.spec.defense)}: cost", name, {*metrics, *more})
+        metrics |= {**sent.wired.costs, **more}
         return RoundResult(
             context=context,
             sent=sent,

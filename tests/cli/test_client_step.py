@@ -44,7 +44,7 @@ def test_a_file_of_the_users_decodes_their_own_trace(folder: Path) -> None:
     assert {name: exact(done.json(), name) for name in ("map", "lad")} == {"map": 1.0, "lad": 1.0}
     assert done.json()["config"]["client_step"].endswith("steps.py:step")
     assert "declared facts explain 100 %" in attacked(folder, "step").out
-    assert exact(fa.attack_trace(folder, ["map"], step=listwise_trace.step).table(), "map") == 1.0
+    assert exact(fa.attack_trace(folder, ["map"], step=listwise_trace.step).plain(), "map") == 1.0
 
 
 def test_a_wrong_step_shows(folder: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_header_may_name_a_registered_step(tmp_path: Path) -> None:
     made = listwise_trace.write(tmp_path / "trace", client_step="listwise")
     with at_hand(ClientStep, RegisteredListwise):
         assert run("trace check-facts", made).code == 0
-        assert exact(fa.attack_trace(made, ["map"]).table(), "map") == 1.0
+        assert exact(fa.attack_trace(made, ["map"]).plain(), "map") == 1.0
     error = run("attack --method map --trace", made).one_error()
     assert "unknown client step 'listwise'" in error
     assert "give --client-step" in error
@@ -112,5 +112,5 @@ def test_the_opposite_of_a_step_of_pairs_shows_by_its_many_clicks(tmp_path: Path
         return np.asarray(-0.1 * gradient)
 
     (facts,) = fa.attack_trace(made, ["lad"], step=opposite).facts
-    assert facts.found.state == "explained"
-    assert "of the shown documents would then be clicked, with sign -1" in facts.found.warnings[0]
+    assert facts["state"] == "explained"
+    assert "of the shown documents would then be clicked, with sign -1" in facts["warnings"][0]

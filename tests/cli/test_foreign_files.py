@@ -22,8 +22,8 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.presets import read_preset
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import load_model
+from foltr_audit.report.attack import recorded_report
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.trace import Trace
 from tests.fixtures.command import refusal
 from tests.fuzz.samples import (
@@ -283,10 +283,10 @@ def test_an_attack_whose_equations_cannot_be_solved_is_refused(
     """One attack less, with the reason."""
     monkeypatch.setattr(plugin_class(Attack, "lad"), "infer", unsolved)
     report = recorded_report(TraceAttack.open(trace, changes={"methods": ("olsr", "lad")}))
-    why = next(row.reason for row in report.refused if row.method == "lad")
+    why = next(row["reason"] for row in report.refused if row["method"] == "lad")
     assert why.startswith("its equations cannot be solved in round ")
     assert why.endswith(": SVD did not converge")
-    assert any(row.method == "olsr" for row in report.results)
+    assert any(row["method"] == "olsr" for row in report.results)
     with pytest.raises(UsageError, match="attack lad: cannot run on this view: its equations cannot"):
         recorded_report(TraceAttack.open(trace, changes={"methods": ("lad",)}))
 

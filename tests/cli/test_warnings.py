@@ -26,12 +26,19 @@ NOISE = "gamma-laplace: each message carries only 1/40 of the noise"
 )
 def test_a_wrong_pairing_is_in_json_and_on_stderr(command: str) -> None:
     told = run(command, *SMALL, *CHAIN, "--json")
-    shown = run(command, *SMALL, *CHAIN)
-    assert told.warnings == shown.warnings
-    assert [(row["code"], row["warning"]) for row in told.json()["warnings"]] == told.coded_warnings
+    shown = run(command, *SMALL, *CHAIN, "--full")
+    brief = run(command, *SMALL, *CHAIN)
+    assert [(row["code"], row["warning"]) for row in told.json()["warnings"]] == shown.coded_warnings
+    codes = " ".join(sorted({code for code, _ in shown.coded_warnings}))
+    (line,) = [line for line in brief.err.splitlines() if "warning" in line]
+    assert line.startswith(f"{len(shown.warnings)} warnings: {codes} (--full shows them; ")
+    assert line in told.err.splitlines()
+    assert brief.warnings == told.warnings == []
+    quiet = run(command, *SMALL, *CHAIN, "--quiet")
+    assert "warning" not in quiet.err
     chains = {row["defense"] for row in told.json()["warnings"]}
     assert chains == {"clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"}
-    assert len([text for text in told.warnings if text.startswith(NOISE)]) == 1
+    assert len([text for text in shown.warnings if text.startswith(NOISE)]) == 1
     assert "warning" not in shown.out
 
 
@@ -69,20 +76,23 @@ def test_python_gets_them_too() -> None:
     table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 40}, "train": {"rounds": 3}}
     attack = {"methods": ["olsr"], "click_models": ["perfect"]}
     spec = fa.Spec(**table, attack=attack, defense=fa.published_chain(eps=1.2))
-    assert any(row.warning.startswith(NOISE) for row in fa.attack(spec).warnings)
+    assert any(row["warning"].startswith(NOISE) for row in fa.attack(spec).warnings)
 
 
 def test_a_check_and_a_comparison_warn_of_their_rows(tmp_path: Path) -> None:
     limits = tmp_path / "limits.toml"
     limits.write_text("min_ndcg = 0.01")
-    done = run("check", limits, *SMALL, *CHAIN, "--click-model", "perfect")
+    command = ("check", limits, *SMALL, *CHAIN, "--click-model", "perfect")
+    done = run(*command)
     assert done.code == 0
     assert "warning" not in done.out
-    assert [text for text in done.warnings if text.startswith(f"published, eps 1.2: {NOISE}")]
+    assert "(--json shows them; foltr-audit list warnings FA101 explains one)" in done.err
+    texts = [row["warning"] for row in run(*command, "--json").json()["warnings"]]
+    assert [text for text in texts if text.startswith(f"published, eps 1.2: {NOISE}")]
 
 
 def test_a_piped_warning_is_one_line_and_has_no_colour() -> None:
-    done = spawn("train", *SMALL, *CHAIN, COLUMNS="40")
+    done = spawn("train", *SMALL, *CHAIN, "--full", COLUMNS="40")
     (whole,) = [text for text in done.warnings if text.startswith(NOISE)]
     assert whole.endswith("add secure aggregation, or the whole noise to each message")
     assert done.said.startswith("480 interactions in ")

@@ -201,7 +201,7 @@ def test_a_function_that_gives_no_tensor_is_named() -> None:
 def test_a_trace_is_attacked_by_a_function_of_tensors(tmp_path: Path) -> None:
     folder = listwise_trace.write(tmp_path / "trace")
     report = fa.attack_trace(folder, ["map", "lad", "raifle"], step=fa.torch_step(plain))
-    found = {row.method: row.found.exact.value for row in report.results}
+    found = {row["method"]: row.number("exact") for row in report.results}
     assert found["map"] == found["lad"] == 1.0
     assert found["raifle"] > 0.9
 

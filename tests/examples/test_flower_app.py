@@ -50,7 +50,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def exact(trace: Path, method: str) -> float:
     """The share of lists that an attack reads without an error."""
     rows = fa.attack_trace(trace, [method]).results
-    (found,) = [row.found.exact.value for row in rows if row.method == method]
+    (found,) = [row.number("exact") for row in rows if row["method"] == method]
     return found
 
 

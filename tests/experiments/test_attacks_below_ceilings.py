@@ -11,7 +11,7 @@ import pytest
 from foltr_audit.api import attack
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.attack import AttackReport
 
 CHAINS = (
     "clip:norm=1.5,ord=1+laplace:eps=0.3,sensitivity=3",
@@ -33,16 +33,18 @@ MOST = 1e-9
 def excesses(report: AttackReport) -> Iterator[tuple[str, float, float]]:
     """What was measured, how far above its ceiling, and its standard error."""
     for row in report.results:
-        if row.ceiling.known:
-            for name in ("accuracy", "exact", "auc", "tpr_at_1"):
-                found, ceiling = getattr(row.found, name), getattr(row.ceiling, name)
-                yield from excess(f"{row.method} {name}", found, ceiling)
+        for name in ("accuracy", "exact", "auc", "tpr_at_1"):
+            yield from excess(f"{row['method']} {name}", row[name], row.number(f"ceiling_{name}"))
     for query in report.query_identification:
-        yield from excess(f"{query.method} names queries", query.accuracy, query.ceiling)
+        yield from excess(
+            f"{query['method']} names queries", query["accuracy"], query.number("ceiling_accuracy")
+        )
     for link in report.linkage:
-        yield from excess(f"{link.method} links", link.accuracy, link.ceiling)
+        yield from excess(f"{link['method']} links", link["accuracy"], link.number("ceiling_accuracy"))
     for any_click in report.any_click:
-        yield from excess(f"{any_click.method} any click", any_click.auc, any_click.ceiling_auc)
+        yield from excess(
+            f"{any_click['method']} any click", any_click["auc"], any_click.number("ceiling_auc")
+        )
 
 
 def excess(name: str, found: Estimate, ceiling: float) -> Iterator[tuple[str, float, float]]:
@@ -103,11 +105,11 @@ def test_an_attack_on_less_noise_than_declared_exceeds_the_ceiling() -> None:
     protocol = {"methods": ["map"], "click_models": ["informational"], "repeats": 20}
     chain = "clip:norm=1.5,ord=1+laplace:eps={},sensitivity=3"
     strong, weak = (attacked("synthetic:mq2007:100", chain.format(eps), protocol) for eps in (0.3, 300))
-    most = {row.method: row.ceiling for row in strong.results}
+    most = {row["method"]: row.number("ceiling_auc") for row in strong.results}
     above = [
         name
         for row in weak.results
-        for name, over, error in excess(row.method, row.found.auc, most[row.method].auc)
+        for name, over, error in excess(row["method"], row["auc"], most[row["method"]])
         if over > SURE * error
     ]
     assert "map" in above

@@ -18,7 +18,7 @@ from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.experiments.runs.reader import read_runs
 from foltr_audit.experiments.runs.systems import read_systems
-from foltr_audit.report.results.recorded_attack import recorded_report
+from foltr_audit.report.attack import recorded_report
 from foltr_audit.report.significance import SignificanceReport
 from foltr_audit.trace import Trace, validate
 from tests.fixtures.stored_runs import rounds_of, write_run, write_system

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,23 +21,21 @@ from sklearn.calibration import calibration_curve
 
 from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
+from foltr_audit.core.results import AttackRecord, Estimate
 from foltr_audit.errors import PluginError
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import (
-    MutualInformation,
-    ProbabilityCalibration,
     calibration,
     calibration_error,
     held,
-    information,
+    information_records,
     reliability,
 )
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.report.results.attack_rows import AttackPlace, information_rows
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
@@ -46,7 +44,7 @@ from tests.attacks.test_maximum_posterior import simulated
 from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence
 from tests.fixtures.judging import judge_clicks
-from tests.fixtures.result_rows import plain, setting
+from tests.fixtures.result_rows import attacked_clicks, plain, report_on
 from tests.fixtures.there import there
 from tests.inference.test_pattern_decoder import known as known_steps
 from tests.judge.test_clicks import recording_of
@@ -63,7 +61,7 @@ def honest(seed: int, lists: int = 80, k: int = 6, queries: int = 12) -> ClickEv
     return evidence(names, clicks, p > 0.5, lengths, p, probabilities=["attack"])
 
 
-def calibrated(judged: ClickEvidence, resamples: int = 200) -> ProbabilityCalibration:
+def calibrated(judged: ClickEvidence, resamples: int = 200) -> AttackRecord:
     return calibration(judged, "attack", QueryBootstrap(judged.query, Streams(1), resamples))
 
 
@@ -78,24 +76,24 @@ def test_scores_equal_scikit_learn_over_all_documents(seed: int) -> None:
     assert not judged.has_click.all()
     p, clicked = documents(judged)
     found = calibrated(judged)
-    assert found.documents == p.size
+    assert found.counts["documents"] == p.size
     always = np.full(p.size, clicked.mean())
     for said, brier, log_loss in (
-        (p, found.brier, found.log_loss),
-        (always, found.brier_base_rate, found.log_loss_base_rate),
+        (p, found.metrics["brier"], found.metrics["log_loss"]),
+        (always, found.metrics["brier_base_rate"], found.metrics["log_loss_base_rate"]),
     ):
         assert brier.value == pytest.approx(sk.brier_score_loss(clicked, said), rel=1e-12)
         assert log_loss.value == pytest.approx(sk.log_loss(clicked, said), rel=1e-12)
-    assert found.brier.value < found.brier_base_rate.value
+    assert found.metrics["brier"].value < found.metrics["brier_base_rate"].value
 
 
 def test_the_reliability_table_equals_scikit_learn() -> None:
     judged = honest(4, lists=300)
     p, clicked = documents(judged)
-    found = [row for row in calibrated(judged).reliability if row.documents]
+    found = [row for row in calibrated(judged).more["reliability"] if row["documents"]]
     shares, means = calibration_curve(clicked, p, n_bins=10, strategy="uniform")
-    assert [row.clicked for row in found] == pytest.approx(shares, rel=1e-12)
-    assert [row.probability for row in found] == pytest.approx(means, rel=1e-12)
+    assert [row["clicked"] for row in found] == pytest.approx(shares, rel=1e-12)
+    assert [row["probability"] for row in found] == pytest.approx(means, rel=1e-12)
 
 
 @settings(max_examples=60, derandomize=True)
@@ -107,13 +105,13 @@ def test_bins_and_their_error_equal_plain_loops(pairs: list[tuple[int, bool]]) -
     total = 0.0
     for b, row in enumerate(bins):
         mine = [(t / 1000, c) for t, c in pairs if min(t // 100, 9) == b]
-        assert (row.low, row.high, row.documents) == (b / 10, (b + 1) / 10, len(mine))
+        assert (row["low"], row["high"], row["documents"]) == (b / 10, (b + 1) / 10, len(mine))
         if mine:
             mean, share = np.mean(mine, axis=0)
-            assert (row.probability, row.clicked) == pytest.approx((mean, share), rel=1e-12)
+            assert (row["probability"], row["clicked"]) == pytest.approx((mean, share), rel=1e-12)
             total += len(mine) * abs(mean - share)
         else:
-            assert (row.probability, row.clicked) == (None, None)
+            assert (row["probability"], row["clicked"]) == (None, None)
     mean = total / len(pairs) if pairs else np.nan
     assert calibration_error(bins) == pytest.approx(mean, rel=1e-9, abs=1e-15, nan_ok=True)
 
@@ -122,41 +120,43 @@ def test_a_certain_mistake_costs_as_much_as_one_in_a_quadrillion() -> None:
     clicks = np.array([[True, False], [True, False]])
     both = (clicks * 1.0, ~clicks * 1.0)
     right, wrong = (calibrated(evidence(["a", "b"], clicks, p > 0, scores=p)) for p in both)
-    assert right.brier.value == 0.0
-    assert right.log_loss.value == pytest.approx(0.0, abs=2e-15)
-    assert wrong.brier.value == 1.0
-    assert wrong.log_loss.value == pytest.approx(15 * np.log(10), rel=1e-2)
-    assert wrong.error == 1.0
-    assert (right.brier_base_rate.value, right.brier_base_rate.ci95) == (0.25, (0.25, 0.25))
+    assert right.metrics["brier"].value == 0.0
+    assert right.metrics["log_loss"].value == pytest.approx(0.0, abs=2e-15)
+    assert wrong.metrics["brier"].value == 1.0
+    assert wrong.metrics["log_loss"].value == pytest.approx(15 * np.log(10), rel=1e-2)
+    assert wrong.more["calibration_error"] == 1.0
+    assert right.metrics["brier_base_rate"] == Estimate(0.25, (0.25, 0.25))
 
 
 def test_constant_probabilities_cost_the_base_rate() -> None:
     """Brier: p (1 - p); log loss: the entropy of a coin; the error vanishes."""
     clicks = np.array([[True, False, False, False]] * 4)
     found = calibrated(evidence(list("abcd"), clicks, clicks, scores=np.full((4, 4), 0.25)))
-    assert found.brier.value == found.brier_base_rate.value == 0.1875
+    assert found.metrics["brier"].value == found.metrics["brier_base_rate"].value == 0.1875
     entropy = 0.75 * np.log(4 / 3) + 0.25 * np.log(4)
-    assert found.log_loss.value == pytest.approx(entropy, rel=1e-12)
-    assert found.log_loss_base_rate.value == pytest.approx(entropy, rel=1e-12)
-    assert found.error == 0.0
+    assert found.metrics["log_loss"].value == pytest.approx(entropy, rel=1e-12)
+    assert found.metrics["log_loss_base_rate"].value == pytest.approx(entropy, rel=1e-12)
+    assert found.more["calibration_error"] == 0.0
 
 
 @pytest.mark.parametrize("clicked", [True, False])
 def test_where_all_or_nothing_was_clicked_the_base_rate_is_perfect(clicked: bool) -> None:
     scores = np.full((2, 3), 0.5)
     found = calibrated(evidence(["a", "b"], np.full((2, 3), clicked), scores > 1, scores=scores))
-    assert found.brier_base_rate.value == 0.0
-    assert found.log_loss_base_rate.value == pytest.approx(0.0, abs=2e-15)
-    assert found.brier.value == 0.25
+    assert found.metrics["brier_base_rate"].value == 0.0
+    assert found.metrics["log_loss_base_rate"].value == pytest.approx(0.0, abs=2e-15)
+    assert found.metrics["brier"].value == 0.25
 
 
 def test_no_list_and_one_query() -> None:
     nothing = calibrated(honest(6).at(np.zeros(80, dtype=np.bool_)))
-    assert nothing.documents == 0
-    assert np.isnan([nothing.brier.value, nothing.log_loss.value, nothing.error]).all()
+    assert nothing.counts["documents"] == 0
+    assert np.isnan(
+        [nothing.metrics["brier"].value, nothing.metrics["log_loss"].value, nothing.more["calibration_error"]]
+    ).all()
     alone = calibrated(honest(6, queries=1))
-    assert not np.isnan(alone.brier.value)
-    assert alone.brier.ci95 is None
+    assert not np.isnan(alone.metrics["brier"].value)
+    assert alone.metrics["brier"].ci95 is None
 
 
 @pytest.mark.parametrize("score", [np.inf, -np.inf, -0.1, 1.001, np.nan])
@@ -171,8 +171,8 @@ def test_rounding_beyond_one_is_no_error() -> None:
     clicks = np.array([[True, False]])
     scores = np.array([[np.nextafter(1.0, 2.0), -1e-17]])
     found = calibrated(evidence(["a"], clicks, clicks, scores=scores))
-    assert found.brier.value == 0.0
-    assert (found.reliability[9].documents, found.reliability[9].probability) == (1, 1.0)
+    assert found.metrics["brier"].value == 0.0
+    assert found.more["reliability"][9]["documents"] == found.more["reliability"][9]["probability"] == 1
 
 
 def test_probabilities_that_are_what_they_say_have_a_small_error() -> None:
@@ -201,8 +201,8 @@ def with_bits(before: Floats, after: Floats, documents: int = 3, *, exact: bool 
     return replace(judged, surprisal=before, guessed={"attack": guessed}, exact=labels)
 
 
-def measured(judged: ClickEvidence) -> MutualInformation:
-    (found,) = information(judged, resamples(judged))
+def measured(judged: ClickEvidence) -> AttackRecord:
+    (found,) = information_records(judged, resamples(judged))
     return found
 
 
@@ -278,21 +278,21 @@ def test_channels_of_known_capacity() -> None:
 def test_the_mean_of_the_differences_with_what_it_may_miss() -> None:
     before, after = np.array([3.0, 2.0, 5.0, np.nan]), np.array([1.0, 2.0, 2.0, 1.0])
     found = measured(with_bits(before, after))
-    assert found.lists == 3
-    assert found.bits.value == pytest.approx(5 / 3, abs=1e-5)
-    assert found.entropy.value == pytest.approx(10 / 3)
-    assert found.share.value == pytest.approx(0.5, abs=1e-5)
-    assert found.bias_bound == pytest.approx(5 / 3, abs=1e-5)
-    low, high = there(found.bits.ci95)
-    assert low < found.bits.value < high
-    assert measured(with_bits(before, after, exact=True)).bias_bound < 2e-6
+    assert found.counts["lists"] == 3
+    assert found.metrics["bits"].value == pytest.approx(5 / 3, abs=1e-5)
+    assert found.metrics["entropy"].value == pytest.approx(10 / 3)
+    assert found.metrics["share"].value == pytest.approx(0.5, abs=1e-5)
+    assert found.more["bias_bound"] == pytest.approx(5 / 3, abs=1e-5)
+    low, high = there(found.metrics["bits"].ci95)
+    assert low < found.metrics["bits"].value < high
+    assert measured(with_bits(before, after, exact=True)).more["bias_bound"] < 2e-6
 
 
 def test_what_was_called_impossible_costs_much_and_is_counted() -> None:
     """20 bits and one for each document: a posterior mixed with a uniform one still sums to 1."""
     found = measured(with_bits(np.array([3.0, 3.0]), np.array([np.inf, 1.0])))
-    assert (found.impossible, found.wrong_prior) == (1, 0)
-    assert found.bits.value == pytest.approx((3 - 23 + 2) / 2, abs=1e-5)
+    assert (found.counts["impossible"], found.counts["wrong_prior"]) == (1, 0)
+    assert found.metrics["bits"].value == pytest.approx((3 - 23 + 2) / 2, abs=1e-5)
     rng = np.random.default_rng(0)
     posterior = np.where(np.arange(8) < 4, 0.0, rng.random(8))
     posterior /= posterior.sum()
@@ -304,15 +304,22 @@ def test_what_was_called_impossible_costs_much_and_is_counted() -> None:
 
 def test_a_prior_that_rules_out_the_truth_gives_no_estimate() -> None:
     found = measured(with_bits(np.array([np.inf, 3.0]), np.array([1.0, 1.0]), exact=True))
-    assert found.wrong_prior == 1
-    assert np.isnan([found.bits.value, found.entropy.value, found.share.value, found.bias_bound]).all()
+    assert found.counts["wrong_prior"] == 1
+    assert np.isnan(
+        [
+            found.metrics["bits"].value,
+            found.metrics["entropy"].value,
+            found.metrics["share"].value,
+            found.more["bias_bound"],
+        ]
+    ).all()
 
 
 def test_attacks_without_patterns_and_lists_without_prior_have_no_bits() -> None:
     judged = with_bits(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     silent = {"attack": replace(judged.guessed["attack"], surprisal=None)}
-    assert not list(information(replace(judged, guessed=silent), resamples(judged)))
-    assert not list(information(replace(judged, surprisal=np.full(2, np.nan)), resamples(judged)))
+    assert not list(information_records(replace(judged, guessed=silent), resamples(judged)))
+    assert not list(information_records(replace(judged, surprisal=np.full(2, np.nan)), resamples(judged)))
 
 
 @pytest.mark.parametrize(("p", "metric"), [(0.25, "maxrr"), (0.9, "maxrr"), (1.0, "maxrr"), (0.5, "dcg")])
@@ -335,7 +342,7 @@ def test_single_metrics_tell_what_the_closed_form_says(p: float, metric: str) ->
         truth = float(exact_metric_bits(prior, RandomizedResponse(p, 11).matrix).mean())
     judged = of_attack(attack, made.view, made.clicks)
     assert abs(deviation(judged, truth)) < 4
-    assert measured(judged).exact
+    assert measured(judged).more["exact_posterior"]
     wrong = replace(made.view, knowledge=made.view.knowledge.having(noise="metric-rr:p=0.02"))
     assert deviation(of_attack(attack, wrong, made.clicks), truth) < -4
 
@@ -344,12 +351,13 @@ def test_means_tell_less_than_single_values_and_a_prior_tells_nothing() -> None:
     single, mean = (sent(4000 // B, B, 5, seed=2, noise="metric-rr:p=0.5", antithetic=False) for B in (1, 4))
     attack = ESFirstClick(prior="relevance")
     one, four = (
-        there(measured(of_attack(attack, made.view, made.clicks)).bits.ci95) for made in (single, mean)
+        there(measured(of_attack(attack, made.view, made.clicks)).metrics["bits"].ci95)
+        for made in (single, mean)
     )
     assert 0 < four[0] < four[1] < one[0]
     nothing = measured(of_attack(RelevancePrior(), single.view, single.clicks))
-    assert abs(nothing.bits.value) < 2e-6
-    assert not nothing.exact
+    assert abs(nothing.metrics["bits"].value) < 2e-6
+    assert not nothing.more["exact_posterior"]
 
 
 def test_a_wrong_prior_of_the_attack_loses_bits_on_updates() -> None:
@@ -359,12 +367,12 @@ def test_a_wrong_prior_of_the_attack_loses_bits_on_updates() -> None:
     clicks = made.clicks[:, np.newaxis]
     exact, other = MaximumPosterior(prior="relevance"), MaximumPosterior()
     best, less = (of_attack(attack, made.view, clicks) for attack in (exact, other))
-    assert measured(best).exact
-    assert not measured(less).exact
+    assert measured(best).more["exact_posterior"]
+    assert not measured(less).more["exact_posterior"]
     told, lost = measured(best), measured(less)
-    assert 0 < lost.bits.value < told.bits.value < told.entropy.value
-    assert deviation(less, told.bits.value) < -4
-    assert told.bits.value < lost.bits.value + lost.bias_bound
+    assert 0 < lost.metrics["bits"].value < told.metrics["bits"].value < told.metrics["entropy"].value
+    assert deviation(less, told.metrics["bits"].value) < -4
+    assert told.metrics["bits"].value < lost.metrics["bits"].value + lost.more["bias_bound"]
 
 
 @pytest.mark.parametrize(
@@ -470,17 +478,17 @@ def test_pooled_evidence_keeps_its_bits() -> None:
     assert ClickEvidence.combined([one, replace(other, guessed=lost)]).guessed["attack"].surprisal is None
 
 
-WHERE = AttackPlace(click_model="perfect", setting=setting(eps_claimed=1.2))
+def rows(judged: ClickEvidence) -> list[dict[str, Any]]:
+    return plain(report_on(attacked_clicks(judged, eps_claimed=1.2)).information)
 
 
 def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
     judged = with_bits(np.array([3.0, 2.0, 5.0]), np.array([1.0, np.inf, 2.0]))
-    (row,) = plain(information_rows(judged, WHERE, resamples(judged)))
+    (row,) = rows(judged)
     found = measured(judged)
     expected = {
-        **{name: getattr(found, name).value for name in ("bits", "entropy", "share")},
-        "bits_ci95": list(there(found.bits.ci95)),
-        "bias_bound": found.bias_bound,
+        **{name: found.metrics[name].value for name in ("bits", "entropy", "share")},
+        "bias_bound": found.more["bias_bound"],
         "lists": 3,
         "queries": 3,
         "impossible": 1,
@@ -490,7 +498,7 @@ def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
     }
     assert {name: row[name] for name in expected} == expected
     baseline = replace(judged, baselines=frozenset({"attack"}))
-    assert not list(information_rows(baseline, WHERE, resamples(judged)))
+    assert rows(baseline) == []
     wrong = with_bits(np.array([np.inf]), np.array([1.0]))
-    (row,) = plain(information_rows(wrong, WHERE, resamples(wrong)))
+    (row,) = rows(wrong)
     assert (row["bits"], row["share"], row["bias_bound"], row["wrong_prior"]) == (None, None, None, 1)

@@ -17,7 +17,7 @@ from foltr_audit.experiments.stages import attack_fresh
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickPriors
 from foltr_audit.judge.intents import IntentDecisions, IntentEvidence, usual_intent
 from foltr_audit.judge.linkage import counts_are_alike
-from foltr_audit.judge.promises import NO_CEILINGS, RecordedPromises, any_click_ceiling, click_ceilings
+from foltr_audit.judge.promises import RecordedPromises, any_click_ceiling, click_ceilings
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
 from foltr_audit.judge.scoring import AttackScorer
@@ -32,14 +32,14 @@ from foltr_audit.privacy.events import (
     NormBound,
     event_text,
 )
-from foltr_audit.report.results.attack import AttackRows, inquiry_rows
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence
-from tests.fixtures.result_rows import setting
+from tests.fixtures.result_rows import attacked_by, report_on
 from tests.fixtures.there import there
 from tests.judge.test_clicks import recording_of
 
@@ -78,10 +78,10 @@ def test_the_best_attack_on_a_coin_reaches_the_ceiling_of_any_click(eps: float) 
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     hits = int(clicked.sum())
     auc = (ranks[clicked].sum() - hits * (hits + 1) / 2) / (hits * (LISTS - hits))
-    ceiling = any_click_ceiling(found, promise(eps))
+    ceiling = any_click_ceiling(found, promise(eps))["auc"]
     assert abs(auc - ceiling) < 5 / math.sqrt(LISTS)
     # An attack on a coin that tells more than is promised exceeds the ceiling.
-    assert auc - any_click_ceiling(found, promise(eps / 8)) > 2 / math.sqrt(LISTS)
+    assert auc - any_click_ceiling(found, promise(eps / 8))["auc"] > 2 / math.sqrt(LISTS)
 
 
 def pair_evidence(eps: float, lists: int = LISTS) -> ClickEvidence:
@@ -99,20 +99,22 @@ def pair_evidence(eps: float, lists: int = LISTS) -> ClickEvidence:
 def test_the_best_attack_on_a_coin_reaches_accuracy_exact_and_auc() -> None:
     found, ceiling = pair_evidence(1.2), click_ceilings(pair_evidence(1.2), promise(1.2))
     coin = 1 / (1 + math.exp(-1.2))
-    assert ceiling.accuracy == pytest.approx(coin)
-    assert ceiling.exact == pytest.approx(coin)
-    assert ceiling.auc == pytest.approx(coin, abs=1e-3)
-    metrics = {one.method: one.metrics for one in AttackScorer(found, Streams(1), 20).scores()}["attack"]
+    assert ceiling["accuracy"] == pytest.approx(coin)
+    assert ceiling["exact"] == pytest.approx(coin)
+    assert ceiling["auc"] == pytest.approx(coin, abs=1e-3)
+    metrics = {one.method: one.metrics for one in AttackScorer(found, Streams(1), 20).records()}["attack"]
     for name in ("accuracy", "exact", "auc"):
-        assert abs(metrics[name].value - getattr(ceiling, name)) < 5 / math.sqrt(LISTS)
-        assert metrics[name].value - getattr(click_ceilings(found, promise(0.8)), name) > 0.05
+        assert abs(metrics[name].value - ceiling[name]) < 5 / math.sqrt(LISTS)
+        assert metrics[name].value - click_ceilings(found, promise(0.8))[name] > 0.05
 
 
 def test_pairs_inside_a_message_count_in_full() -> None:
     """Documents of one message are seen through one observation, which promises nothing of such pairs."""
     found = pair_evidence(0.0, lists=1)
-    assert click_ceilings(found, promise(1e-6)).auc == 1.0
-    assert click_ceilings(pair_evidence(0.0, lists=1000), promise(1e-6)).auc == pytest.approx(0.5, abs=2e-3)
+    assert click_ceilings(found, promise(1e-6))["auc"] == 1.0
+    assert click_ceilings(pair_evidence(0.0, lists=1000), promise(1e-6))["auc"] == pytest.approx(
+        0.5, abs=2e-3
+    )
 
 
 def test_nothing_is_known_without_a_proof_or_without_priors() -> None:
@@ -120,8 +122,7 @@ def test_nothing_is_known_without_a_proof_or_without_priors() -> None:
     unknown = replace(found, priors=ClickPriors.unknown(found.shown.shape))
     nothing = ProvenPromise.of([], SITUATION, 1e-5)
     for judged, proof in ((found, None), (found, nothing), (unknown, promise(1.2))):
-        assert click_ceilings(judged, proof) == NO_CEILINGS or not click_ceilings(judged, proof).known
-        assert math.isnan(any_click_ceiling(judged, proof))
+        assert click_ceilings(judged, proof) == any_click_ceiling(judged, proof) == {}
 
 
 # --- probabilities of clicks ----------------------------------------------------------------------
@@ -260,8 +261,8 @@ def test_a_number_of_interactions_that_cannot_be_promises_nothing(setup_of: Setu
 # --- what is known without a message --------------------------------------------------------------
 
 
-def rows_of(**found: Evidence) -> AttackRows:
-    return inquiry_rows(TaskEvidence(found=found, promises=PROMISES), "perfect", setting(), Streams(1))
+def report_of(**found: Evidence) -> AttackReport:
+    return report_on(attacked_by(TaskEvidence(found=found, promises=PROMISES)))
 
 
 def test_a_query_that_most_clients_ask_is_named_without_a_message() -> None:
@@ -278,9 +279,9 @@ def test_a_query_that_most_clients_ask_is_named_without_a_message() -> None:
         asked=2,
         placed={"popular": TruthRanks.of(popular, right)},
     )
-    (row,) = rows_of(query=evidence).query_identification
-    assert (row.chance, row.accuracy.value) == (0.5, 0.9)
-    assert 0.9 <= row.ceiling < 0.92
+    (row,) = report_of(query=evidence).query_identification
+    assert (row["chance"], row.number("accuracy")) == (0.5, 0.9)
+    assert 0.9 <= row["ceiling_accuracy"] < 0.92
 
 
 def test_intents_that_change_with_time_are_named_by_the_round() -> None:
@@ -299,9 +300,9 @@ def test_intents_that_change_with_time_are_named_by_the_round() -> None:
             mixed=0,
             left_over=0,
         )
-        (row,) = rows_of(intent=IntentEvidence(told={"by-round": told})).intent_inference
-        assert (row.most_frequent, row.accuracy.value) == (0.5, 1.0)
-        return row.ceiling
+        (row,) = report_of(intent=IntentEvidence(told={"by-round": told})).intent_inference
+        assert (row["most_frequent"], row.number("accuracy")) == (0.5, 1.0)
+        return row.number("ceiling_accuracy")
 
     assert ceiling(rounds) == 1.0
     assert ceiling(np.zeros((40, 1), np.int64)) == pytest.approx(1 / (1 + np.exp(-0.1)))

@@ -287,10 +287,10 @@ def test_the_command_and_every_attack_say_it_first(tmp_path: Path) -> None:
 def test_map_below_lad_is_a_doubt(tmp_path: Path) -> None:
     folder = trace_of(tmp_path / "t", B, {"learning_rate": 0.2})
     report = fa.attack_trace(folder, ["map", "lad"])
-    assert any("the declared facts do not fit the messages" in row.warning for row in report.warnings)
+    assert any("the declared facts do not fit the messages" in row["warning"] for row in report.warnings)
     right = fa.attack_trace(trace_of(tmp_path / "right", B), ["map", "lad"])
     assert right.warnings == ()
-    assert right.facts[0].found.explained == 1.0
+    assert right.facts[0]["explained"] == 1.0
 
 
 def test_counts_against_interactions_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,22 +16,23 @@ from sklearn import metrics as sk
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import ONE_GROUP, ClientGroups, Population, Trait, TraitValue
+from foltr_audit.core.results import AttackRecord
 from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.scoring import GROUP_METRICS, AttackScorer, GuesserScores, group_scores
-from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.groups import groups_table
+from foltr_audit.judge.scoring import GROUP_METRICS, AttackScorer, group_records
+from foltr_audit.report.attack import AttackReport
+from foltr_audit.report.attack_details import groups_table
+from foltr_audit.report.terminal import print_table
 from foltr_audit.rng import Streams
 from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
 from tests.fixtures.judging import judge_clicks
-from tests.fixtures.result_rows import KINDS, dataset, kinds, rows_of_clicks
+from tests.fixtures.result_rows import KINDS, attacked_clicks, kinds, report_on
 from tests.fixtures.there import there
 from tests.judge.test_clicks import recording_of
 
-SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "sees": "message and lists"}
+SETTING: dict[str, Any] = {"trained_on": "perfect", "eps_claimed": 1.2, "sees": "message and lists"}
 SETTING |= dict.fromkeys(("defense", "pdgd"), "none") | {"learner": "fpdgd"}
 
 
@@ -57,8 +59,12 @@ def grouped(judged: ClickEvidence, seed: int = 1, n: int = 3) -> ClickEvidence:
     return replace(judged, group=group, groups=tuple(f"group {g}" for g in range(n)))
 
 
-def scores(judged: ClickEvidence, resamples: int = 200) -> dict[str, GuesserScores]:
-    return {found.method: found for found in group_scores(AttackScorer(judged, Streams(1), resamples))}
+def scores(judged: ClickEvidence, resamples: int = 200) -> dict[str, list[AttackRecord]]:
+    """What each method reads in the lists of each group, hit hardest first."""
+    found: dict[str, list[AttackRecord]] = {}
+    for record in group_records(judged, Streams(1), resamples):
+        found.setdefault(record.method, []).append(record)
+    return found
 
 
 # --- the judge ------------------------------------------------------------------------------------
@@ -97,7 +103,7 @@ def test_without_a_population_all_are_one_group(setup_of: SetupOf, collection: C
     found = judged_by(setup_of, collection, ONE_GROUP)
     assert found.groups == ("everybody",)
     assert not found.group.any()
-    assert not list(rows_of_clicks(found, "perfect", SETTING, Streams(1)).groups)
+    assert not report_of(found).groups
 
 
 def test_some_lists_keep_their_groups_and_pooled_evidence_goes_by_their_names() -> None:
@@ -138,18 +144,19 @@ def test_scores_of_a_group_are_those_of_its_lists_alone(seed: int) -> None:
     judged = grouped(random_evidence(seed, silent=0.2), seed)
     found = scores(judged)["attack"]
     with_click = np.flatnonzero(judged.has_click)
-    assert found.everybody == pytest.approx(slow_metrics(judged, with_click), rel=1e-12)
-    assert {group.group for group in found.groups} == set(judged.groups)
-    for group in found.groups:
+    assert found[0].everybody == pytest.approx(slow_metrics(judged, with_click), rel=1e-12)
+    assert {group.group for group in found} == set(judged.groups)
+    for group in found:
         number = judged.groups.index(group.group)
         mine = np.flatnonzero(judged.has_click & (judged.group == number))
         slow = slow_metrics(judged, mine)
         told = {name: score.value for name, score in group.metrics.items()}
         assert told == pytest.approx(slow, rel=1e-12)
-        assert (group.lists, group.skipped) == (mine.size, int((judged.group == number).sum()) - mine.size)
-        assert group.queries == len(set(judged.query[mine].tolist()))
+        skipped = int((judged.group == number).sum()) - mine.size
+        queries = len(set(judged.query[mine].tolist()))
+        assert group.counts == {"lists": mine.size, "skipped": skipped, "queries": queries}
         for name in GROUP_METRICS:
-            assert group.differences[name].value == pytest.approx(slow[name] - found.everybody[name])
+            assert group.differences[name].value == pytest.approx(slow[name] - group.everybody[name])
 
 
 def test_the_auc_of_resamples_is_that_of_their_documents() -> None:
@@ -178,15 +185,15 @@ def leaking(strength: float, seed: int, lists: int = 200) -> ClickEvidence:
 
 def test_who_is_hit_hardest_comes_first_and_clearly_differs_from_all() -> None:
     found = scores(leaking(2.0, seed=1))["attack"]
-    assert [group.group for group in found.groups] == ["odd", "even"]
-    worst, best = (there(group.differences["auc"].ci95) for group in found.groups)
+    assert [group.group for group in found] == ["odd", "even"]
+    worst, best = (there(group.differences["auc"].ci95) for group in found)
     assert worst[0] > 0 > best[1]
 
 
 def leaves_out_zero(strength: float, seed: int) -> bool:
     """Whether the even group's interval leaves out that it is hit like all."""
     found = scores(leaking(strength, seed, lists=80), resamples=100)["attack"]
-    (even,) = [group for group in found.groups if group.group == "even"]
+    (even,) = [group for group in found if group.group == "even"]
     low, high = even.differences["auc"].ci95 or (0.0, 0.0)
     return not low <= 0 <= high
 
@@ -202,12 +209,12 @@ def test_a_group_without_a_judged_list_is_last_and_knows_nothing() -> None:
     judged = leaking(1.0, seed=1)
     clicks = judged.clicks & (judged.group == 1)[:, np.newaxis]
     found = scores(replace(judged, clicks=clicks))["attack"]
-    assert [group.group for group in found.groups] == ["odd", "even"]
-    silent = found.groups[-1]
-    assert (silent.lists, silent.skipped, silent.queries) == (0, 100, 0)
+    assert [group.group for group in found] == ["odd", "even"]
+    silent = found[-1]
+    assert silent.counts == {"lists": 0, "skipped": 100, "queries": 0}
     for score in (*silent.metrics.values(), *silent.differences.values()):
         assert (np.isnan(score.value), score.ci95) == (True, None)
-    rows = kinds(rows_of_clicks(replace(judged, clicks=clicks), "perfect", SETTING, Streams(1)))["groups"]
+    rows = kinds(report_of(replace(judged, clicks=clicks)))["groups"]
     (row,) = [row for row in rows if row["method"] == "attack" and row["place"] == 2]
     assert row["auc"] is row["auc_ci95"] is row["f1_difference"] is None
 
@@ -217,7 +224,7 @@ def test_random_guesses_know_the_mean_number_of_clicks_only() -> None:
     length, mean = judged.is_document.sum(axis=1), judged.clicks.sum(axis=1).mean()
     low, share = np.floor(mean), mean % 1
     recall = ((1 - share) * np.minimum(low, length) + share * np.minimum(low + 1, length)) / length
-    for group in scores(judged)["random:k=mean"].groups:
+    for group in scores(judged)["random:k=mean"]:
         mine = judged.group == judged.groups.index(group.group)
         assert group.metrics["recall"].value == pytest.approx(recall[mine].mean(), rel=1e-12)
         assert group.metrics["auc"].value == 0.5
@@ -228,13 +235,12 @@ def test_random_guesses_know_the_mean_number_of_clicks_only() -> None:
 
 
 def report_of(judged: ClickEvidence) -> AttackReport:
-    rows = vars(rows_of_clicks(judged, "perfect", SETTING, Streams(1)))
-    return AttackReport(config={"seed": 1}, dataset=dataset(), utility=(), **rows)
+    return report_on(attacked_clicks(judged, "perfect", **SETTING))
 
 
 def test_rows_name_group_place_and_all_clients() -> None:
     judged = leaking(2.0, seed=1)
-    found = kinds(rows_of_clicks(judged, "perfect", SETTING, Streams(1)))
+    found = kinds(report_of(judged))
     (result,) = [row for row in found["results"] if row["method"] == "attack"]
     rows = [row for row in found["groups"] if row["method"] == "attack"]
     assert [(row["group"], row["place"], row["lists"]) for row in rows] == [("odd", 1, 100), ("even", 2, 100)]
@@ -259,13 +265,13 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
 def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
     judged = grouped(random_evidence(4))
     scorer = AttackScorer(judged, Streams(1), 200)
-    (found,) = [one for one in group_scores(scorer) if one.method == "attack"]
+    found = scores(judged)["attack"]
     queries = scorer.resamples.names.size
     draws = Streams(1).generator("bootstrap").integers(0, queries, size=(200, queries))
     right = judged.guessed["attack"].guess & judged.is_document
     exact = (right == judged.clicks).all(axis=1).astype(float)
     every = resampled(exact, np.ones(exact.size), judged.query, draws)
-    for group in found.groups:
+    for group in found:
         inside = (judged.group == judged.groups.index(group.group)).astype(float)
         mine = resampled(exact * inside, inside, judged.query, draws)
         ends = share_ends(float(exact[inside > 0].mean()), mine, len(set(judged.query[inside > 0])))
@@ -281,6 +287,6 @@ def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
 def test_names_of_groups_are_no_markup() -> None:
     odd = replace(leaking(1.0, seed=1), groups=("[red]even[/red]", "[bold]odd"))
     text = io.StringIO()
-    print_table(groups_table(report_of(odd).groups), Console(file=text, width=120))
+    print_table(groups_table(report_of(odd).groups, "clients"), Console(file=text, width=120))
     assert "[red]even[/red]" in text.getvalue()
     assert "[bold]odd" in text.getvalue()

@@ -14,18 +14,17 @@ from rich.console import Console
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
+from foltr_audit.core.results import Estimate
 from foltr_audit.errors import PluginError
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, judge, not_for_clicks, task_of
-from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of
-from foltr_audit.report.results.attack import AttackReport, rows_of
-from foltr_audit.report.results.inquiries import print_inquiries
+from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of, task_record
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.conftest import SetupOf
-from tests.fixtures.result_rows import dataset, plain, setting
+from tests.fixtures.result_rows import attacked_by, plain, report_on
 from tests.fixtures.there import there
 from tests.judge.test_clicks import recording_of
 
@@ -113,17 +112,16 @@ def test_a_task_of_another_package_is_judged_beside_others(setup_of: SetupOf, co
 def test_its_numbers_stand_in_the_report(setup_of: SetupOf, collection: Collection) -> None:
     recording = recording_of(setup_of())
     found = found_by(recording, collection, make(Attack, "olsr"), Shown(), Shown(share=0.0))
-    rows = rows_of(found, "perfect", setting(sees="message"), Streams(1))
-    report = AttackReport(config={}, dataset=dataset(), utility=(), **vars(rows))
+    report = report_on(attacked_by(found, sees="message"))
     half, none = plain(report.tasks)
-    assert [row.method for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
+    assert [row["method"] for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
     assert (half["task"], half["view"], half["messages"]) == ("volume", "individual", 16)
     clicks = volume(found).clicks
     assert none["off"] == pytest.approx(clicks.mean())
     low, high = none["off_ci95"]
     assert low <= none["off"] <= high
     text = io.StringIO()
-    print_inquiries(report, Console(file=text, width=80))
+    report.show(Console(file=text, width=80))
     assert "volume: " in text.getvalue()
     assert "toy-shown" in text.getvalue()
 
@@ -167,3 +165,38 @@ def test_an_attack_has_the_methods_of_its_task(setup_of: SetupOf, collection: Co
 
     with pytest.raises(PluginError, match="toy-plain: it asks intent; expected a subclass of IntentAttack"):
         found_by(recording_of(setup_of()), collection, Plain())
+
+
+@pytest.mark.parametrize(
+    "name", ["view", "eps_claimed", "seed", "population.clients", "messages", "off_ci95", "a\\b", "a\nb", ""]
+)
+def test_a_number_does_not_hide_another_column(name: str) -> None:
+    score = TaskScore(method="toy-shown", facts={"messages": 1}, metrics={name: Estimate(0.5)})
+    with pytest.raises(PluginError, match="task volume: toy-shown: metric ") as refused:
+        task_record("volume", score)
+    assert repr(name) in str(refused.value)
+    if name != "messages":
+        with pytest.raises(PluginError, match="task volume: toy-shown: fact "):
+            task_record("volume", TaskScore(method="toy-shown", facts={name: 1}, metrics={}))
+
+
+def test_a_metric_is_an_estimate() -> None:
+    score: Any = TaskScore(method="toy-shown", facts={}, metrics={"off": 0.5})  # type: ignore[dict-item]
+    with pytest.raises(PluginError, match="metric 'off' gave a float; expected an Estimate"):
+        task_record("volume", score)
+
+
+def test_a_task_of_another_package_has_a_name_of_its_own(setup_of: SetupOf, collection: Collection) -> None:
+    class Bits(VolumeTask):
+        """Has the name of what attacks on clicks are also scored with."""
+
+        name: ClassVar[str] = "bits"
+
+    class Named(Shown):
+        """Asks it."""
+
+        name: ClassVar[str] = "toy-bits"
+        asks: ClassVar[str | type] = Bits
+
+    with pytest.raises(PluginError, match="its task has the name 'bits' of another task"):
+        found_by(recording_of(setup_of()), collection, Named())

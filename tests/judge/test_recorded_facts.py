@@ -34,7 +34,7 @@ def trace_of(folder: Path, system: System, **changes: Any) -> Trace:
 
 def exact(folder: Path, method: str = "map") -> float:
     """Share of lists whose clicks one method reads without an error."""
-    found = {row.method: row.found.exact.value for row in fa.attack_trace(folder, method).results}
+    found = {row["method"]: row.number("exact") for row in fa.attack_trace(folder, method).results}
     return found[method]
 
 
@@ -144,11 +144,11 @@ def test_lists_of_unknown_clicks_are_left_out_of_scores(tmp_path: Path) -> None:
             rounds.append((record, fa.RoundTruth(clients=truth.clients, clicks=said, known=known)))
         foreign_trace.write(tmp_path / name, foreign_trace.header(PLAIN), rounds)
         report = fa.attack_trace(tmp_path / name, ["olsr", "map"])
-        found.append({row.method: row.found for row in report.results})
+        found.append({row["method"]: row for row in report.results})
     assert repr(found[0]) == repr(found[1])  # NaN equals NaN here
     row = found[0]["map"]
-    assert (row.unknown, row.lists + row.skipped) == (30, 30)
-    assert row.exact.value == 1.0
+    assert (row["unknown"], row["lists"] + row["skipped"]) == (30, 30)
+    assert row.number("exact") == 1.0
     printed = told(tmp_path / "ones", "map")
     assert "30 whose clicks are not known left out" in printed
     assert "of the steps clipped" not in printed
@@ -160,7 +160,7 @@ def test_lists_of_unknown_clicks_are_left_out_of_scores(tmp_path: Path) -> None:
 def test_reports_say_which_lists_the_server_does_not_have(tmp_path: Path) -> None:
     for known, said in (("auditor", True), ("server", False), (None, False)):
         trace_of(tmp_path / str(known), PLAIN, facts={"lists_known": known})
-        warnings = [row.warning for row in fa.attack_trace(tmp_path / str(known), "olsr").warnings]
+        warnings = [row["warning"] for row in fa.attack_trace(tmp_path / str(known), "olsr").warnings]
         assert any("which this server does not have" in text for text in warnings) == said
 
 

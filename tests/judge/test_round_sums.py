@@ -19,7 +19,7 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import without_colluders
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums, summed
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import Trace
@@ -49,7 +49,7 @@ def store(system: System) -> MemoryRoundStore:
 def exact(folder: Path, *methods: str) -> dict[str, float]:
     """Share of lists that each attack reads from the sums without an error."""
     report = fa.attack_trace(folder, methods or None, view="aggregate")
-    return {row.method: row.found.exact.value for row in report.results}
+    return {row["method"]: row.number("exact") for row in report.results}
 
 
 def test_a_sum_adds_what_arrived_and_keeps_its_lists() -> None:
@@ -131,7 +131,7 @@ def test_masked_messages_are_attacked_by_their_sum_alone(tmp_path: Path) -> None
         masked.append((replace(record, messages=noise, total=total), truth))
     folder = foreign_trace.write(tmp_path / "t", header, masked)
     assert exact(folder, "olsr", "lad", "joint-map")["joint-map"] > 0.9
-    alone = {row.method: row.found.exact.value for row in fa.attack_trace(folder, "olsr").results}
+    alone = {row["method"]: row.number("exact") for row in fa.attack_trace(folder, "olsr").results}
     assert alone["olsr"] < 0.1
 
 
@@ -147,7 +147,9 @@ def test_one_list_for_all_is_counted(tmp_path: Path) -> None:
     assert set(errors) == {"constant", "aggregate"}  # the prior of positions needs the data set
     different = foreign_trace.write(tmp_path / "u", foreign_trace.header(PLAIN), rounds(PLAIN))
     refused = fa.attack_trace(different, ["aggregate", "olsr"], view="aggregate").refused
-    assert {one.method: one.reason for one in refused}["aggregate"].startswith("the clients of round 0 saw")
+    assert {one["method"]: one["reason"] for one in refused}["aggregate"].startswith(
+        "the clients of round 0 saw"
+    )
 
 
 def test_clients_without_recorded_lists_are_noise(tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_clients_without_recorded_lists_are_noise(tmp_path: Path) -> None:
     assert SumObserver(sums.header, None).knowledge(record).noise is None
     facts = {"lists_known": "auditor"}
     folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(PLAIN, facts=facts), made)
-    warnings = [row.warning for row in fa.attack_trace(folder, "olsr", view="aggregate").warnings]
+    warnings = [row["warning"] for row in fa.attack_trace(folder, "olsr", view="aggregate").warnings]
     assert any("3 messages in the sums have no recorded list" in text for text in warnings)
     assert any("given the shown lists, which this server does not have" in text for text in warnings)
 
@@ -236,9 +238,9 @@ def attacked(colluders: int, *defense: str) -> AttackReport:
 def test_lists_of_the_last_honest_client_are_read() -> None:
     exact = {}
     for colluders in (0, 11):
-        rows = {row.method: row.found for row in attacked(colluders).results}
-        exact[colluders] = rows["olsr"].exact.value
-        assert rows["olsr"].lists <= 3 * (12 - colluders)
+        (row,) = (row for row in attacked(colluders).results if row["method"] == "olsr")
+        exact[colluders] = row.number("exact")
+        assert row["lists"] <= 3 * (12 - colluders)
     assert exact[11] == 1.0
     assert exact[0] < 0.5
     with pytest.raises(UsageError, match="colluders: messages are masked"):

@@ -85,7 +85,7 @@ def test_a_registered_class_keeps_its_name() -> None:
 def test_an_attack_of_ones_own_is_run_and_scored() -> None:
     spec = fa.Spec(**SMALL, attack={"methods": [Last()], "click_models": ["perfect"]})
     report = fa.attack(spec)
-    found = [row.method for row in report.results if not row.baseline]
+    found = [row["method"] for row in report.results if not row["baseline"]]
     assert found == [f"{__name__}:Last"]
 
 

@@ -146,6 +146,13 @@ def test_a_defense_with_something_else_for_a_law(ends: Any) -> None:
     assert ends(Defense, source) == "error: defense mine: law gave a str; expected a law of noise"
 
 
+@pytest.mark.parametrize("cost", ["offline_ndcg@10", "round", "bytes_ci95", "a\\\\b"])
+def test_a_defense_whose_cost_hides_another_metric(ends: Any, cost: str) -> None:
+    body = f"WireMessages(messages=_[0], survivors=_[1], costs={{'{cost}': 1.0}})"
+    found = ends(Defense, DEFENSE.format(hook="on_wire", body=body))
+    assert found.startswith(f"error: defense mine: cost '{cost}': ")
+
+
 @pytest.mark.parametrize(
     ("hook", "body", "said"),
     [

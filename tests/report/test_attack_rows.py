@@ -12,13 +12,14 @@ import pytest
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import calibration
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.report.results.attack import AttackReport, AttackRows, joined
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.evidence import evidence, random_evidence
-from tests.fixtures.result_rows import KINDS, dataset, kinds, plain, rows_of_clicks
+from tests.fixtures.result_rows import KINDS, attacked_clicks, kinds, plain, report_on
+from tests.fixtures.there import there
 
-SETTING = {
+SETTING: dict[str, Any] = {
     "trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "learner": "fpdgd",
     "pdgd": "pham-2022", "sees": "message and lists", "population.clients": 40,
 }  # fmt: skip
@@ -48,12 +49,12 @@ def four_lists() -> ClickEvidence:
     return replace(judged, guessed={"attack": weighed}, surprisal=np.array([2.0, 1.5, 3.0, 1.5]))
 
 
-def typed_rows(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> AttackRows:
-    return rows_of_clicks(judged, "navigational", SETTING, Streams(1), queries)
+def report_of(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> AttackReport:
+    return report_on(attacked_clicks(judged, queries=queries, **SETTING), config={})
 
 
 def rows_of(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
-    return kinds(typed_rows(judged, queries))
+    return kinds(report_of(judged, queries))
 
 
 OF_CLICKS = set(KINDS) - {
@@ -110,9 +111,8 @@ def test_calibration_rows_are_of_attacks_with_probabilities() -> None:
     (row,) = rows_of(judged)["calibration"]
     found = calibration(judged, "attack", QueryBootstrap(judged.query, Streams(1)))
     assert (row["method"], row["lists"], row["documents"]) == ("attack", 4, 11)
-    assert row["brier"] == found.brier.value
-    assert found.brier.ci95 is not None
-    assert row["brier_ci95"] == list(found.brier.ci95)
+    assert row["brier"] == found.metric("brier").value
+    assert row["brier_ci95"] == list(there(found.metric("brier").ci95))
     assert row["brier_base_rate"] == pytest.approx(5 / 11 * 6 / 11)
     assert [bin_["documents"] for bin_ in row["reliability"]] == [1, 0, 5, 0, 0, 2, 0, 2, 0, 1]
     assert rows_of(replace(judged, probabilities=frozenset()))["calibration"] == []
@@ -183,16 +183,12 @@ def test_without_a_list_or_a_click_nothing_is_a_number(rows: Any) -> None:
         assert row["accuracy"] is row["tpr_at_1"] is None
 
 
-def report_of(rows: AttackRows) -> AttackReport:
-    return AttackReport(config={}, dataset=dataset(), utility=(), **vars(rows))
-
-
 def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
     judged = random_evidence(3, silent=0.3)
     guessed = judged.guessed["attack"]
     infinite = replace(guessed, scores=np.where(guessed.scores == 0, -np.inf, guessed.scores))
     judged = replace(judged, guessed={"attack": infinite}, refused={"map": "no"})
-    report = report_of(typed_rows(judged, ("q0", "q1")))
+    report = report_of(judged, ("q0", "q1"))
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
@@ -205,7 +201,7 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
     assert len(told["queries"]) == len(report.queries) > 2
     assert "-inf" in [score for row in told["queries"] for score in row["scores"]]
     frame = report.to_frame()
-    assert frame["method"].to_list() == [row.method for row in report.results]
+    assert frame["method"].to_list() == [row["method"] for row in report.results]
     assert frame.columns[:3] == ["method", "baseline", "click_model"]
     pytest.importorskip("pandas")
     assert list(report.to_pandas().columns) == frame.columns
@@ -213,11 +209,12 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
 
 
 def test_rows_of_several_settings_stand_one_after_the_other() -> None:
-    one, two = typed_rows(four_lists()), typed_rows(random_evidence(1))
-    both = joined(iter([one, two]))
+    pools = [attacked_clicks(judged, **SETTING) for judged in (four_lists(), random_evidence(1))]
+    one, two = map(report_on, pools)
+    both = report_on(*pools)
     for kind in KINDS:
         assert plain(getattr(both, kind)) == plain((*getattr(one, kind), *getattr(two, kind)))
-    assert joined([]) == AttackRows()
+    assert not any(kinds(report_on()).values())
 
 
 def test_baselines_are_marked_in_every_kind() -> None:

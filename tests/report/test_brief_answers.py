@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from foltr_audit.core.results import Estimate
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.compare_tables import brief_compare
-from foltr_audit.report.render.terminal import MOST_ROWS, BriefAnswer
-from foltr_audit.report.results.attack import AttackReport, brief_attack
-from foltr_audit.report.tables.table import Table
+from foltr_audit.report.terminal import MOST_ROWS
 from tests.fixtures.comparisons import checked, report, setting
 from tests.fixtures.made_reports import attack_report, judged_lists
 
 
-def shown(answer: BriefAnswer | None) -> tuple[Table, str]:
+def shown(answer: Any) -> tuple[Any, str]:
     """The table of a short answer, and what it says is left out."""
     assert answer is not None
     assert answer.table is not None
@@ -22,18 +22,18 @@ def shown(answer: BriefAnswer | None) -> tuple[Table, str]:
 
 def test_the_table_has_the_attacks_strongest_first_and_the_best_guess() -> None:
     found = attack_report({1.2: judged_lists()})
-    table, _ = shown(brief_attack(found))
-    known = sorted(
-        (row for row in found.results if row.found.auc.known), key=lambda row: -row.found.auc.value
+    table, _ = shown(found.short_answer())
+    known = sorted((row for row in found.results if row["auc"].known), key=lambda row: -row.number("auc"))
+    attacks, guesses = (
+        [row["method"] for row in known if row["baseline"] == which] for which in (False, True)
     )
-    attacks, guesses = ([row.method for row in known if row.baseline == which] for which in (False, True))
     assert [line.cells[0].text for line in table.lines] == [*attacks, guesses[0]]
     assert table.lines[-1].dim
 
 
 def test_many_settings_keep_to_twelve_rows() -> None:
     found = attack_report({0.5 + n: judged_lists(n) for n in range(1, 10)})
-    table, left_out = shown(brief_attack(found))
+    table, left_out = shown(found.short_answer())
     assert len(table.lines) == MOST_ROWS
     assert "6 more rows" in left_out
 
@@ -45,14 +45,14 @@ def test_other_click_models_are_named_and_the_worst_is_shown() -> None:
     def with_auc(found: AttackReport, shift: float) -> AttackReport:
         rows = []
         for row in found.results:
-            auc = row.found.auc
-            if not row.baseline and auc.ci95 is not None:
+            auc = row["auc"]
+            if not row["baseline"] and auc.ci95 is not None:
                 auc = Estimate(0.6 + shift, (0.55 + shift, 0.65 + shift))
-            rows.append(replace(row, found=replace(row.found, auc=auc)))
+            rows.append(row.with_values(auc=auc))
         return replace(found, results=tuple(rows))
 
     both = replace(strong, results=(*with_auc(weak, 0.0).results, *with_auc(strong, 0.3).results))
-    table, left_out = shown(brief_attack(both))
+    table, left_out = shown(both.short_answer())
     assert table.title.startswith("perfect clicks")
     assert "informational clicks" in left_out
 

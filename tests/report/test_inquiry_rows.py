@@ -14,17 +14,20 @@ from scipy.stats import spearmanr
 from foltr_audit.judge.counts import CountEvidence, rank_correlations
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence, TruthRanks
-from foltr_audit.report.results.attack import inquiry_rows
-from foltr_audit.rng import Streams
 from tests.fixtures.evidence import asked_queries, counted_clicks
-from tests.fixtures.result_rows import kinds, setting
+from tests.fixtures.result_rows import attacked_by, kinds, report_on
 
-SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "pdgd": "pham-2022"}
+SETTING: dict[str, Any] = {
+    "trained_on": "perfect",
+    "eps_claimed": 1.2,
+    "defense": "clip:norm=1",
+    "pdgd": "pham-2022",
+}
 WHERE = {"click_model": "navigational", **SETTING}
 
 
 def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
-    return kinds(inquiry_rows(inquiries, "navigational", setting(**SETTING), Streams(1)))
+    return kinds(report_on(attacked_by(inquiries, **SETTING)))
 
 
 def test_query_rows_by_hand() -> None:

@@ -69,7 +69,8 @@ def test_a_picture_changes_no_setting_of_matplotlib(reports: dict[str, Any]) -> 
 def test_texts_of_others_are_escaped() -> None:
     found = attack_report({1.2: judged_lists()})
     rows = tuple(
-        row if row.baseline else replace(row, method="<script>alert(1)</script>") for row in found.results
+        row if row["baseline"] else row.with_values(method="<script>alert(1)</script>")
+        for row in found.results
     )
     html = replace(found, results=rows)._repr_html_()
     assert "<script" not in html

@@ -15,14 +15,18 @@ from foltr_audit.judge.intents import IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import TruthRanks
-from foltr_audit.report.results.attack import AttackReport, inquiry_rows
-from foltr_audit.rng import Streams
+from foltr_audit.report.attack import AttackReport
 from tests.fixtures.client_recordings import DATA, SHARES
 from tests.fixtures.command import SMALL, answer, refusal
 from tests.fixtures.evidence import told_intents
-from tests.fixtures.result_rows import kinds, plain, setting
+from tests.fixtures.result_rows import attacked_by, kinds, plain, report_on
 
-WHERE = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "learner": "fpdgd"}
+WHERE: dict[str, Any] = {
+    "trained_on": "perfect",
+    "eps_claimed": 1.2,
+    "defense": "clip:norm=1",
+    "learner": "fpdgd",
+}
 
 
 def links() -> LinkEvidence:
@@ -34,7 +38,7 @@ def links() -> LinkEvidence:
 
 
 def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
-    return kinds(inquiry_rows(inquiries, "navigational", setting(**WHERE), Streams(1)))
+    return kinds(report_on(attacked_by(inquiries, **WHERE)))
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
-from foltr_audit.report.results.attack_rows import AttackRow
-from foltr_audit.report.results.meaning import beats_guessing, describe_results, doubt_rows, sure_auc
+from foltr_audit.judge.doubts import AttackedClicks, beats_guessing, sure_auc, wrong_sign
+from foltr_audit.report.attack import describe_results
+from foltr_audit.report.documents import Row
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.command import SMALL, answer, files, refusal, run
 from tests.fixtures.result_rows import KINDS, attack_row, plain
@@ -100,15 +100,15 @@ def test_data_that_are_handed_over_are_named_as_what_they_are(tmp_path: Path) ->
     data = fa.load_data("synthetic:mq2007:80", normalise="query-minmax")
     report = fa.attack(_spec(), data=data, out=tmp_path / "run")
     config: Any = report.config
-    assert config["data"]["source"] == report.dataset.source == "synthetic:mq2007:80"
-    assert config["data"]["normalise"] == report.dataset.normalised == "query-minmax"
+    assert config["data"]["source"] == report.dataset["source"] == "synthetic:mq2007:80"
+    assert config["data"]["normalise"] == report.dataset["normalised"] == "query-minmax"
     again = fa.attack_trace(tmp_path / "run")
     for kind in KINDS:
         if kind != "facts":
             assert json_text(plain(getattr(again, kind))) == json_text(plain(getattr(report, kind))), kind
 
 
-def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0.0) -> list[AttackRow]:
+def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0.0) -> list[Row]:
     """Rows of attacks on lists of one clicked and one unclicked document per query."""
     rows = [attack_row(method="random:k=3", baseline=True, auc=0.5, recall=0.3, precision=0.3)]
     row = attack_row(recall=0.5, precision=0.5, lists=queries, queries=queries)
@@ -116,14 +116,14 @@ def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0
         won = (rng.random(queries) < 0.5 + shift).astype(float)
         resampled = rng.binomial(queries, won.mean(), size=1000) / queries  # means of resamples of `won`
         low, high = np.quantile(resampled, [0.025, 0.975])
-        found = replace(row.found, auc=Estimate(float(won.mean()), (float(low), float(high))))
-        rows.append(replace(row, method=f"attack-{number}", found=found))
+        auc = Estimate(float(won.mean()), (float(low), float(high)))
+        rows.append(row.with_values(method=f"attack-{number}", auc=auc))
     return rows
 
 
-def _low(row: AttackRow) -> float:
+def _low(row: Row) -> float:
     """The lower end of the interval of the AUC; that of no attack is low."""
-    return 0.0 if row.found.auc.ci95 is None else row.found.auc.ci95[0]
+    return float((row["auc"].ci95 or (0.0, 0.0))[0])
 
 
 def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
@@ -214,4 +214,5 @@ def test_an_attack_that_reads_backwards_is_not_called_guessing() -> None:
     assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
     one_reads = [*_rows(rng, 1, 200, shift=-0.3), *_rows(rng, 1, 200, shift=0.3)[1:]]
     assert "recovers" in describe_results(one_reads)
-    assert any("with the wrong sign" in row.warning for row in doubt_rows(one_reads))
+    clicks = [AttackedClicks("perfect", row["method"], row["auc"], row["queries"]) for row in one_reads[1:]]
+    assert "with the wrong sign" in str(wrong_sign(clicks))

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.render.csv import csv_text
 from foltr_audit.report.render.document import DocumentSection, ReportDocument, html_page, table_lines
 from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.attack import print_attack
 from foltr_audit.report.tables.columns import NAME_WIDTH, name_lines
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from tests.fixtures.made_reports import TEXTS, attack_report, judged_lists, on_terminal
@@ -108,7 +108,7 @@ def test_names_from_files_are_no_markup() -> None:
     judged = judged_lists(refused={"lad[bold]": "no [red]order[/red]"})
     judged = replace(judged, query=np.char.add("[red]", judged.query))
     made = attack_report({1.2: judged}, ("[red]q1", "[/red]"), click_model="[bold]clicks")
-    text = " ".join(on_terminal(print_attack, made, 80).split())
+    text = " ".join(on_terminal(AttackReport.show, made, 80).split())
     assert "[red]q1" in text
     assert "query [/red]: not attacked" in text
     assert "lad[bold]: cannot run: no [red]order[/red]" in text

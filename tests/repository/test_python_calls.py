@@ -50,8 +50,8 @@ def test_check_answers_what_the_command_answers(tmp_path: Path) -> None:
 def test_arguments_take_the_place_of_fields() -> None:
     spec = fa.Spec(**SMALL)
     report = fa.attack(spec, methods="olsr", click_models="perfect", defense="clip:norm=1.5")
-    (row,) = [row for row in report.results if not row.baseline]
-    assert (row.method, row.setting.defense) == ("olsr", "clip:norm=1.5")
+    (row,) = [row for row in report.results if not row["baseline"]]
+    assert (row["method"], row.setting.defense) == ("olsr", "clip:norm=1.5")
     attack = {"methods": ["olsr"], "click_models": ["perfect"]}
     given = fa.Spec(**SMALL, attack=attack, defense="clip:norm=1.5")
     assert fa.attack(given).json() == report.json()

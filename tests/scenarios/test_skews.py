@@ -106,6 +106,9 @@ def test_a_trait_is_given_once_and_its_values_have_different_names() -> None:
         )
     with pytest.raises(UsageError, match="no values"):
         Trait(name="t", values=())
+    for name in ("a\\b", "a\nb"):
+        with pytest.raises(UsageError, match="expected no backslashes and control characters"):
+            Trait(name="t", values=(TraitValue(name=name, intent=0),))
 
 
 @pytest.mark.parametrize("strength", [-0.001, 1.001, float("nan"), float("inf")])

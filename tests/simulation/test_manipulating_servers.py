@@ -92,7 +92,7 @@ def fresh(server: str) -> float:
     table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}}
     attack = {"methods": ["map"], "click_models": ["informational"]}
     made = fa.Spec(**table, train={"rounds": 2, "server": server}, attack=attack)
-    (found,) = (row.found.exact.value for row in fa.attack(made).results if row.method == "map")
+    (found,) = (row.number("exact") for row in fa.attack(made).results if row["method"] == "map")
     return found
 
 

@@ -66,9 +66,9 @@ def test_a_recorded_federation_is_attacked(tmp_path: Path) -> None:
         assert int(there(record.senders)[0]) == NODE
         assert record.clear["loss"].tolist() == [0.5] * 30
         assert there(record.cohort).outcome.count("failed") == 1
-    found = {row.method: row.found for row in fa.attack_trace(folder, ["map", "lad"]).results}
-    assert found["map"].exact.value == 1.0
-    assert (found["map"].unknown, found["map"].lists + found["map"].skipped) == (30, 30)
+    found = {row["method"]: row for row in fa.attack_trace(folder, ["map", "lad"]).results}["map"]
+    assert found.number("exact") == 1.0
+    assert (found["unknown"], found["lists"] + found["skipped"]) == (30, 30)
 
 
 def test_a_recorded_laboratory_tells_its_clicks(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def exact(folder: Path, system: System, **formats: Any) -> dict[str, float]:
     report = fa.attack_trace(
         foreign_trace.write(folder, header, foreign_trace.records(system, **formats)), ["olsr", "lad"]
     )
-    return {row.method: row.found.exact.value for row in report.results if row.method in ("olsr", "lad")}
+    return {row["method"]: row.number("exact") for row in report.results if row["method"] in ("olsr", "lad")}
 
 
 @pytest.mark.parametrize("normaliser", ["shown", "candidates"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
@@ -127,6 +127,38 @@ def _checked_law(defense: Defense, law: object) -> AdditiveNoise:
     if not isinstance(law, AdditiveNoise):
         raise PluginError(f"defense {defense.name}: law gave {_described(law)}; expected a law of noise")
     return law
+
+
+_OF_METHODS = ("method", "baseline", "task", "click_model", "view")
+_OF_SETTINGS = ("trained_on", "eps_claimed", "defense", "learner", "pdgd", "sees", "seed", "repetition")
+COLUMNS = frozenset({*_OF_METHODS, *_OF_SETTINGS, "run", "round"})
+"""Columns that rows of reports have besides a plug-in's own; more are Spec fields, by their dotted names."""
+
+
+def column_name(who: str, name: str, taken: Collection[str] = ()) -> None:
+    r"""Refuse a name of a plug-in's number that would hide another column, or that no file can hold.
+
+    >>> column_name("task likes: my-guess: metric", "error")
+    >>> column_name("task likes: my-guess: metric", "view")
+    Traceback (most recent call last):
+        ...
+    foltr_audit.errors.PluginError: task likes: my-guess: metric 'view': this is the name of another column
+
+    Args:
+        who: the plug-in, and what it names.
+        name: the name.
+        taken: names that are taken, besides `COLUMNS`.
+
+    Raises:
+        PluginError: a name that is taken, or that ends in `_ci95`; a backslash or a control character.
+    """
+    table, dot, _ = name.partition(".")
+    if name in COLUMNS or name in taken or (dot and table.isidentifier()):
+        raise PluginError(f"{who} {name!r}: this is the name of another column")
+    if name.endswith("_ci95"):
+        raise PluginError(f"{who} {name!r}: so ends the name of an interval")
+    if not name or not name.isprintable() or "\\" in name:
+        raise PluginError(f"{who} {name!r}: expected a name without backslashes and control characters")
 
 
 def _described(answer: object) -> str:

@@ -53,6 +53,11 @@ class Trait:
             raise UsageError(f"scenario: trait {self.name} has no values; expected at least one")
         names = [value.name for value in self.values]
         for name in names:
+            if not name.isprintable() or "\\" in name:
+                raise UsageError(
+                    f"scenario: trait {self.name} has value {name!r}; expected no backslashes and control "
+                    "characters"
+                )
             if names.count(name) > 1:
                 raise UsageError(
                     f"scenario: trait {self.name} has value {name!r} twice; expected unique names"

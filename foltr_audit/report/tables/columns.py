@@ -5,26 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rich.markup import escape
 
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.results import Estimate
-from foltr_audit.privacy.observer_views import attacker, with_article
-from foltr_audit.report.results.attack_rows import OfAttack
 from foltr_audit.report.results.base import (
     DatasetFacts,
-    Setting,
-    UtilityRow,
-    differing,
-    heading,
-    setting_text,
 )
-from foltr_audit.report.tables.table import Align, Cell, Column, Table, make_table
-from foltr_audit.utils.formatting import JsonValue, epsilon, short
+from foltr_audit.report.tables.table import Align, Cell, Column
+from foltr_audit.utils.formatting import JsonValue, short
 
 NAME_WIDTH = 19
 """Letters of a narrow column of names: those of the longest usual part, `secure-aggregation,`."""
@@ -39,51 +31,7 @@ def eps_text(value: float) -> str:
     return "∞" if math.isinf(value) else f"{value:.3g}"
 
 
-class OfMethod(Protocol):
-    """What names a line of a table about methods."""
-
-    @property
-    def method(self) -> str:
-        """Name of the method."""
-
-    @property
-    def eps_claimed(self) -> float | None:
-        """The claimed epsilon; None where the line is of every epsilon."""
-
-
-class OfSetting(Protocol):
-    """What names a line of a table about settings."""
-
-    @property
-    def setting(self) -> Setting:
-        """What was run."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MetricLine:
-    """A line of a table that also has lines of guesses without a message.
-
-    Attributes:
-        method: what the line is of.
-        eps_claimed: the claimed epsilon; None where the line is of every epsilon.
-        baseline: whether no message is read.
-        values: the metrics in the order of the columns.
-    """
-
-    method: str
-    eps_claimed: float | None = None
-    baseline: bool = True
-    values: tuple[Estimate, ...]
-
-    @classmethod
-    def of(cls, row: OfMethod, *values: Estimate, baseline: bool = False) -> MetricLine:
-        return cls(method=row.method, eps_claimed=row.eps_claimed, baseline=baseline, values=values)
-
-
 R = TypeVar("R")
-Method = TypeVar("Method", bound=OfMethod)
-Place = TypeVar("Place", bound=OfAttack)
-Where = TypeVar("Where", bound=OfSetting)
 
 
 def name_lines(name: str) -> str:
@@ -111,31 +59,6 @@ def method_lines(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else "\n".join(re.findall(r".+?(?:[:,]|$)", name))
 
 
-def method_columns() -> tuple[Column[OfMethod], Column[OfMethod]]:
-    """The method and its claimed epsilon."""
-    method = Column[OfMethod]("method", lambda row: row.method, "fold", narrow=method_lines)
-    return method, Column("claimed", lambda row: _epsilon(row.eps_claimed))
-
-
-def _epsilon(eps: float | None) -> str:
-    return "" if eps is None else epsilon(eps)
-
-
-def claimed_column() -> Column[OfSetting]:
-    """The claimed epsilon of a setting."""
-    return Column("claimed", lambda row: epsilon(row.setting.eps_claimed))
-
-
-def defense_columns(rows: Sequence[OfSetting]) -> list[Column[OfSetting]]:
-    """The chain of a setting, if one has a defense, and its claimed epsilon."""
-    if not any(row.setting.defense not in ("", "none") for row in rows):
-        return [claimed_column()]
-    chain = Column[OfSetting](
-        "defense", lambda row: chain_label(row.setting.defense) or "none", "fold", narrow=name_lines
-    )
-    return [chain, claimed_column()]
-
-
 def chain_label(chain: str) -> str:
     """A chain of defenses without parameters that are at their default.
 
@@ -147,20 +70,6 @@ def chain_label(chain: str) -> str:
     return "+".join(part if one is None else one.label for part, one in zip(parts, found, strict=True))
 
 
-def trained_on_column() -> Column[OfSetting]:
-    """How the users of the training clicked."""
-    return Column("trained on", lambda row: row.setting.trained_on, "words")
-
-
-def setting_columns(rows: Sequence[OfSetting], names: Iterable[str]) -> list[Column[OfSetting]]:
-    settings = [row.setting for row in rows]
-
-    def of(name: str) -> Column[OfSetting]:
-        return Column(heading(name), lambda row: setting_text(row.setting, name, settings), "fold")
-
-    return [of(name) for name in names]
-
-
 def estimate_column(
     header: str, number: Callable[[R], Estimate], align: Align = "number", *, beside: bool = False
 ) -> Column[R]:
@@ -168,22 +77,9 @@ def estimate_column(
     return Column(header, lambda row: estimate_cell(number(row)), align, beside=beside)
 
 
-def metric_columns(headers: Sequence[str]) -> list[Column[MetricLine]]:
-    """The metrics of lines, with the intervals beside them."""
-
-    def of(place: int, header: str) -> Column[MetricLine]:
-        return estimate_column(header, lambda line: line.values[place], "name", beside=True)
-
-    return [of(place, header) for place, header in enumerate(headers)]
-
-
 def short_column(header: str, number: Callable[[R], float | None], digits: int = 3) -> Column[R]:
     """A number without its leading zero."""
     return Column(header, lambda row: short(number(row), digits))
-
-
-def percent_column(header: str, share: Callable[[R], float | None]) -> Column[R]:
-    return Column(header, lambda row: percent(share(row)))
 
 
 def estimate_cell(found: Estimate) -> Cell:
@@ -192,12 +88,6 @@ def estimate_cell(found: Estimate) -> Cell:
         return Cell(short(found.value))
     low, high = (short(end, 2).replace("1.00", "1.0") for end in found.ci95)
     return Cell(short(found.value), f"{low} to {high}" if low.startswith("-") else f"{low}-{high}")
-
-
-def estimate_text(found: Estimate) -> str:
-    """A number and its interval in one line."""
-    cell = estimate_cell(found)
-    return f"{cell.text} {cell.below}".rstrip()
 
 
 def interval_text(found: Estimate, number: Callable[[float], str]) -> str:
@@ -213,39 +103,10 @@ def percent(value: float | None) -> str:
 # --- rows ------------------------------------------------------------------------------------------
 
 
-def in_method_order(rows: Sequence[Method]) -> list[Method]:
-    """The rows with those of each method together, methods in the order in which they first appear."""
-    names = list(dict.fromkeys(row.method for row in rows))
-    return sorted(rows, key=lambda row: names.index(row.method))
-
-
-def first_of_settings(rows: Iterable[Where]) -> list[Where]:
-    """The first row of each setting, in order."""
-    found: dict[str, Where] = {}
-    for row in rows:
-        found.setdefault(row.setting.defense + str(row.setting.fields), row)
-    return list(found.values())
-
-
-def describe_world(row: OfAttack) -> str:
-    """What the rows of a table share: click model, observer, and Spec fields without a column."""
-    more = [f", {name}={value}" for name, value in row.setting.fields.items()]
-    who = attacker(row.where.view)
-    return f"{row.where.click_model} clicks, the {who} sees {with_article(row.sees)}{''.join(more)}"
-
-
-def group_by_world(rows: Iterable[Place]) -> dict[str, list[Place]]:
-    """The rows of each world, by its description."""
-    found: dict[str, list[Place]] = {}
-    for row in rows:
-        found.setdefault(describe_world(row), []).append(row)
-    return found
-
-
 _NORMALISED = {"none": "not normalised"}
 
 
-def systems_of(rows: Sequence[OfSetting]) -> set[tuple[str, str]]:
+def systems_of(rows: Sequence[Any]) -> set[tuple[str, str]]:
     """The learners of some rows, each with its PDGD setting."""
     return {(row.setting.learner, row.setting.pdgd) for row in rows}
 
@@ -313,36 +174,3 @@ def _joined(data: DatasetFacts) -> str:
     if fold.rows_read is None or fold.rows_joined is None:
         return ""
     return f"\n{fold.rows_joined:,} of {fold.rows_read:,} rows joined with {data.intents_from} by document id"
-
-
-def no_relevant(config: Mapping[str, JsonValue]) -> str:
-    """How queries without relevant documents count, in words."""
-    tables = [spec.get("train") for spec in _specs(config)]
-    found = [table.get("no_relevant") for table in tables if isinstance(table, Mapping)]
-    words = {"zero": "count 0", "skip": "are left out"}
-    return " or ".join(text for name, text in words.items() if name in found)
-
-
-def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
-    """How good the trained models are; `words` say how queries without relevant documents count."""
-    settings = [row.setting for row in rows]
-    apart = [name for name in differing(settings) if name not in ("trained_on", "defense")]
-    columns: list[Column[UtilityRow]] = [
-        trained_on_column(),
-        *setting_columns(rows, apart),
-        *defense_columns(rows),
-        short_column("untrained", lambda row: row.untrained),
-        short_column("trained", lambda row: row.ndcg),
-        short_column("undefended", lambda row: row.undefended),
-        short_column("ideal", lambda row: row.ceiling),
-        percent_column("clipped", lambda row: row.clipped),
-        Column("runs", lambda row: str(row.runs)),
-    ]
-    return make_table(
-        f"nDCG@10 on {' or '.join(sorted({row.evaluated_on for row in rows}, reverse=True))}",
-        columns,
-        rows,
-        caption="ideal: what the best possible ranking reaches; queries without relevant documents "
-        f"{words}".rstrip(),
-        spare=("runs", "clipped", "ideal", "untrained"),
-    )
