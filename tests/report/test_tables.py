@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from foltr_audit.report.render.document import DocumentSection, ReportDocument, html_page, table_lines
 from rich.console import Console
 
 from foltr_audit.report.render.csv import csv_text
-from foltr_audit.report.render.document import DocumentSection, ReportDocument, html_page, table_lines
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack import print_attack
 from foltr_audit.report.tables.columns import NAME_WIDTH, name_lines

@@ -1,0 +1,2 @@
+MOST_LOSS = 0.05
+MOST_AUC = 0.75
