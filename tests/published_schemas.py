@@ -17,7 +17,6 @@ from foltr_audit.evidence.bundle import BundleManifest
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.report.documents import Document
-from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.formatting import JsonValue
 from tests.fixtures.import_graph import ROOT
 from tests.fixtures.printed_documents import PRINTED, schema_of_printed
@@ -25,21 +24,18 @@ from tests.fixtures.printed_documents import PRINTED, schema_of_printed
 SCHEMAS = ROOT / "docs" / "schemas"
 
 
-Report = type[PlainReport] | type[Document]
-
-
-def documents() -> dict[str, Report]:
+def documents() -> dict[str, type[Document]]:
     """Every kind of report, by the name of its file."""
     for room in (foltr_audit.report, foltr_audit.evidence, foltr_audit.studies):
         for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
             import_module(module.name)
-    found = sorted((*_with_schema(PlainReport), *_with_schema(Document)), key=lambda report: report.SCHEMA)
+    found = sorted(_with_schema(Document), key=lambda report: report.SCHEMA)
     return {
         f"{report.SCHEMA.removeprefix('foltr-audit/').replace('/', '-')}.json": report for report in found
     }
 
 
-def _with_schema(report: Report) -> Iterator[Report]:
+def _with_schema(report: type[Document]) -> Iterator[type[Document]]:
     for each in report.__subclasses__():
         if "SCHEMA" in vars(each):
             yield each
@@ -59,7 +55,7 @@ def open_to_more(schema: JsonValue) -> JsonValue:
     }
 
 
-def text_of(report: Report) -> str:
+def text_of(report: type[Document]) -> str:
     """The published schema of a report."""
     return json.dumps(open_to_more(report.schema()), indent=1) + "\n"
 

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.run import Run
     from foltr_audit.experiments.runner import RunOutput
     from foltr_audit.report.documents import Document
-    from foltr_audit.report.results.base import Report
 
-ReportOf = TypeVar("ReportOf", bound="Document | Report")
+ReportOf = TypeVar("ReportOf", bound="Document")
 
 LEARNER = words("interactions learning_rate clip_without_pairs rank_with")
 """Options that change a parameter of the learner of the same name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +14,7 @@ from foltr_audit.cli.options import argument, option, refuse_others, switch, wor
 from foltr_audit.cli.output import note, print_line
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
-from foltr_audit.report.render.csv import csv_text, every_column
+from foltr_audit.report.notebook import csv_text
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
@@ -161,14 +162,8 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
     if to is ReportFormat.json:
         return found.json_with_decision() + "\n"
     if to is ReportFormat.csv:
-        return csv_text(every_column(found.rows()))
-    from foltr_audit.report.render.compare_document import Provenance, document
+        return csv_text(found.rows())
+    from foltr_audit.report.page import Provenance, html_page, markdown, page_of
 
-    page = document(found, Provenance.of(stored), pictures=to is ReportFormat.html)
-    if to is ReportFormat.md:
-        from foltr_audit.report.render.document import markdown
-
-        return markdown(page)
-    from foltr_audit.report.render.document import html_page
-
-    return html_page(page)
+    page = page_of(json.loads(found.json_with_decision()), Provenance.of(stored))
+    return markdown(page) if to is ReportFormat.md else html_page(page)

@@ -24,9 +24,19 @@ from foltr_audit.evidence.check.limits import NAMES
 from foltr_audit.evidence.check.outcomes import Status, outcomes, printable
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
-from foltr_audit.report.render.document import escape_markdown, table_lines
 from foltr_audit.report.settings import WARNING, warning_row
-from foltr_audit.report.table import UNKNOWN_TEXT, Cell, Column, Mark, Table, bound_text, counted, make_table
+from foltr_audit.report.table import (
+    UNKNOWN_TEXT,
+    Cell,
+    Column,
+    Mark,
+    Table,
+    bound_text,
+    counted,
+    escape_markdown,
+    make_table,
+    markdown_lines,
+)
 from foltr_audit.report.terminal import BriefAnswer, first_rows, print_table
 from foltr_audit.utils.formatting import JsonValue, short
 
@@ -202,10 +212,11 @@ def print_check(report: CheckReport, console: Console) -> None:
 
 def markdown(report: CheckReport) -> str:
     """A heading, a table of all outcomes, and the warnings."""
+    table = _table(report.outcomes).on("page")
     lines = [
         f"### foltr-audit check: {report.counts}",
         "",
-        *table_lines(_table(report.outcomes).on("page")),
+        *markdown_lines([column.header for column in table.columns], [line.cells for line in table.lines]),
         "",
         *(f"- warning {row['code']}: {escape_markdown(row['warning'])}" for row in report.warnings),
     ]

@@ -191,7 +191,7 @@ def fragment(report: NotebookReport) -> str:
         return f"<pre>{escape(plain_text(report.show))}</pre>"
     parts = [f"<p><strong>{_text(line)}</strong></p>" for line in answer.conclusion]
     if answer.table is not None:
-        parts.append(_table(answer.table.on("page")))
+        parts.append(table_html(answer.table.on("page")))
     parts += [f"<p>{_text(line)}</p>" for line in (*answer.notes, *warning_lines(report.coded_warnings))]
     parts.append(f"<p><small>{_text(answer.about)}</small></p>" if answer.about else "")
     return f"<div>{''.join(parts)}</div>"
@@ -201,7 +201,8 @@ def _text(text: str) -> str:
     return escape(visible(text))
 
 
-def _table(table: Table) -> str:
+def table_html(table: Table) -> str:
+    """A table as a piece of HTML; every text is escaped."""
     heads = "".join(f"<th>{_text(' '.join(heading.header.split()))}</th>" for heading in table.columns)
     lines = "".join(
         f"<tr{_style('dim') if line.dim else ''}>"

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any, Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
@@ -333,3 +334,30 @@ def percent_column(header: str, name: str) -> Column:
 def beside_column(header: str, name: str) -> Column:
     """An estimate, on a wide terminal with its interval beside it."""
     return Column(header, name, "name", beside=True)
+
+
+# --- Markdown --------------------------------------------------------------------------------------
+
+
+def escape_markdown(text: str) -> str:
+    r"""Text that Markdown shows literally.
+
+    >>> escape_markdown("a|b<c>*d*")
+    'a\\|b&lt;c&gt;\\*d\\*'
+    """
+    plain = escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|~#$])", r"\\\1", plain)
+
+
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[Cell | str]]) -> Iterator[str]:
+    """A table line by line; its texts are shown literally, those that are marked as bad in bold."""
+    yield f"| {' | '.join(map(escape_markdown, head))} |"
+    yield f"|{' --- |' * len(head)}"
+    yield from (f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows)
+
+
+def _markdown_cell(cell: Cell | str) -> str:
+    if isinstance(cell, str):
+        return escape_markdown(cell)
+    text = escape_markdown(f"{cell.text} {cell.below}".rstrip())
+    return f"**{text}**" if cell.mark in ("bad", "warn") else text

@@ -23,7 +23,7 @@ from foltr_audit.report.check import (
     junit_xml,
     markdown,
 )
-from foltr_audit.report.render.document import escape_markdown
+from foltr_audit.report.table import escape_markdown
 from tests.fixtures.check_subjects import report as made
 from tests.fixtures.check_subjects import subject
 from tests.fixtures.there import there

@@ -14,7 +14,7 @@ import numpy as np
 from foltr_audit.evidence.bundle import pack
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.render.csv import csv_text, every_column
+from foltr_audit.report.notebook import csv_text
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.bundles import content, verify, write_bundle
 from tests.fuzz.mutations import (
@@ -72,7 +72,7 @@ def _told(folder: ComparisonFolder) -> None:
     report = CompareReport.of(folder, partial=True)
     report.json()
     report.to_frame()
-    csv_text(every_column(report.rows()))
+    csv_text(report.rows())
 
 
 def comparisons(folder: Path) -> Feed:

@@ -6,17 +6,14 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.image import imread
 
-from foltr_audit.report.render.compare_document import document
-from foltr_audit.report.render.document import html_page
-from foltr_audit.report.results.compare_rows import ServedRow
-from tests.fixtures.comparisons import provenance, report, setting, several
+from foltr_audit.report.page import html_page, page_of
+from tests.fixtures.compared_documents import compared, provenance, result
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -81,17 +78,13 @@ def _asked_by_pages(log: dict[str, Any]) -> Iterator[str]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Several epsilons, worlds and groups, with long names."""
     long = "a-defense-with-a-name+that-is-much-longer-than-any-column-of-a-table-should-be"
-    group: dict[str, Any] = {"worst_served_group": "rare", "worst_served_online": 0.1, "groups": 2}
-    worlds = [
-        setting(name, eps, auc=auc, click_model=clicks, **group)
+    rows = [
+        result(name, eps, auc=auc, click_model=clicks)
         for clicks in ("perfect", "informational")
         for name, eps, auc in (("none", None, 0.99), (long, 1.2, 0.6), (long, 4.5, 0.7))
     ]
-    found = report(*worlds, claims=several().claims, warnings=several().warnings)
-    served = [ServedRow(setting=row.setting, group="x" * 60, online_mean=0.2) for row in found.results]
-    found = replace(found, served=served)
     path = tmp_path_factory.mktemp("browser") / "page.html"
-    path.write_text(html_page(document(found, provenance())), encoding="utf-8")
+    path.write_text(html_page(page_of(compared(rows, text="x" * 60), provenance())), encoding="utf-8")
     return path
 
 

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.report.documents import Document
 from tests.fixtures.bundles import content, write_comparison
 from tests.fixtures.command import SMALL, answer, run
 from tests.fixtures.printed_documents import PRINTED
@@ -18,7 +19,6 @@ from tests.fixtures.schemas import agrees_with_published
 from tests.published_schemas import (
     FILES,
     SCHEMAS,
-    Report,
     documents,
     file_of_printed,
     text_of,
@@ -127,7 +127,7 @@ def test_a_wrong_document_is_told() -> None:
         assert not validator.is_valid({**told, name: wrong})
 
 
-def agrees(document: Any, report: Report) -> None:
+def agrees(document: Any, report: type[Document]) -> None:
     """Whether a document has the columns of its schema and no others, but at its top."""
     error = next(Draft202012Validator(report.schema()).iter_errors(document), None)
     assert error is None, f"{error.json_path}: {error.message[:300]}" if error else ""

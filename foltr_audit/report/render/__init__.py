@@ -1,1 +1,0 @@
-"""Results on a terminal and as documents: HTML, Markdown and CSV."""
