@@ -442,7 +442,7 @@ def _pool(
         attacks=() if evidence is None else _sealed(click_records(evidence, streams)),
         groups=() if evidence is None else _sealed(group_records(evidence, streams)),
         gaps=(
-            *(GapRecord(what="refused", method=method, why=why) for method, why in refused.items()),
+            *(GapRecord(what="refused", method=name, why=why) for name, why in sorted(refused.items())),
             *(gap for run in runs for gap in run.gaps if gap.what == "nothing to read"),
         ),
         queries=queries,

@@ -116,7 +116,7 @@ class CompareReport(Document):
         groups: attack success by group of clients; empty where clients do not differ.
         served: online nDCG@10 by group of clients; empty where clients do not differ.
         curves: nDCG@10 by round, from 0: means over runs, one row per setting.
-        results: one row per world, learner and defense.
+        results: one row per world, learner and defense; those of a world together.
         worlds: what cells found, pooled over repetitions, by world.
         decision: which defense to use; None where no cell is done.
     """
@@ -199,7 +199,6 @@ class CompareReport(Document):
         """The report on what cells found; `others` are the fields that do not follow from it."""
         pools, every = table.pools, worlds(table)
         facts = [record for pool in pools for record in pool.data]
-        world_of = {pool: world for world in every for pool in world.pools}
 
         def rows(of: Callable[[ComparedPool], Iterable[Row]]) -> list[Row]:
             return [row for pool in pools for row in of(pool)]
@@ -213,7 +212,7 @@ class CompareReport(Document):
             groups=rows(_groups),
             served=rows(_served),
             curves=rows(_curves),
-            results=[_result(pool, world_of[pool]) for pool in pools],
+            results=[_result(pool, world) for world in every for pool in world.pools],
             worlds=every,
             decision=decide(table),
             **others,

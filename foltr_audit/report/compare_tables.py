@@ -353,13 +353,14 @@ def print_compare(report: CompareReport, console: Console) -> None:
     if about := about_line(report):
         console.print(about)
     lines(server_lines(report))
-    for world in report.worlds if decision is not None else ():
-        columns = WorldColumns(world, decision)
-        for table in (leaks_table(report, world, columns), costs_table(report, world, columns)):
-            console.print()
-            print_table(table, console)
-        beaten = [row for row in report.rows_of(world) if row["dominated_by"]]
-        lines([f"  {row['name']}: dominated by {' and '.join(row['dominated_by'])}" for row in beaten])
+    if decision is not None:
+        for world in report.worlds:
+            columns = WorldColumns(world, decision)
+            for table in (leaks_table(report, world, columns), costs_table(report, world, columns)):
+                console.print()
+                print_table(table, console)
+            beaten = [row for row in report.rows_of(world) if row["dominated_by"]]
+            lines([f"  {row['name']}: dominated by {' and '.join(row['dominated_by'])}" for row in beaten])
     if report.claims:
         console.print()
         print_table(claims_table(report.claims), console)

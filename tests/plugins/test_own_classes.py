@@ -182,7 +182,7 @@ def test_worker_processes_import_what_the_user_named(module: Path) -> None:
     grid = {"click_models": ["perfect"], "attacks": [Last()]}
     grid |= {"defenses": [tight(norm=1.5)], "runs": 1, "audit": False, "spec": spec}
     report = fa.compare(grid, jobs=2)
-    assert [row.setting.name for row in report.results] == ["none", "own_defenses:Tight:norm=1.5"]
+    assert [row["name"] for row in report.results] == ["none", "own_defenses:Tight:norm=1.5"]
     assert not report.failed
 
 

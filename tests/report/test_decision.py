@@ -198,6 +198,16 @@ def test_a_defense_must_hold_in_every_world() -> None:
     assert {found.judgement(row) for row in report(*pools).results if row["eps"]} == {"leaks"}
 
 
+def test_rows_of_a_world_stand_together() -> None:
+    """Also where a comparison has them apart: all click models of one learner, then those of the next."""
+    clicks = ("perfect", "informational")
+    found = report(*(setting("none", learner=name, click_model=model) for name in "xy" for model in clicks))
+    assert [(row["click_model"], row["learner"]) for row in found.results] == [
+        *(("perfect", "x"), ("perfect", "y"), ("informational", "x"), ("informational", "y"))
+    ]
+    assert [row["learner"] for row in found.curves] == ["x", "x", "y", "y"]
+
+
 def test_nothing_is_decided_without_results() -> None:
     assert report().decision is None
 
