@@ -214,7 +214,7 @@ def test_no_zero_is_negative() -> None:
 def test_texts_of_a_stored_comparison_cannot_steer_a_terminal() -> None:
     rows = [claim(why="from right to left \u202e", verdict="not refuted")]
     found = judged("no_refuted_claims", True, subject(audits=rows, name="red \x1b[31m"))
-    assert all(text.isprintable() for text in vars(found).values() if isinstance(text, str))
+    assert all(text.isprintable() for text in found if isinstance(text, str))
 
 
 def test_a_contradiction_is_no_outcome() -> None:

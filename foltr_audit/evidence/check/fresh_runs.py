@@ -172,8 +172,8 @@ def _refuse_other_specs(cells: Sequence[CellPlan], request: CheckRunRequest) -> 
 
 
 def _bare(spec: Spec) -> Spec:
-    """A Spec that records no messages, as in a comparison."""
-    return spec.model_copy(update={"trace": spec.trace.model_copy(update={"every": 0})})
+    """A Spec that records no messages and is not audited, as in a comparison."""
+    return spec.model_copy(update={"trace": spec.trace.model_copy(update={"every": 0}), "audit": None})
 
 
 def _refuse_no_claim(cells: Sequence[CellPlan], runner: Runner) -> None:

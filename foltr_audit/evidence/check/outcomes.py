@@ -47,38 +47,20 @@ class CheckSubject:
 Status = Literal["holds", "broken", "not judged"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LimitOutcome:
+class LimitOutcome(NamedTuple):
     """The outcome of one limit on one subject.
 
     Attributes:
+        value: the value of the subject: a number or the verdict on a claim; None if it is unknown.
+        judged: the number that is compared with the limit; None if it cannot be judged.
+        interval: the interval of the value; None if it has none.
+        about: what the value describes, e.g. the attack.
+        missing: why the limit cannot be judged.
         limit: name of the limit.
         subject: name of the subject.
         status: whether the limit holds.
-        value: the value of the subject: a number or the verdict on a claim; None if it is unknown.
-        interval: the interval of the value; None if it has none.
         allowed: the number in the limit; None for a limit without one.
-        about: what the value describes, e.g. the attack.
         attacks: the attacks that ran, for the limit on attacks.
-        missing: why the limit cannot be judged.
-    """
-
-    limit: str
-    subject: str
-    status: Status
-    value: float | str | None
-    interval: Interval | None
-    allowed: float | None
-    about: str
-    attacks: tuple[str, ...]
-    missing: str
-
-
-class _LimitValue(NamedTuple):
-    """The value of a subject for a limit, as in `LimitOutcome`.
-
-    Attributes:
-        judged: the number that is compared with the limit; None if it cannot be judged.
     """
 
     value: float | str | None = None
@@ -86,6 +68,11 @@ class _LimitValue(NamedTuple):
     interval: Interval | None = None
     about: str = ""
     missing: str = ""
+    limit: str = ""
+    subject: str = ""
+    status: Status = "not judged"
+    allowed: float | None = None
+    attacks: tuple[str, ...] = ()
 
 
 def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[LimitOutcome]:
@@ -103,23 +90,20 @@ def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[Lim
 
 def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     allowed = None if name == "no_refuted_claims" else float(getattr(limits, name))
-    found = _JUDGES[name](limits, subject)
+    found, edge = _JUDGES[name](limits, subject), allowed or 0.0
     status: Status = "not judged"
     if found.judged is not None:
-        edge = 0.0 if allowed is None else allowed
         fits = found.judged >= edge if name == "min_ndcg" else found.judged <= edge
         status = "holds" if fits else "broken"
     ran = tuple(str(attack.method) for attack in subject.attacks)
-    return LimitOutcome(
+    return found._replace(
+        about=printable(found.about),
+        missing=printable(found.missing),
         limit=name,
         subject=printable(subject.name),
         status=status,
-        value=printable(found.value) if isinstance(found.value, str) else found.value,
-        interval=found.interval,
         allowed=allowed,
-        about=printable(found.about),
         attacks=ran if name == "max_attack_auc" else (),
-        missing=printable(found.missing),
     )
 
 
@@ -130,30 +114,30 @@ def printable(text: str) -> str:
 
 def _read(
     limits: SystemLimits, found: Estimate, about: str, missing: str | None, *, high_is_bad: bool
-) -> _LimitValue:
+) -> LimitOutcome:
     """An estimate; with `use = "interval"` the worse end of its interval is compared too."""
     value, interval = found.value, found.ci95
     if not found.known:
-        return _LimitValue(about=about, missing=missing or f"no value is known: {about}")
+        return LimitOutcome(about=about, missing=missing or f"no value is known: {about}")
     if limits.use == "value":
-        return _LimitValue(value, value, interval, about)
+        return LimitOutcome(value, value, interval, about)
     if interval is None:
         why = missing or "fewer than two queries have a value"
-        return _LimitValue(
+        return LimitOutcome(
             value, None, None, about, f'no interval: {why}; use = "value" judges the value alone'
         )
     judged = max(value, interval[1]) if high_is_bad else min(value, interval[0])
-    return _LimitValue(value, judged, interval, about)
+    return LimitOutcome(value, judged, interval, about)
 
 
 # --- attacks, proofs and utility -------------------------------------------------------------------
 
 
-def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     refused = "; ".join(f"{name}: {why}" for name, why in subject.refused.items())
     if not subject.attacks:
         why = subject.missing.get("attacks", "no attack was run")
-        return _LimitValue(missing=f"no attack on clicks could run: {refused}" if refused else why)
+        return LimitOutcome(missing=f"no attack on clicks could run: {refused}" if refused else why)
     ran = [str(attack.method) for attack in subject.attacks]
     others = f"the strongest of {join_names(ran)}" if len(ran) > 1 else "the only one that ran"
     found = [_one_attack(limits, attack, others) for attack in subject.attacks]
@@ -161,12 +145,12 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     if worst.judged is not None and worst.judged > (limits.max_attack_auc or 0.0):
         return worst  # broken, whatever the refused attacks would find
     if refused and subject.all_attacks:
-        return _LimitValue(missing=f"could not run: {refused}; name the attacks to judge by with --method")
+        return LimitOutcome(missing=f"could not run: {refused}; name the attacks to judge by with --method")
     unknown = next((one for one in found if one.judged is None), None)
     return unknown or worst
 
 
-def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> _LimitValue:
+def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> LimitOutcome:
     auc = attack.metric("auc")
     missing = None if auc.known else "no attacked list has both clicked and unclicked documents"
     few = describe_few_lists([attack.counts["lists"]])
@@ -174,25 +158,25 @@ def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> _Lim
     return _read(limits, auc, about, missing, high_is_bad=True)
 
 
-def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     """The AUC that a proof leaves to attacks: 1 where nothing is proven, which no limit allows."""
     proof = subject.proof
     if proof is None:
-        return _LimitValue(missing=subject.missing.get("proof", "no such proof was computed"))
+        return LimitOutcome(missing=subject.missing.get("proof", "no such proof was computed"))
     auc = 1.0 if proof.auc is None else proof.auc
     nothing = "" if auc < 1 else "nothing is proven: "
     about = f"{sees(proof.view)}, one interaction: {nothing}{proof.upper.how}"
     if auc < 1 and "links" in subject.missing:
         missing = f"no audit tested the links that the proof rests on: {subject.missing['links']}"
-        return _LimitValue(auc, None, about=about, missing=missing)
-    return _LimitValue(auc, auc, about=about)
+        return LimitOutcome(auc, None, about=about, missing=missing)
+    return LimitOutcome(auc, auc, about=about)
 
 
-def _ndcg(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+def _ndcg(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     return _read(limits, subject.ndcg, "offline nDCG@10", subject.missing.get("ndcg"), high_is_bad=False)
 
 
-def _loss(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     about = "offline nDCG@10 compared with no defense"
     return _read(limits, subject.loss, about, subject.missing.get("loss"), high_is_bad=True)
 
@@ -201,17 +185,17 @@ def _loss(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
 
 
 def _in_view(
-    judge: Callable[[SystemLimits, Sequence[AuditRecord]], _LimitValue],
-) -> Callable[[SystemLimits, CheckSubject], _LimitValue]:
+    judge: Callable[[SystemLimits, Sequence[AuditRecord]], LimitOutcome],
+) -> Callable[[SystemLimits, CheckSubject], LimitOutcome]:
     """Judge an epsilon by the audits of the view of the limits."""
 
-    def of(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+    def of(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
         if not subject.audits:
-            return _LimitValue(missing=subject.missing.get("audits", "no audit was run"))
+            return LimitOutcome(missing=subject.missing.get("audits", "no audit was run"))
         audits = [audit for audit in subject.audits if audit.view == limits.view]
         if not audits:
             seen = "; ".join(dict.fromkeys(map(_sees, subject.audits)))
-            return _LimitValue(
+            return LimitOutcome(
                 missing=f"no audit where the server sees {with_article(sees(limits.view))}; audited: {seen}"
             )
         return judge(limits, audits)
@@ -228,7 +212,7 @@ def _about(audit: AuditRecord) -> str:
     return f"{_sees(audit)}, one {audit.unit}, {audit.canary}{delta}"
 
 
-def _measured_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> _LimitValue:
+def _measured_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> LimitOutcome:
     audit = max(audits, key=lambda one: one.lower.epsilon)
     value, trials, about = (
         audit.lower.epsilon,
@@ -240,16 +224,16 @@ def _measured_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> _Limit
     ceiling = min(one.lower.ceiling for one in audits)
     if value <= allowed and ceiling <= allowed:  # these trials could not break the limit: a vacuous check
         missing = f"{trials} trials can show at most {ceiling:.3g}, whatever leaks; expected more --trials"
-        return _LimitValue(value, None, interval, about, missing)
-    return _LimitValue(value, value, interval, about)
+        return LimitOutcome(value, None, interval, about, missing)
+    return LimitOutcome(value, value, interval, about)
 
 
-def _exact_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> _LimitValue:
+def _exact_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> LimitOutcome:
     worst, unknown = max(audits, key=_exact), min(audits, key=_exact)
     if _exact(unknown) < 0.0 and _exact(worst) <= (limits.max_exact_eps or 0.0):
         missing = "the exact loss of the pair that was played is not computable for this chain"
-        return _LimitValue(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
-    return _LimitValue(worst.exact, worst.exact, about=_about(worst))
+        return LimitOutcome(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
+    return LimitOutcome(worst.exact, worst.exact, about=_about(worst))
 
 
 def _exact(audit: AuditRecord) -> float:
@@ -257,24 +241,24 @@ def _exact(audit: AuditRecord) -> float:
     return -1.0 if audit.exact is None else audit.exact
 
 
-def _proven_eps(_limits: SystemLimits, audits: Sequence[AuditRecord]) -> _LimitValue:
+def _proven_eps(_limits: SystemLimits, audits: Sequence[AuditRecord]) -> LimitOutcome:
     audit = max(audits, key=lambda one: one.upper.epsilon)
     value = audit.upper.epsilon
-    return _LimitValue(value, value, about=f"{_about(audit)}: {audit.upper.how}")
+    return LimitOutcome(value, value, about=f"{_about(audit)}: {audit.upper.how}")
 
 
-def _claims(_limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+def _claims(_limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     if not subject.audits:
-        return _LimitValue(missing=subject.missing.get("audits", "no audit was run"))
+        return LimitOutcome(missing=subject.missing.get("audits", "no audit was run"))
     claiming = [audit for audit in subject.audits if audit.claim is not None]
     if not claiming:
-        return _LimitValue(missing="there is no claim to refute; state one with --claim")
+        return LimitOutcome(missing="there is no claim to refute; state one with --claim")
     audit = next((one for one in claiming if one.verdict in FALSE), claiming[0])
     about = f"claim {audit.claim:g}, {_about(audit)}: {audit.why}"
-    return _LimitValue(audit.verdict, float(audit.verdict in FALSE), None, about)
+    return LimitOutcome(audit.verdict, float(audit.verdict in FALSE), None, about)
 
 
-_JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], _LimitValue]] = {
+_JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], LimitOutcome]] = {
     "max_attack_auc": _attack_auc,
     "max_ceiling_auc": _ceiling_auc,
     "max_measured_eps": _in_view(_measured_eps),

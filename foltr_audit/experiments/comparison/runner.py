@@ -48,17 +48,13 @@ class CellRun(NamedTuple):
 
     Attributes:
         number: which of the cells it is.
-        files: its results.
+        found: its results, or why it could not be run.
         seconds: how long it took.
-        problem: why it could not be run; then there are no files.
-        exit_code: of that problem.
     """
 
     number: int
-    files: Files
+    found: Files | FoltrAuditError
     seconds: float
-    problem: str = ""
-    exit_code: int = 0
 
 
 def failure_error(failed: GapRecord, before: str = "") -> FoltrAuditError:
@@ -88,16 +84,15 @@ def work(piece: tuple[int, Table]) -> CellRun:
     """Run one cell in a worker process."""
     number, table = piece
     start = time.perf_counter()
-    files: Files = {}
-    problem, code = "", 0
+    found: Files | FoltrAuditError
     try:
         with remembering(_shared_arrays()):
-            files = run_cell(Spec.parse(table, ""), _shared_runner())
+            found = run_cell(Spec.parse(table, ""), _shared_runner())
     except FoltrAuditError as error:
-        problem, code = str(error), error.exit_code
+        found = error
     except MemoryError:
-        problem, code = "not enough memory; take fewer queries or clients, or fewer --jobs", 1
-    return CellRun(number, files, time.perf_counter() - start, problem, code)
+        found = FoltrAuditError("not enough memory; take fewer queries or clients, or fewer --jobs")
+    return CellRun(number, found, time.perf_counter() - start)
 
 
 def run_cells(
@@ -158,17 +153,11 @@ class _CellRunner:
             with closing(self.workers.results(work, self._claim_cells(missing))) as results:
                 for ran in results:
                     spec = self.specs[ran.number]
-                    if ran.problem:
-                        self.failed.append(
-                            GapRecord(
-                                what="failed",
-                                run=spec.hash,
-                                why=plain_text(ran.problem),
-                                exit_code=ran.exit_code,
-                            )
-                        )
+                    if isinstance(ran.found, FoltrAuditError):
+                        why, code = plain_text(str(ran.found)), ran.found.exit_code
+                        self.failed.append(GapRecord(what="failed", run=spec.hash, why=why, exit_code=code))
                     else:
-                        self.folder.write(spec, ran.files)
+                        self.folder.write(spec, ran.found)
                         _LOG.info("cell %s: done in %.1f s", spec.hash[:12], ran.seconds)
                     # Only after the cell is stored: a process that gets the lock earlier would run the cell
                     # again.
