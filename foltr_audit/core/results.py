@@ -388,8 +388,8 @@ class AttackRecord(Record):
     """How well one method does one task on pooled evidence, for all clients or for one group.
 
     Attributes:
-        task: what is inferred: `clicks`, `any click`, `bits`, `calibration`, `query`, `intent`, `client`,
-            `counts`, `participant`, or the task of another package.
+        task: what is inferred: `clicks` (also of a group), `clicks by place`, `any click`, `bits`,
+            `calibration`, `query`, `intent`, `client`, `counts`, `participant`, or that of another package.
         method: label of the attack, or name of a guess.
         role: an `attack`, a `guess` without a message, or a guess that `knows grades`; None for a task
             without guesses of its own.

@@ -1,5 +1,5 @@
-"""Results as typed records, and their forms: tables, pictures, HTML, Markdown, CSV, JSON.
+"""Documents of results, and their forms: tables, pictures, HTML, Markdown, CSV, JSON.
 
 May import: `evidence`, `experiments` and the rooms below them.
-Begin with: `results/base.py`, then `results/attack.py`.
+Begin with: `documents.py`, then `attack.py`.
 """
