@@ -253,10 +253,7 @@ def check(
 
 
 def _check_fresh(
-    limits: SystemLimits,
-    common: CommonOptions,
-    method: list[str] | None,
-    click_model: list[str] | None,
+    limits: SystemLimits, common: CommonOptions, method: list[str] | None, click_model: list[str] | None
 ) -> Checked:
     from foltr_audit.evidence.check.checks import check_fresh
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS, CEILING

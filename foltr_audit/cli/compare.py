@@ -20,17 +20,7 @@ from foltr_audit.cli.common import (
     shared_but,
     takes,
 )
-from foltr_audit.cli.options import (
-    GRID,
-    Backend,
-    Jobs,
-    Scheduler,
-    Table,
-    option,
-    read_text,
-    switch,
-    words,
-)
+from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, read_text, switch, words
 from foltr_audit.cli.output import print_json, save_config, show, stdout_console, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError

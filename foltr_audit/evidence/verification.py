@@ -36,15 +36,7 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.experiments.runs.folder import (
-    ARRAYS,
-    MODEL,
-    RECORDS,
-    RESULTS,
-    ROUNDS,
-    SPEC,
-    RunFolder,
-)
+from foltr_audit.experiments.runs.folder import ARRAYS, MODEL, RECORDS, RESULTS, ROUNDS, SPEC, RunFolder
 from foltr_audit.experiments.store import read_arrays, read_records, records_of
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import JsonValue

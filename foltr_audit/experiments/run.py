@@ -47,9 +47,7 @@ class World:
     @classmethod
     def of(cls, setup: Setup) -> World:
         return cls(
-            population=setup.clients.population,
-            environment=setup.clients.environment,
-            twins=setup.twins,
+            population=setup.clients.population, environment=setup.clients.environment, twins=setup.twins
         )
 
 

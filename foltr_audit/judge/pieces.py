@@ -130,7 +130,5 @@ def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[Roun
     moved, rows = with_messages(record, order)
     lists = ("clicks", "intents", "known")
     return moved, with_rows(
-        truth,
-        (("clients", "updates"), order),
-        ((*lists, "clipped") if truth.knows_clips else lists, rows),
+        truth, (("clients", "updates"), order), ((*lists, "clipped") if truth.knows_clips else lists, rows)
     )

@@ -14,13 +14,7 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.observer import RoundView, query_names, whole_round, why_not_one_list, with_lists
-from foltr_audit.judge.task import (
-    Evidence,
-    MessageTask,
-    TaskScore,
-    answer_of,
-    refuse_values,
-)
+from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of, refuse_values
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

@@ -101,11 +101,7 @@ def _columns(metrics: str, *, beside: bool = True) -> list[Column]:
     """Method, claimed epsilon, and metrics such as `accuracy, MRR=mrr`; intervals below or `beside` them."""
     pairs = [each.partition("=") for each in metrics.split(", ")]
     make = beside_column if beside else Column
-    return [
-        method_column(),
-        claimed_column(),
-        *(make(header, name or header) for header, _, name in pairs),
-    ]
+    return [method_column(), claimed_column(), *(make(header, name or header) for header, _, name in pairs)]
 
 
 def _guess(line: Line) -> bool:

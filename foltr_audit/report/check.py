@@ -64,10 +64,7 @@ class CheckReport(Document):
 
     SCHEMA: ClassVar[str] = "foltr-audit/check/2"
     FIELDS: ClassVar[Section] = Section(
-        "holds:bool limits:table",
-        nested("outcomes", OUTCOME),
-        nested("warnings", WARNING),
-        "config:table",
+        "holds:bool limits:table", nested("outcomes", OUTCOME), nested("warnings", WARNING), "config:table"
     )
 
     holds: bool

@@ -279,10 +279,7 @@ class Document(NotebookReport):
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": cls.SCHEMA,
             "type": "object",
-            "properties": {
-                "schema": {"const": cls.SCHEMA},
-                **cast(Schema, _short(fields["properties"])),
-            },
+            "properties": {"schema": {"const": cls.SCHEMA}, **cast(Schema, _short(fields["properties"]))},
             "required": ["schema", *cast("list[JsonValue]", fields["required"])],
             "$defs": dict(_DEFINITIONS),
         }

@@ -84,10 +84,7 @@ def served_groups_table(rows: Sequence[Row]) -> Table:
         difference_column("- all", "online_mean"),
     ]
     if any(row.estimate("ndcg@10").known for row in rows):
-        columns += [
-            Column("own intent\noffline", "ndcg@10"),
-            difference_column("- all", "ndcg@10"),
-        ]
+        columns += [Column("own intent\noffline", "ndcg@10"), difference_column("- all", "ndcg@10")]
     return make_table(
         "nDCG@10 by group of clients, worst served first",
         columns,

@@ -79,11 +79,7 @@ class UnlearningReport(PlanReport):
             for setting, _, finding in findings
             if finding.contradiction is not None
         )
-        return cls(
-            **shared,
-            history=tuple(_history(runs)),
-            results=tuple(_row(*each) for each in findings),
-        )
+        return cls(**shared, history=tuple(_history(runs)), results=tuple(_row(*each) for each in findings))
 
     def show(self, console: Console) -> None:
         """Print the data, a table for each setting, utility, and what it all means."""

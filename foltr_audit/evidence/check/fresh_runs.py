@@ -110,10 +110,7 @@ def _each(values: Iterable[T]) -> list[T]:
 
 
 def run_fresh(
-    request: CheckRunRequest,
-    limits: SystemLimits,
-    folder: ComparisonFolder,
-    progress: Progress = SILENT,
+    request: CheckRunRequest, limits: SystemLimits, folder: ComparisonFolder, progress: Progress = SILENT
 ) -> None:
     """Run a request into a folder.
 

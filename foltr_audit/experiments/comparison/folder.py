@@ -48,14 +48,7 @@ from foltr_audit.experiments.runs.folder import (
     report_write_errors,
     take_lock,
 )
-from foltr_audit.experiments.store import (
-    Files,
-    StoredRun,
-    read_records,
-    read_run,
-    records_of,
-    records_text,
-)
+from foltr_audit.experiments.store import Files, StoredRun, read_records, read_run, records_of, records_text
 from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 

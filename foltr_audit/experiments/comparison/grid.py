@@ -101,10 +101,7 @@ class ComparisonGrid(SpecTable):
         Field(min_length=1),
         AfterValidator(once),
         Flag("click-model"),
-    ] = Field(
-        CLICK_MODELS,
-        description="How users click, in training and when attacked.",
-    )
+    ] = Field(CLICK_MODELS, description="How users click, in training and when attacked.")
     learners: Annotated[
         tuple[Annotated[str, canonical("learner")], ...], Field(min_length=1), AfterValidator(once)
     ] = (default_learner(attacks=True),)
@@ -185,10 +182,7 @@ class ComparisonGrid(SpecTable):
         _drop(table, "train.click_model")
         _drop(table, "schema")
         again = {"runs": 1, "folds": [spec.data.fold], "defenses": ["+".join(spec.defense)]}
-        protocols: dict[str, object] = {
-            "attack": table.pop("attack", {}),
-            "audit": table.pop("audit", {}),
-        }
+        protocols: dict[str, object] = {"attack": table.pop("attack", {}), "audit": table.pop("audit", {})}
         return cls.parse({**axes, **again, "spec": {**table, **protocols}})
 
     def table(self) -> Table:

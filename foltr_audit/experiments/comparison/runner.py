@@ -303,12 +303,7 @@ def read_trials(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[Sen
 def _mark_best(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
     rows = [
         SensitivityTrial(
-            learner=learner,
-            scenario=scenario,
-            click_model=click_model,
-            eps=eps,
-            sensitivity=delta,
-            ndcg=ndcg,
+            learner=learner, scenario=scenario, click_model=click_model, eps=eps, sensitivity=delta, ndcg=ndcg
         )
         for ((learner, scenario, click_model, eps), delta), ndcg in found.items()
     ]
