@@ -27,6 +27,8 @@ from foltr_audit.experiments.decide import MOST_AUC, MOST_LOSS
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.judge.scoring import KNOWS_GRADES
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
+from foltr_audit.report.compare_tables import NO_SUM
+from foltr_audit.report.decision import cheating_server
 from foltr_audit.report.table import (
     UNKNOWN_TEXT,
     bound_text,
@@ -34,6 +36,7 @@ from foltr_audit.report.table import (
     interval_text,
     markdown_lines,
     short_method,
+    shortened,
 )
 from foltr_audit.utils.formatting import join_names, json_text, short
 
@@ -63,15 +66,15 @@ _MARKS = {
 _CHART = (
     "Further left: the best attack reads less. Further up: the ranker is better. Lines are 95 % intervals. "
     "A thick stroke is the largest AUC that the proof leaves to any attack on one search, among documents "
-    "that are equally likely clicked; without one nothing is proven. A ring is the best guess without the "
-    "message: a mark left of its ring adds nothing to it. Hollow marks: attacked as another observer. Point "
-    "at a mark, or reach it with Tab, for its values."
+    "that are equally likely clicked; without one nothing is proven. A ring is the best guess without "
+    "message and grades: a mark left of its ring adds nothing to it. Hollow marks: attacked as another "
+    "observer. Point at a mark, or reach it with Tab, for its values."
 )
 _TABLE = (
     "ε: proven for one search (interaction) by accounting; smaller is more private, ∞: nothing is proven, "
     "-: not audited. AUC: 1 reads every click. In brackets: 95 % intervals.",
-    "Verdicts: leaks: the best attack is shown to beat a guess without the message; too few lists: its "
-    f"interval does not end below {MOST_AUC:g}; costs too much: a significant loss of more than "
+    "Verdicts: leaks: the best attack is shown to beat every guess without message and grades; too few "
+    f"lists: its interval does not end below {MOST_AUC:g}; costs too much: a significant loss of more than "
     f"{MOST_LOSS:g} of nDCG@10; no proof: no attack succeeds, but the claim is not proven.",
 )
 
@@ -211,7 +214,7 @@ def page_of(compared: Table, provenance: Provenance) -> Page:
         headline=use,
         lead=[_rest(text, use) for text in sentences[:2] if text.rstrip(".") != use],
         tiles=list(_tiles(chosen, rows)) if chosen else [],
-        notices=[*_progress(compared), *sentences[2:], *_synthetic(dataset)],
+        notices=[*_progress(compared), *_server(compared), *sentences[2:], *_synthetic(dataset)],
         defenses=_defenses(rows),
         selectors=list(_selectors(rows)),
         folds=[
@@ -269,6 +272,7 @@ def _chart_row(row: Table, verdict: str, attacked: str, attacks: Sequence[Table]
         "attacked": attacked,
         "auc": row["auc"],
         "auc_ci": row["auc_ci95"],
+        "no_sum": row["auc"] is None and row["runs_without_sum"] > 0,
         "attack": row["attack"],
         "guess": None if guess is None else guess["auc"],
         "guess_by": "no guess" if guess is None else short_method(guess["method"]),
@@ -314,7 +318,7 @@ def _tiles(chosen: str, rows: Sequence[dict[str, Any]]) -> Iterator[Tile]:
     cost = max(mine, key=_cost)
     ends = leak["auc_ci"]
     beaten = ends is not None and leak["guess"] is not None and ends[0] > leak["guess"]
-    guess = f"a guess without the message: {short(leak['guess'])} ({leak['guess_by']})"
+    guess = f"the best guess without message and grades: {short(leak['guess'])} ({leak['guess_by']})"
     shown = f"{_interval(ends)}, {leak['clicks']} clicks; {guess}".lstrip(", ")
     yield Tile("Best attack, AUC", short(leak["auc"]), shown, "bad" if beaten else "good")
     view = next((each for each in leak["proven"]), None)
@@ -340,9 +344,23 @@ def _progress(compared: Table) -> Iterator[str]:
     waiting = sum(each["cells"] - each["done"] for each in compared["unfinished"])
     asked = compared["cells"]["attack"] + compared["cells"]["audit"]
     if waiting:
-        yield f"Not finished: {asked - waiting} of {asked} cells are done; compare --resume runs the others."
+        names = [
+            f"{each['name']} ({each['done']} of {each['cells']} runs)" for each in compared["unfinished"]
+        ]
+        yield (
+            f"Not finished: {asked - waiting} of {asked} cells are done; compare --resume runs the others. "
+            f"Waiting: {shortened(names)}."
+        )
     if compared["failed"]:
         yield f"Cells that could not be run and are left out: {len(compared['failed'])}."
+
+
+def _server(compared: Table) -> Iterator[str]:
+    server = cheating_server(compared["config"].get("spec", {}).get("train", {}).get("server"))
+    if server:
+        yield f"All runs have the server {server}, also those without a defense."
+    if any(row["runs_without_sum"] for row in compared["results"]):
+        yield f"{NO_SUM}: no round opened one, so that attacks had nothing to read."
 
 
 def _synthetic(dataset: Table) -> list[str]:
@@ -357,20 +375,21 @@ def _defenses(rows: Sequence[dict[str, Any]]) -> Fold:
     head = ["defense", "verdict", *(f"proven ε, server sees {SEES[view]}" for view in views)]
     head += [
         "AUC of the best attack",
-        "AUC of a guess without the message",
+        "AUC of the best guess without message and grades",
         "nDCG@10",
         "difference to no defense",
+        "bytes a client and round",
     ]
     return Fold(
         title="The defenses",
         texts=[*_TABLE, f"Attacks are judged on {span} lists with a click for each defense."],
-        head=[*head, "difference to no defense", "bytes a client and round"],
+        head=head,
         rows=[
             [
                 row["defense"],
                 f"{_MARKS.get(row['verdict'], ('', ''))[1]} {row['verdict']}".strip(),
                 *(_bound(row["proven"].get(view)) for view in views),
-                _lines(short(row["auc"]), _interval(row["auc_ci"])),
+                NO_SUM if row["no_sum"] else _lines(short(row["auc"]), _interval(row["auc_ci"])),
                 _lines(short(row["guess"]), row["guess_by"]),
                 _lines(short(row["ndcg"]), _interval(row["ndcg_ci"])),
                 _lines(_signed(row["loss"]), ""),
@@ -459,7 +478,7 @@ _RESULT: Cells = {
     **_PLACE,
     "chain": lambda row: row["defense"],
     "claimed": lambda row: UNKNOWN_TEXT if row["eps_claimed"] == "inf" else f"{row['eps_claimed']:g}",
-    "best attack": lambda row: row["attack"] or ("no sum" if row["runs_without_sum"] else UNKNOWN_TEXT),
+    "best attack": lambda row: row["attack"] or (NO_SUM if row["runs_without_sum"] else UNKNOWN_TEXT),
     **{name: _estimate(name) for name in ("auc", "tpr_at_1", "precision", "recall", "ndcg@10")},
     "difference": _estimate("ndcg@10_difference"),
     "p": lambda row: UNKNOWN_TEXT if row["ndcg@10_p"] is None else f"{row['ndcg@10_p']:.3g}",

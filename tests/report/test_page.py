@@ -128,6 +128,12 @@ def test_without_a_cell_it_says_so() -> None:
     assert Reader(html_page(page)).text.count("0 of 3 cells are done") == 1
 
 
+def test_every_row_has_a_cell_below_each_header() -> None:
+    for fold in (usual().defenses, *usual().folds):
+        assert len(set(fold.head)) == len(fold.head)
+        assert {len(row) for row in fold.rows} <= {len(fold.head)}
+
+
 def test_headings_are_in_order() -> None:
     levels = [int(tag[1]) for tag, _ in read().tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1

@@ -83,7 +83,7 @@ function tableRow(row, view) {
   const beats = row.auc_ci && row.guess !== null && row.auc_ci[0] > row.guess;
   const numbers = [
     ...DATA.audited.map((each) => [[bound(row.proven[each])], each === view ? "seen" : ""]),
-    [[number(row.auc), small(interval(row.auc_ci))], beats ? "bad" : ""],
+    [row.no_sum ? ["no sum"] : [number(row.auc), small(interval(row.auc_ci))], beats ? "bad" : ""],
     [[number(row.guess), small(row.guess_by)], ""],
     [[number(row.ndcg), small(interval(row.ndcg_ci))], ""],
     [[difference(row), small(interval(row.loss_ci && [-row.loss_ci[1], -row.loss_ci[0]]))], ""],
@@ -117,7 +117,7 @@ function words(row, view) {
     row.name,
     `${row.clicks} clicks, attacked by one who sees: ${DATA.sees[row.attacked]}`,
     `AUC ${number(row.auc)} ${interval(row.auc_ci)} by ${row.attack ?? "no attack"}`,
-    `guess without the message ${number(row.guess)} (${row.guess_by}); with the grades ${number(row.knowing)}`,
+    `guess without message and grades ${number(row.guess)} (${row.guess_by}); with the grades ${number(row.knowing)}`,
     `proven for ${DATA.sees[view]}: ${proven}`,
     `nDCG@10 ${number(row.ndcg)}, difference to no defense ${difference(row)} (${row.cost_clicks} clicks)`,
   ];
