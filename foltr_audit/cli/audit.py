@@ -293,6 +293,6 @@ def run_function_audit(
         audited = audit_function(mechanism, pair, spec, on_terminal(), reload=copy, name=function)
     report = FunctionAuditReport.of(audited, spec)
     show(report.json, report.show, json=common.json)
-    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
+    warn(report.coded_warnings, quiet=common.quiet)
     if not report.holds:
         raise typer.Exit(1)
