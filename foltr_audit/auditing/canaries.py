@@ -96,7 +96,6 @@ class ModelCanary(_CanaryBase):
 Canary = LogCanary | ModelCanary
 """Two neighbouring inputs of one client. Both kinds are played alike; see `GameClients.play`."""
 
-# --- the search ------------------------------------------------------------------------------------
 
 _KEPT = 32  # click patterns of a query that compete for the farthest two of different queries
 _FAR = 1e3  # radii from the centre of its ball at which an extreme model starts
@@ -180,8 +179,6 @@ class CanarySearch:
             )
         return self._canary(name, unit, pairs, f"L{self.order} shift {pairs.shift:.3g} without noise")
 
-    # --- searches for the farthest pair ---------------------------------------------------------------
-
     def _messages(self, tick: Tick) -> Iterator[tuple[int, Bools, Floats]]:
         """Each query with every click pattern of its list and the message that it makes, (2^w, P)."""
         queries = self.fresh.queries
@@ -244,8 +241,6 @@ class CanarySearch:
         i, j, apart = farthest_pair(np.concatenate(kept), self.order, 0.0)
         return _LogPair(logs[min(i, j)], logs[max(i, j)], apart) if apart > 0 else None
 
-    # --- the search for different lists ---------------------------------------------------------------
-
     def _lists(self, unit: str, tick: Tick) -> LogCanary:
         """The pair whose local models rank some later query most differently.
 
@@ -295,8 +290,6 @@ class CanarySearch:
                 logs[m, i] = list_log_probabilities(scores, starts, shown)
         ratio = logs[0, 0] - logs[1, 0] + logs[1, 1] - logs[0, 1]
         return np.where(np.any(lists[0] != lists[1], axis=1), ratio, 0.0)
-
-    # --- from a pair to logs of B interactions --------------------------------------------------------
 
     def _canary(self, name: str, unit: str, pair: _LogPair, how: str, later: int | None = None) -> LogCanary:
         """Logs of B interactions. For a unit below a query they differ in the first interaction alone.
@@ -350,9 +343,6 @@ class CanarySearch:
             if np.any(zero != one):
                 return _LogPair(_ClickLog(query, zero), _ClickLog(query, one), 0.0)
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
-
-
-# --- messages without clicks -----------------------------------------------------------------------
 
 
 def message_canaries(

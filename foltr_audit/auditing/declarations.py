@@ -53,8 +53,6 @@ from foltr_audit.privacy.noise.gaussian import hidden_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- randomised clicks -----------------------------------------------------------------------------
-
 _CLICK_CLIENTS = 16_384
 _FEWER = 4096  # clients of another round or interaction, and with one number of clicks
 _CLICK_ROUNDS = (1, 2, 7)
@@ -202,8 +200,6 @@ def _check_flips(
     yield LawTestResult(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, problem)
 
 
-# --- noise and bounds of the links -----------------------------------------------------------------
-
 _CLIENTS = 2048  # for each input
 _NUMBERS = 2_000_000  # numbers of their messages at most, 16 MB
 _FEWEST, _MOST = 8, 64  # clients whose noise of many rounds is compared
@@ -261,8 +257,6 @@ class LinkTests:
         for given in inputs:
             self._check_noise(given)
             self._check_bounds(given)
-
-    # --- noise ----------------------------------------------------------------------------------------
 
     def _check_noise(self, given: LinkTestInput) -> None:
         count = max(64, min(_CLIENTS, _NUMBERS // given.models.shape[1]))
@@ -376,8 +370,6 @@ class LinkTests:
                 continue
             yield link, noise, laws[0], table
 
-    # --- bounds, rounding -----------------------------------------------------------------------------
-
     def _check_bounds(self, given: LinkTestInput) -> None:
         """Test every link on the inputs, and on models far outside every declared ball."""
         clients, P = given.clients, given.models.shape[1]
@@ -406,8 +398,6 @@ def _resolution(models: Floats) -> float:
     """The rounding error of what is added to models: a unit in the last place."""
     return float(np.spacing(np.abs(models).max()))
 
-
-# --- noise in sums ---------------------------------------------------------------------------------
 
 _FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 14  # that are tested: each is a sum over all clients
 _RUN_ROUNDS = 24  # of each run
@@ -494,9 +484,6 @@ def check_sum_noise(
     if table is not None:
         where = "the sum, less that of rounds before,"
         yield from check_rounds(independent, law, table, where, float(_FLOAT32 * np.abs(noise).max()))
-
-
-# --- the whole chain -------------------------------------------------------------------------------
 
 
 _RANDOM = NoiseAddition | ClickRandomization | CorrelatedNoise

@@ -30,8 +30,6 @@ from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.blas_threads import one_blas_thread
 from foltr_audit.utils.progress import SILENT, Progress
 
-# --- scores of outputs -----------------------------------------------------------------------------
-
 LINEAR_SCORES = ("projection", "discriminant")
 """Scores that are linear in the output, as `gaussian-dp` assumes."""
 
@@ -169,8 +167,6 @@ def _frequency(zero: OutputTable, one: OutputTable, learning: int) -> Pair:
 def _not_finite(table: OutputTable) -> Floats:
     return np.asarray((~np.isfinite(table.numbers)).sum(axis=1), dtype=np.float64)
 
-
-# --- the audit -------------------------------------------------------------------------------------
 
 _MOST_STANDARD_ERRORS = 6.0
 _AS_GOOD, _BY_CHANCE = 0.95, 0.15  # of scores; thousands of trials choose them

@@ -219,8 +219,6 @@ def _described(output: _Output) -> str:
     return f"an array of shape {output.shape}" if output.shape else "a number"
 
 
-# --- noise that repeats ----------------------------------------------------------------------------
-
 _SHARE = 0.01  # of trials whose outputs repeat
 _FEWEST = 3  # different outputs that repeat; fewer may be exceptional values of an intact mechanism
 _CHANCE = 1e-9

@@ -20,8 +20,6 @@ from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw
 from foltr_audit.privacy.noise.gamma_share import FLOOR
 from foltr_audit.utils.arrays import Floats, Ints
 
-# --- the law as a table ----------------------------------------------------------------------------
-
 _DECADES = (math.log10(FLOOR), 5.0)  # of |x| over the scale; smaller noise counts as 0
 _PER_DECADE = 2000
 _MOST_POINTS = 1 << 20  # points of a lattice that are summed; a finer lattice is integrated
@@ -81,8 +79,6 @@ def _integrated(law: AdditiveNoise) -> LawTable:
     repeats = step * math.exp(float(law.log_density(0.0))) if step > 0 else 0.0
     return LawTable(sizes, within + max(0.0, 1.0 - float(within[-1])), repeats, _SMALL * law.scale)
 
-
-# --- noise of one round ----------------------------------------------------------------------------
 
 FALSE_ALARM = 1e-6
 """Probability, at most, that the tests of an audit together reject noise that is as declared."""
@@ -227,8 +223,6 @@ def _two_sided(hits: Ints, trials: Ints, chance: float) -> Floats:
     return np.minimum(1.0, 2.0 * least)
 
 
-# --- noise of several rounds -----------------------------------------------------------------------
-
 _MOST = 64  # rounds
 
 
@@ -271,8 +265,6 @@ def check_rounds(
             draws = NoiseDraws(sums, f"for {where}, summed over {count} {over},", resolution * count)
             yield from check_distribution(draws, summed, of_sum)
 
-
-# --- declared balls and grids ----------------------------------------------------------------------
 
 _SLACK = 1e-6  # relative: what rounding may add to a norm
 

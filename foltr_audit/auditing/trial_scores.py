@@ -27,8 +27,6 @@ from foltr_audit.privacy.noise.gaussian import hidden_rows
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.utils.arrays import Floats, Ints
 
-# --- what is observed, and its exact loss ----------------------------------------------------------
-
 _MOST_REPORTS = 2**12
 
 
@@ -189,8 +187,6 @@ def log_ratio(law: AdditiveNoise, seen: Floats, means: Floats) -> Floats:
     """`ln p(seen | input 1) - ln p(seen | input 0)` of each row of (N, P); means (2, P) or (2, N, P)."""
     return np.asarray((law.log_density(seen - means[1]) - law.log_density(seen - means[0])).sum(axis=1))
 
-
-# --- scores ----------------------------------------------------------------------------------------
 
 SCORES = ("likelihood", "projection", "discriminant", "equality", "lists", "last-bits")
 """Built-in scores, in the order in which the first of about the best is taken."""

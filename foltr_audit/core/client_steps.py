@@ -273,8 +273,6 @@ def torch_step(
     )
 
 
-# --- a module that is trained on the clicks on one list --------------------------------------------
-
 ListLoss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 """`loss(scores (L,), clicks (L,)) -> number`."""
 

@@ -153,16 +153,11 @@ def train(
 ) -> TrainResult:
     """Play all rounds of a Spec.
 
-    Args:
-        setup: the Spec with its data.
-        folder: where the trace and the model go; an unfinished trace in it is resumed.
-        keep: keep the rounds in memory where there is no folder.
-        along: how many global models to return, of rounds spread over the run.
-        progress: shows every round.
+    An unfinished trace in the folder is resumed; without a folder, the rounds are kept in memory if `keep`.
+    `along`: how many global models to return, of rounds spread over the run.
 
     Raises:
         UsageError: the folder's trace was made from another header or first model.
-        TraceError: the folder's trace is damaged.
     """
     spec = setup.spec
     stored = spec.trace.every > 0 and (keep or folder is not None)
@@ -348,11 +343,7 @@ def judge_attacks(
 def refuse_if_none_runs(
     methods: Sequence[str], refused: Mapping[str, str], advised: Callable[[str], str] = str
 ) -> None:
-    """Refuse a protocol of which no attack can run; some may be refused.
-
-    Raises:
-        UsageError: none could run, with the reasons.
-    """
+    """Refuse a protocol of which no attack can run, with the reasons; some may be refused."""
     labels = [make(Attack, text).label for text in methods]
     if all(label in refused for label in labels):
         why = "; ".join(

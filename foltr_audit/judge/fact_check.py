@@ -340,9 +340,6 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     return replace(check, contradictions=tuple(sample.contradictions))
 
 
-# --- the messages that are compared ----------------------------------------------------------------
-
-
 @dataclass
 class MessageSample:
     """What was sampled of a trace.
@@ -439,9 +436,6 @@ def _slots(sample: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     return np.flatnonzero(single & moves)
 
 
-# --- lists that follow from seeds (FOLtR-ES) -------------------------------------------------------
-
-
 def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
     """Whether lists are in the order that the declared generator makes of the seeds of their messages.
 
@@ -469,9 +463,6 @@ def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
         return FactCheck("explained", None, explained.size, share)
     why = "check perturbation, sigma, antithetic, the model and the order of the lists"
     return FactCheck("wrong", why, explained.size, share)
-
-
-# --- the verdict -----------------------------------------------------------------------------------
 
 
 def _compare(trace: Trace, sample: MessageSample) -> FactCheck:

@@ -18,8 +18,6 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- ROC curves ------------------------------------------------------------------------------------
-
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 """The false positive rates at which true positives are reported, one in N: 1 % and 0.1 %."""
 
@@ -114,8 +112,6 @@ class ScoreRanking(NamedTuple):
         totals: Ints = np.einsum("bq,q->b", weights, counts)
         return totals
 
-
-# --- clicks of judged lists ------------------------------------------------------------------------
 
 METRICS = (
     "accuracy",
@@ -348,9 +344,6 @@ def click_records(
     return AttackScorer(evidence, streams).records(ceiling)
 
 
-# --- all lists -------------------------------------------------------------------------------------
-
-
 def any_click_records(
     evidence: ClickEvidence, resamples: QueryBootstrap, ceiling: Mapping[str, float]
 ) -> Iterator[AttackRecord]:
@@ -449,8 +442,6 @@ def named_lists(evidence: ClickEvidence, queries: Sequence[str]) -> Iterator[dic
                 "exact": bool(np.array_equal(clicked, guessed)),
             }
 
-
-# --- groups of clients -----------------------------------------------------------------------------
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
 """Metrics that are reported for each group, see `METRICS`."""

@@ -30,8 +30,6 @@ from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick
 
-# --- quality of scores -----------------------------------------------------------------------------
-
 NDCG = "ndcg@10"
 METRICS = {NDCG: "nDCG@10", "map@10": "MAP@10", "mrr@10": "MRR@10"}
 """Metrics by name, with their labels; all between 0 and 1, higher is better."""
@@ -72,8 +70,6 @@ class RankingJudge:
     def _shown(self, scores: Floats) -> Ints:
         return top_lists(np.asarray(scores, dtype=np.float64), self.data.offsets, LIST_LENGTH)
 
-
-# --- training --------------------------------------------------------------------------------------
 
 LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)
 LEAVES = (15, 255)
@@ -236,7 +232,6 @@ def _bin(data: Dataset, reference: Any) -> Any:
     return found.construct()
 
 
-# --- merges ----------------------------------------------------------------------------------------
 # Source: "Learning to rank for non independent and identically distributed datasets" (2024), section 4.
 
 STEPS = 100

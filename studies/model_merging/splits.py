@@ -20,7 +20,6 @@ from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Ints
 
-# --- topics of queries -----------------------------------------------------------------------------
 # Source of the rule and its ties: "Learning to rank for non independent and identically distributed datasets"
 # (2024), section 3.1.
 
@@ -159,8 +158,6 @@ def _whole(part: Dataset, feature: int, source: str) -> Ints:
     return values.astype(np.int64)
 
 
-# --- queries divided by the categories of their relevant documents ---------------------------------
-
 Method = Literal["initial", "no-tie-breaking", "exclusive"]
 
 METHODS: tuple[Method, ...] = ("initial", "no-tie-breaking", "exclusive")
@@ -271,8 +268,6 @@ def merge_queries(remaining: Ints, relevant: Ints, trained_on: tuple[int, int]) 
     return MergeQueries(clients=(np.sort(lowest), np.sort(highest)), wanted=wanted)
 
 
-# --- queries of each client ------------------------------------------------------------------------
-
 SPLITS: dict[int, tuple[Method, int]] = {
     1: ("exclusive", 0),
     2: ("no-tie-breaking", 0),
@@ -362,7 +357,6 @@ def chosen_places(topics: QueryTopics, categories: tuple[int, ...]) -> tuple[int
     return tuple([*given, *frequent][:2])
 
 
-# --- counts ----------------------------------------------------------------------------------------
 # The forms are those of "Learning to rank for non independent and identically distributed datasets" (2024),
 # table 2 and figure 2.
 

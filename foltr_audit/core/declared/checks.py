@@ -91,9 +91,6 @@ def digits(value: float) -> str:
     return f"{value:.3g}" if 1 <= abs(value) < 1000 else f"{value:.4g}"
 
 
-# --- distances that noise has to hide --------------------------------------------------------------
-
-
 def sensitivity(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each noise, compared with the bounds before it."""
     for step in system.noises:
@@ -247,9 +244,6 @@ def _without_law(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
-# --- scale of noise, and what it was computed from -------------------------------------------------
-
-
 def noise_scale(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each noise over the distance that it was computed for; and the classical formula beyond epsilon 1."""
     for step in system.noises:
@@ -319,9 +313,6 @@ def _classical(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         right=right,
         mend=mend,
     )
-
-
-# --- shares of noise that arrive in a sum ----------------------------------------------------------
 
 
 def shares(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -433,9 +424,6 @@ def _aborts(system: DeclaredSystem, step: DeclaredStep, fewest: int) -> Declarat
     )
 
 
-# --- links that spoil what others do ---------------------------------------------------------------
-
-
 def several_noises(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Several defenses that add noise, each with a claim of its own."""
     names = [step.name for step in system.noises]
@@ -466,9 +454,6 @@ def filled_coordinates(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- correlated noise on the sums of all rounds ----------------------------------------------------
-
-
 def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Noise on sums of messages that are not bounded, or that is correlated for too long."""
     for index, step in enumerate(system.steps):
@@ -497,9 +482,6 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- interactions behind a message -----------------------------------------------------------------
-
-
 def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """What the randomised metrics of one message compose to."""
     behind = system.interactions or 1
@@ -517,9 +499,6 @@ def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 right=whole,
                 mend=f"claim {digits(whole)} for a message",
             )
-
-
-# --- what an observer sees in spite of the noise ---------------------------------------------------
 
 
 def unequal(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -562,9 +541,6 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             follows="those of float64 messages reveal what continuous noise was added to",
             mend="send float32, or add noise on a grid",
         )
-
-
-# --- proven bounds against claims ------------------------------------------------------------------
 
 
 class _Statement(NamedTuple):
@@ -621,8 +597,6 @@ def why_not(system: DeclaredSystem, claim: DeclaredClaim) -> str | None:
     return ", ".join(missing) or None
 
 
-# --- what a claim says -----------------------------------------------------------------------------
-
 _PARTS = {
     "unit": "what neighbouring inputs differ in",
     "relation": "whether a unit is replaced, or added or removed",
@@ -675,8 +649,6 @@ def restated(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             mend="declare what the clients run",
         )
 
-
-# --- every check -----------------------------------------------------------------------------------
 
 Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 

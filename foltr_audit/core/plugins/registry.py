@@ -30,7 +30,6 @@ from foltr_audit.errors import PluginError, first_problem, message_of, suggest_n
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.utils.reading import json_table
 
-# --- plug-ins in the user's own code ---------------------------------------------------------------
 # A class of a module is `MODULE:CLASS` in a Spec, e.g. `my_attacks:Trimmed:keep=0.5`. A class that only this
 # process has, of a notebook, a script or a function, is its bare name: such a Spec can run here, but nothing
 # that outlives the process or runs in another one may hold it.
@@ -135,8 +134,6 @@ def importable_names() -> tuple[str, ...]:
     """The classes of this process that another one can import, as `import_class` takes them."""
     return tuple(name for (_, name), cls in _known.items() if ":" in name and is_importable(cls))
 
-
-# --- registered plug-ins ---------------------------------------------------------------------------
 
 P = TypeVar("P", bound=Plugin)
 _OURS, _PACKAGE = "foltr-audit", "foltr_audit"

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from foltr_audit.errors import DataError
 from foltr_audit.utils.arrays import Bools, Features, Ints, freeze, read_only, read_only_features
 
-# --- names of documents ----------------------------------------------------------------------------
-
 _BATCH_NAMES = 8_192  # names decoded or encoded at a time
 _PIECE_BYTES = 1 << 20
 
@@ -111,9 +109,6 @@ def batches(names: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-# --- origin of queries -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryOrigin:
     """The origin of each query of a data set.
@@ -140,8 +135,6 @@ class QueryOrigin:
         rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
         return np.where(shown >= 0, self.document[rows], -1)
 
-
-# --- data sets and collections ---------------------------------------------------------------------
 
 _BATCH_ROWS = 8_192  # copies of this many rows at a time
 

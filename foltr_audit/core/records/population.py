@@ -254,9 +254,6 @@ class QueryAssignment(NamedTuple):
         return cls(queries, nothing, nothing)
 
 
-# --- groups of clients -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ClientGroups:
     """Groups of clients with the same values of some or all traits.

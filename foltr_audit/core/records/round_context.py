@@ -13,8 +13,6 @@ from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 
-# --- what the server receives ----------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WireMessages:
@@ -58,8 +56,6 @@ class WireMessages:
     def is_encoded(self) -> bool:
         return self.messages.dtype == np.uint64
 
-
-# --- the context -----------------------------------------------------------------------------------
 
 _OF_RECEIPT: Final = {"received": np.float64, "contrast": np.bool_, "reopened": np.bool_}
 """What each client received, with its type; None of an honest server."""
@@ -127,8 +123,6 @@ class RoundContext:
         """The one random stream of the server for a purpose, in this round or any other."""
         return self.source.clients(f"{self.prefix}server/{purpose}", round_, np.zeros(1, dtype=np.int64))
 
-
-# --- what the server sends -------------------------------------------------------------------------
 
 TARGET: Final = "target"
 """The fact of a round that holds the place of the client whose update its server isolates."""

@@ -18,8 +18,6 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
 
-# --- learners --------------------------------------------------------------------------------------
-
 
 def why_no_learner(spec: Spec) -> str | None:
     """Why a Spec does not fit its learner, with the learner's name, or None."""
@@ -36,9 +34,6 @@ def why_no_learner(spec: Spec) -> str | None:
         what = next((what for what, asked in unfit.items() if asked), None)
         problem = what and f"it sends {learner.sends}; {what} messages that are models"
     return problem and f"learner {learner.name}: {problem}"
-
-
-# --- servers ---------------------------------------------------------------------------------------
 
 
 class AuditedSum(NamedTuple):

@@ -20,8 +20,6 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import FedAvgServer
 from foltr_audit.utils.arrays import Floats, Ints
 
-# --- what the server stored ------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredRound:
@@ -79,8 +77,6 @@ class UpdateHistory:
         size = np.dtype(self.dtype).itemsize * self.start.size
         return sum(size * (one.context.clients.size + 1) for one in self.rounds[rounds])
 
-
-# --- training again without some clients -----------------------------------------------------------
 
 NOBODY = np.empty(0, dtype=np.int64)
 """No client."""
@@ -164,9 +160,6 @@ class ReducedFederation:
         context, asked = self.asked(self.context(round_, clients, model, streams))
         local, _ = self.server.senders.clients.play(asked, context)
         return -local.steps
-
-
-# --- methods ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

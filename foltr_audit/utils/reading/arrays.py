@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import FoltrAuditError
 
-# --- tables of expected arrays ---------------------------------------------------------------------
-
 
 class ArraySchema(NamedTuple):
     """The expected type and axes of an array.
@@ -75,8 +73,6 @@ def _refuse_other_form(name: str, array: NDArray[np.generic], form: ArraySchema)
     if np.any((numbers < form.least) | (numbers > form.most)):
         raise ValueError(f"{name}: a value outside of {form.least:g} to {form.most:g}")
 
-
-# --- reading ---------------------------------------------------------------------------------------
 
 KINDS = "fiubU"
 """Kinds of numbers, truth values and text that an array may hold."""

@@ -15,8 +15,6 @@ from typing import NoReturn, TypeGuard
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.utils.formatting import JsonValue
 
-# --- bytes and text --------------------------------------------------------------------------------
-
 MOST_BYTES = 256 << 20
 """A larger file is not read: the results of some 20,000 cells have this size."""
 
@@ -69,8 +67,6 @@ def decoded(content: bytes, where: str, error: type[FoltrAuditError]) -> str:
     except UnicodeDecodeError as problem:
         raise error(f"{where}: byte {problem.start + 1} is not UTF-8; expected UTF-8 text") from problem
 
-
-# --- limits on values ------------------------------------------------------------------------------
 
 MOST_LEVELS = 32
 """Lists and tables inside each other; no file of ours has ten."""
@@ -173,9 +169,6 @@ def whole_number(text: str, least: int, most: int) -> int | None:
     return number if least <= number <= most else None
 
 
-# --- JSON ------------------------------------------------------------------------------------------
-
-
 def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> JsonValue:
     """The value of a JSON text.
 
@@ -234,8 +227,6 @@ def _whole(digits: str) -> int:
 def _refuse_constant(name: str) -> NoReturn:
     raise InvalidValueError(f"{name}; expected finite numbers")
 
-
-# --- TOML ------------------------------------------------------------------------------------------
 
 MOST_CHARACTERS = 4 << 20
 """A longer text is not parsed: it would take seconds."""
