@@ -45,12 +45,7 @@ class _CanaryBase:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LogCanary(_CanaryBase):
-    """Two click logs of the same length.
-
-    Attributes:
-        queries: int64 (2, B).
-        clicks: bool (2, B, k).
-    """
+    """Two click logs of the same length: queries, int64 (2, B), and clicks, bool (2, B, k)."""
 
     queries: Ints
     clicks: Bools
@@ -70,11 +65,7 @@ class LogCanary(_CanaryBase):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelCanary(_CanaryBase):
-    """Two local models as they are before the step stage.
-
-    Attributes:
-        models: float64 (2, P).
-    """
+    """Two local models as they are before the step stage, float64 (2, P)."""
 
     models: Floats
 
@@ -139,11 +130,7 @@ class CanarySearch:
         self.order = order
 
     def find(self, name: str, unit: str, tick: Tick = NO_TICK) -> LogCanary:
-        """A canary of click logs: `data:worst`, `data:typical`, `data:no-click` or `data:lists`.
-
-        Raises:
-            UsageError: no two neighbouring logs send different messages, or lead to different lists.
-        """
+        """A canary of click logs: `data:worst`, `data:typical`, `data:no-click` or `data:lists`."""
         key = (name, unit, *self._world)
         if key not in _found:
             canary = self._search(name, unit, tick)
@@ -351,9 +338,6 @@ def message_canaries(
     """For each direction, two models at opposite ends of the ball that a chain with these events clips to.
 
     They start far outside the ball, so that the chain's own clip has to act.
-
-    Raises:
-        UsageError: the chain clips to no ball.
     """
     balls = [event for event in events if isinstance(event, NormBound)]
     if not balls:

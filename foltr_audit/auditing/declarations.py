@@ -67,12 +67,7 @@ def check_clicks(
 ) -> Iterator[LawTestResult]:
     """Tests of one link that declares to randomise every click with at most this epsilon.
 
-    Args:
-        clients: whose chain the link is in.
-        link: the link.
-        place: its place in the chain, which names its streams.
-        epsilon: largest log ratio of one reported bit.
-        interactions: B, of each client in a round.
+    `place` is that of the link in the chain, which names its streams; B interactions of a client in a round.
     """
     tried = _FlipSampler(
         link, clients.context(0, np.arange(_CLICK_CLIENTS), f"audit/law/defense/{place}/", interactions)
@@ -533,14 +528,7 @@ class DeclarationCheck:
 def check_declarations(
     acts: Acts, clients: GameClients, inputs: Sequence[LinkTestInput], interactions: int = 1
 ) -> DeclarationCheck:
-    """Test all links of a chain on some inputs.
-
-    Args:
-        acts: events of the chain with the link that each is of.
-        clients: clients at any global model.
-        inputs: local models for the links of step and message stage.
-        interactions: B, behind each message.
-    """
+    """Test all links of a chain, with its events, on some inputs; B interactions behind each message."""
     links = LinkTests(acts, interactions)
     links.run(inputs)
     for place, link in enumerate(clients.setup.chain.defenses):

@@ -245,10 +245,8 @@ def check_rounds(
     Sums over clients, as a server sees them, and over rounds must follow the law of such a sum: noise that
     cancels between many clients may look independent for any two.
 
-    Args:
         noise: for T rounds, C clients and P coordinates, float64 (T, C, P).
-        law: its declared law.
-        table: the table of that law.
+        law, table: its declared law, and the table of that.
         where: for which input, in words that follow "noise for".
         resolution: how far off rounding may have put a number.
     """
@@ -277,11 +275,7 @@ def check_balls(
     With noise after it that is symmetric around 0, at most half of the clients with the same model may lie
     beyond the ball in any direction, however large the noise.
 
-    Args:
-        events: what the link declares.
-        after: its outputs, float64 (C, P), in groups of clients with equal inputs.
-        parameters: the global model (P,).
-        copies: size of a group.
+    Clients with equal inputs are in groups of `copies` in the outputs (C, P).
     """
     for number, ball in enumerate(events):
         later = events[number + 1 :]

@@ -111,13 +111,8 @@ def exact_epsilon(
 
     For delta 0 it is the largest log ratio of their densities; for Gaussian noise also with a delta.
 
-    Args:
-        noise: the noise between the messages and what is observed.
-        games: the clients.
-        canary: the two inputs.
-        delta: of the loss.
-        lists: the observer sees the shown lists as well.
-        certain: lists follow from clicks with nothing random before them.
+    With `lists` the observer sees the shown lists as well; they are `certain` where they follow from clicks
+    with nothing random before them.
     """
     if games.sampled:
         return None  # it would be the worst over all lists that may be drawn
@@ -278,9 +273,6 @@ def attack_scores(
 
     The messages of both hypotheses are in one view, in random order: an attack that learns from all messages
     of a view learns nothing about the hypothesis of a trial.
-
-    Raises:
-        UsageError: the canary has no click logs of one query, the view is a sum, or the attack cannot run.
     """
     if not isinstance(canary, LogCanary) or np.any(canary.queries[0] != canary.queries[1]):
         raise UsageError(f"--score {text}: an attack reads clicks; expected click logs of one query")

@@ -168,7 +168,6 @@ class LinearRanker(Ranker):
         return weighted_features(data.features, data.offsets, queries, shown, coefficients)
 
     def score(self, parameters: Floats, features: Features) -> Floats:
-        """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
         scores: Floats = np.einsum("...md,...d->...m", features.astype(np.float64), parameters)
         return scores
 
@@ -265,7 +264,6 @@ class NeuralRanker(Ranker):
         )
 
     def score(self, parameters: Floats, features: Features) -> Floats:
-        """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
         units = features.astype(np.float64)
         for layer in self._layers(parameters):
             units = _units(layer, units)
@@ -273,7 +271,6 @@ class NeuralRanker(Ranker):
         return scores
 
     def jacobian(self, parameters: Floats, features: Features) -> Floats:
-        """`d f_i / d theta` of documents (..., m, d) at models (..., P), float64 (..., m, P)."""
         layers, given = list(self._layers(parameters)), [features.astype(np.float64)]
         for layer in layers:
             given.append(_units(layer, given[-1]))

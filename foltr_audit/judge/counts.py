@@ -102,12 +102,9 @@ class CountEvidence(Evidence):
 
 
 def rank_correlations(estimates: Floats, counts: Ints, here: Bools) -> Floats:
-    """Spearman's rank correlation within each list (L,); NaN where either side is constant.
+    """Spearman's rank correlation of counts with estimates, rounded to hundredths, in each list (L, k); (L,).
 
-    Args:
-        estimates: of each document, (L, k); they are rounded to hundredths, which makes ties.
-        counts: what is right, (L, k).
-        here: False at the padding, (L, k).
+    NaN where either side is constant; `here` is False at the padding.
     """
     from scipy.stats import rankdata
 

@@ -180,13 +180,7 @@ class AttackScorer:
     """Scores every guesser on the same lists, those with a click, with the same resamples."""
 
     def __init__(self, evidence: ClickEvidence, streams: Streams, resamples: int = RESAMPLES) -> None:
-        """Draw the resamples of queries once; they depend on the seed and the number of queries only.
-
-        Args:
-            evidence: all judged lists, also those without a click.
-            streams: named random streams.
-            resamples: how many.
-        """
+        """All judged lists, also those without a click; resamples depend on the number of queries only."""
         self.everything = evidence
         self.evidence = evidence.at(evidence.has_click)
         self.resamples = QueryBootstrap(self.evidence.query, streams, resamples)
@@ -334,13 +328,7 @@ class AttackScorer:
 def click_records(
     evidence: ClickEvidence, streams: Streams, ceiling: Mapping[str, float] | None = None
 ) -> Iterator[AttackRecord]:
-    """What every guesser reads in judged lists, baselines first; metrics as in `METRICS`.
-
-    Args:
-        evidence: all judged lists.
-        streams: named random streams.
-        ceiling: the most that any attack can reach, by metric.
-    """
+    """What every guesser reads in judged lists, baselines first; metrics as in `METRICS`."""
     return AttackScorer(evidence, streams).records(ceiling)
 
 
@@ -352,11 +340,6 @@ def any_click_records(
     Of all lists, also those that the published protocol leaves out. `auc` is undefined where all or no lists
     have a click; `accuracy` is how often "the guess names a document" is right, for probabilities "a click is
     more likely than none"; `base_rate` that of always saying yes.
-
-    Args:
-        evidence: all judged lists.
-        resamples: of their queries.
-        ceiling: the most that any attack can reach, by metric.
     """
     has_click = evidence.has_click
     rate = resamples.share(has_click.astype(np.float64))

@@ -127,12 +127,7 @@ class LambdaMARTTrainer:
     """Trains models on some queries and stops on others; both parts are binned only once."""
 
     def __init__(self, train: Dataset, validation: Dataset, tuning: TuningBudget) -> None:
-        """Bin both parts.
-
-        Raises:
-            UsageError: the extra is not installed.
-            DataError: LightGBM does not support the labels or queries.
-        """
+        """Bin both parts, whose labels and queries LightGBM must support."""
         for part in (train, validation):
             _check(part)
         self.tuning = tuning
@@ -264,13 +259,7 @@ def combine_scores(first: Floats, second: Floats, alpha: float) -> Floats:
 
 
 def best_weight(judge: RankingJudge, first: Floats, second: Floats) -> MergeWeight:
-    """The weight with the highest mean nDCG@10; ties go to the nearest to .5, then to the lower one.
-
-    Args:
-        judge: the judge of D_merge.
-        first: scores of its documents by the first model, (documents,).
-        second: scores of its documents by the second model, (documents,).
-    """
+    """The weight with the highest mean nDCG@10; ties go to the nearest to .5, then to the lower one."""
     found = [judge.mean_ndcg(combine_scores(first, second, step / STEPS)) for step in range(STEPS + 1)]
     best = max(range(STEPS + 1), key=lambda step: (found[step], -abs(2 * step - STEPS), -step))
     return MergeWeight(alpha=best / STEPS, ndcg=found[best])
@@ -283,11 +272,7 @@ def with_scores(data: Dataset, scores: tuple[Floats, ...]) -> Dataset:
 
 
 def held_out(queries: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Split queries into those to train on and those held out: ascending indices, int64.
-
-    Raises:
-        DataError: fewer than two queries.
-    """
+    """Split queries into those to train on and those held out: ascending indices, int64."""
     if queries < 2:
         raise DataError(
             f"merge: D_merge has {queries} query; stacking needs at least 2, one of them held out; use more "
@@ -310,9 +295,6 @@ def train_stacked(
 
     `merge`: D_merge; a quarter of its queries is held out, drawn from the stream of the name. `scores`:
     scores of its documents by the two models, (documents,) each.
-
-    Raises:
-        DataError: fewer than two queries.
     """
     whole = with_scores(merge, scores)
     taught, stopping = held_out(merge.n_queries, streams.generator(f"merge/held-out/{name}"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from foltr_audit.core.declared.declared_system import (
     ROUNDING,
@@ -94,23 +94,18 @@ def digits(value: float) -> str:
 def sensitivity(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each noise, compared with the bounds before it."""
     for step in system.noises:
-        if isinstance(step.event, NoiseAddition):
-            yield from _of_noise(system, step, step.event)
+        noise, earlier = step.event, before(system, step)
+        if not isinstance(noise, NoiseAddition):
+            continue
+        distances = apart(system, earlier, noise)
+        if not distances.known:
+            yield _without_bound(system, step, noise, earlier)
+        elif step.sensitivity is not None:
+            yield from _too_small(system, step, noise, distances, step.sensitivity)
+        elif step.epsilon is not None:
+            yield from _too_little(system, step, noise, distances, step.epsilon)
     if not system.noises:
         yield from _without_law(system)
-
-
-def _of_noise(
-    system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition
-) -> Iterator[DeclarationFinding]:
-    earlier = before(system, step)
-    distances = apart(system, earlier, noise)
-    if not distances.known:
-        yield _without_bound(system, step, noise, earlier)
-    elif step.sensitivity is not None:
-        yield from _too_small(system, step, noise, distances, step.sensitivity)
-    elif step.epsilon is not None:
-        yield from _too_little(system, step, noise, distances, step.epsilon)
 
 
 def _without_bound(
@@ -543,28 +538,19 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
-class _Statement(NamedTuple):
-    """What several claims have in common that differ in their view only."""
-
-    name: str
-    epsilon: float
-    delta: float
-    unit: str | None
-
-
 def proof(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each claim that is not proven, with all views in which it is not."""
-    unproven: dict[_Statement, dict[str, UpperBound]] = {}
+    unproven: dict[DeclaredClaim, dict[str, UpperBound]] = {}
     for claim in system.claims:
         bound = proven(system, claim)
         if bound is not None and not is_proven(system, claim):
-            key = _Statement(claim.name, claim.epsilon, claim.delta, claim.unit)
-            unproven.setdefault(key, {})[claim.view or ""] = bound
+            statement = replace(claim, view=None, relation=None)
+            unproven.setdefault(statement, {})[claim.view or ""] = bound
     for statement, bounds in unproven.items():
         yield _of_statement(statement, bounds)
 
 
-def _of_statement(claim: _Statement, bounds: dict[str, UpperBound]) -> DeclarationFinding:
+def _of_statement(claim: DeclaredClaim, bounds: dict[str, UpperBound]) -> DeclarationFinding:
     views: dict[str, list[str]] = {}
     for view, bound in bounds.items():
         finite = math.isfinite(bound.epsilon)

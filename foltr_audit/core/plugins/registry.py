@@ -86,11 +86,7 @@ def is_importable(cls: type) -> bool:
 
 
 def import_class(reference: str) -> type[Plugin]:
-    """Import a class that the user names as `MODULE:CLASS`, which runs the module.
-
-    Raises:
-        PluginError: there is no such module or class, it is no plug-in, or its module raises.
-    """
+    """Import a class that the user names as `MODULE:CLASS`, which runs the module."""
     module, _, name = reference.partition(":")
     try:
         found: object = importlib.import_module(module)
@@ -320,11 +316,7 @@ def called(base: type[Plugin], text: str) -> str:
 
 
 def kind_of(plugin: Plugin | type[Plugin]) -> type[Plugin]:
-    """The kind of a plug-in or its class.
-
-    Raises:
-        PluginError: it is of none.
-    """
+    """The kind of a plug-in or its class."""
     cls = plugin if isinstance(plugin, type) else type(plugin)
     found = next((kind for kind in GROUPS if issubclass(cls, kind)), None)
     if found is None:
@@ -395,11 +387,7 @@ def make_if_known(base: type[P], text: str) -> P | None:
 
 
 def remade(plugin: P, changes: Mapping[str, object]) -> P:
-    """The same plug-in with some parameters changed.
-
-    Raises:
-        PluginError: an unknown parameter or a refused value.
-    """
+    """The same plug-in with some parameters changed."""
     who = f"{SINGULAR[kind_of(plugin)]} {plugin.name}"
     return _validated(type(plugin), who, {**plugin.model_dump(), **changes})
 

@@ -360,22 +360,14 @@ class Collection:
         return replace(self, train=train, vali=vali, test=test, **changes)
 
     def part(self, name: str) -> Dataset:
-        """The part with this name.
-
-        Raises:
-            DataError: the name is not `train`, `vali` or `test`.
-        """
+        """The part with this name: `train`, `vali` or `test`."""
         if name not in self.PARTS:
             raise DataError(f"data: no part {name!r}; expected train, vali or test")
         part: Dataset = getattr(self, name)
         return part
 
     def joined_parts(self, names: Sequence[str]) -> Dataset:
-        """The queries of some parts, one after the other; the last such data are kept for the next call.
-
-        Raises:
-            DataError: a name that is not `train`, `vali` or `test`.
-        """
+        """The queries of some parts, one after the other; the last such data are kept for the next call."""
         if len(names) == 1:
             return self.part(names[0])
         if self not in _last_joined or _last_joined[self][0] != tuple(names):

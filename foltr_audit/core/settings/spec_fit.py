@@ -19,7 +19,24 @@ if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
 
 
-def why_no_learner(spec: Spec) -> str | None:
+def why_not(spec: Spec) -> str | None:
+    """Why the fields of a Spec do not fit each other, or None."""
+    return _why_no_learner(spec) or _why_no_protocol(spec) or _why_no_server(spec)
+
+
+def _why_no_protocol(spec: Spec) -> str | None:
+    if spec.attack is not None and spec.attack.target == "training" and spec.trace.every == 0:
+        return "target training needs recorded messages; expected no --no-trace"
+    if spec.unlearning is not None:
+        hidden = DefenseChain(parse_chain(spec.defense)).encoding is not None
+        if problem := spec.unlearning.why_not(spec.population.clients, hidden=hidden):
+            return f"unlearning: {problem}"
+    if spec.membership is not None and spec.population.cohorts == "fixed":
+        return "membership: half of the clients train; expected cohorts=sampled, not fixed"
+    return None
+
+
+def _why_no_learner(spec: Spec) -> str | None:
     """Why a Spec does not fit its learner, with the learner's name, or None."""
     learner = make(Learner, spec.train.learner)
     problem = learner.why_not(spec.train.ranker) or DefenseChain(parse_chain(spec.defense)).why_not(learner)
@@ -88,13 +105,18 @@ def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
     return table
 
 
-def why_no_server(spec: Spec) -> str | None:
-    """Why a Spec does not fit its server, or None."""
-    server, learner = make(Server, spec.train.server or SERVER), make(Learner, spec.train.learner)
-    if server.chooses and (why := _why_no_choice(spec)):
-        return why
-    if not (server.isolates or server.manipulates):
-        return None
+def _why_no_server(spec: Spec) -> str | None:
+    """Why a Spec does not fit its server, with the server's name, or None."""
+    server = make(Server, spec.train.server or SERVER)
+    problem = _why_no_choice(spec) if server.chooses else None
+    if problem is None and (server.isolates or server.manipulates):
+        problem = _why_no_manipulation(spec, server)
+    return problem and f"server {spec.train.server}: {problem}"
+
+
+def _why_no_manipulation(spec: Spec, server: Server) -> str | None:
+    """Why a server cannot send other things to some clients than to others, or None."""
+    learner = make(Learner, spec.train.learner)
     if learner.sends != "models":
         return f"expected a learner that sends models, not {spec.train.learner}"
     if spec.membership is not None or spec.unlearning is not None:

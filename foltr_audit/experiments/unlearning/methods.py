@@ -131,11 +131,7 @@ class ReducedFederation:
     def play(
         self, streams: Streams, without: Ints, model: Floats, numbers: Iterable[int]
     ) -> tuple[tuple[StoredRound, ...], Floats]:
-        """Rounds with these numbers from a model (P,), and the model after them.
-
-        Raises:
-            DataError: a global model is no longer finite.
-        """
+        """Rounds with these numbers from a model (P,), and the model after them."""
         cohorts = self.federation.cohorts(self._everybody, streams)
         state, played = self.server.first(model), []
         for number in numbers:
