@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -158,6 +158,11 @@ class Evidence:
         None for evidence that reports show in tables of its own.
         """
         return iter(())
+
+
+def no_rows(dtype: type[np.generic], *shape: int) -> Any:
+    """A field for an array that has no row where nothing was judged."""
+    return field(default_factory=lambda: np.empty((0, *shape), dtype=dtype))
 
 
 Judged = TypeVar("Judged", bound=Evidence, covariant=True)
