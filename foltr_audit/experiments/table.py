@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -278,10 +277,6 @@ class ComparisonTable:
 
     pools: tuple[ComparedPool, ...] = ()
 
-    @cached_property
-    def _bases(self) -> dict[tuple[WorldKey, str], ComparedPool]:
-        return {(pool.world, pool.record.learner): pool for pool in self.pools if not pool.defended}
-
     @property
     def alternatives(self) -> list[str]:
         """The defenses as given, in order; pools of several epsilons belong to one."""
@@ -291,10 +286,6 @@ class ComparisonTable:
     def epsilons(self) -> list[float]:
         """The epsilons that defenses were made for, rising."""
         return sorted({pool.label.eps for pool in self.pools if pool.label.eps is not None})
-
-    def base_of(self, pool: ComparedPool) -> ComparedPool | None:
-        """The pool without a defense of the same learner and world; None where there is none."""
-        return self._bases.get((pool.world, pool.record.learner))
 
 
 def pool_of(spec: Spec) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
@@ -53,29 +53,17 @@ def _why_no_learner(spec: Spec) -> str | None:
     return problem and f"learner {learner.name}: {problem}"
 
 
-class AuditedSum(NamedTuple):
-    """The fields of the audit of a server that reads sums of rounds.
+def _audited_sum(server: Server, cohort: int, chain: DefenseChain) -> tuple[tuple[str, ...], int | None]:
+    """The views and the colluders in the audit of a server that reads sums of rounds.
 
-    Attributes:
-        views: what it sees.
-        colluders: how many messages it can take out of a sum; None if it can take out none.
+    An audit assumes in any case that the server knows what other clients have learnt. So a server that lets
+    them learn nothing sees what an honest one does, and one that subtracts messages sees what a server does
+    with which their senders collude.
     """
-
-    views: tuple[str, ...]
-    colluders: int | None
-
-    @classmethod
-    def of(cls, server: Server, cohort: int, chain: DefenseChain) -> AuditedSum:
-        """What is audited of a server.
-
-        An audit assumes in any case that the server knows what other clients have learnt. So a server that
-        lets them learn nothing sees what an honest one does, and one that subtracts messages sees what a
-        server does with which their senders collude.
-        """
-        subtracted = server.subtracts(cohort, reopens=chain.reopens)
-        if not subtracted:
-            return cls(("aggregate", "aggregate+lists"), None)
-        return cls(("colluding", "colluding+lists"), subtracted)
+    subtracted = server.subtracts(cohort, reopens=chain.reopens)
+    if not subtracted:
+        return ("aggregate", "aggregate+lists"), None
+    return ("colluding", "colluding+lists"), subtracted
 
 
 def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
@@ -94,15 +82,12 @@ def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
     try:
         cohort = PopulationSpec.model_validate(table.get("population") or {}).cohort_size
         chain = DefenseChain(parse_chain(cast("tuple[str, ...]", table.get("defense") or ())))
-    except (
-        ValidationError,
-        UsageError,
-        TypeError,
-    ):  # the fields themselves are refused, with a better reason
+    except (ValidationError, UsageError, TypeError):  # the fields are refused, with a better reason
         return table
-    for name, value in AuditedSum.of(server, cohort, chain)._asdict().items():
-        table = table if value is None else with_default(table, "audit", name, value)
-    return table
+    views, colluders = _audited_sum(server, cohort, chain)
+    if colluders is not None:
+        table = with_default(table, "audit", "colluders", colluders)
+    return with_default(table, "audit", "views", views)
 
 
 def _why_no_server(spec: Spec) -> str | None:
@@ -148,8 +133,8 @@ def _why_no_sum(spec: Spec, server: Server) -> str | None:
         return "it reads sums of training rounds; expected --target training --view aggregate"
     if spec.audit is not None:
         chain = DefenseChain(parse_chain(spec.defense))
-        seen = AuditedSum.of(server, spec.population.cohort_size, chain)
-        if not set(spec.audit.views) <= set(seen.views) or spec.audit.colluders != seen.colluders:
-            number = "" if seen.colluders is None else f" and --colluders {seen.colluders}"
-            return f"expected --view {' and '.join(seen.views)}{number}, or neither option"
+        views, colluders = _audited_sum(server, spec.population.cohort_size, chain)
+        if not set(spec.audit.views) <= set(views) or spec.audit.colluders != colluders:
+            number = "" if colluders is None else f" and --colluders {colluders}"
+            return f"expected --view {' and '.join(views)}{number}, or neither option"
     return None
