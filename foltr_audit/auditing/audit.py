@@ -77,11 +77,7 @@ class Audit:
         A claim is about every round. So a canary is searched and played at each of the models, and the game
         with the largest bound on the part of its trials for choosing is evaluated.
 
-        Args:
-            models: global models (P,) that the messages of a game start from, one for each message, by name.
-
-        Raises:
-            UsageError: a score or canary that cannot be played here.
+        `models` are those that the messages of a game start from, (P,), one for each message, by name.
         """
         sessions = self._sessions(models)
         canaries = {
@@ -275,11 +271,7 @@ class Audit:
 
 
 def check_names(protocol: AuditSpec) -> None:
-    """Refuse an estimator or score that does not exist, before anything runs.
-
-    Raises:
-        UsageError: an unknown name.
-    """
+    """Refuse an estimator or score that does not exist, before anything runs."""
     name, known = protocol.estimator, ("auto", *ESTIMATORS)
     if name not in known:
         raise UsageError(f"--estimator: unknown estimator {name!r}; {suggest_name(name, known)}")

@@ -45,12 +45,7 @@ class _CanaryBase:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LogCanary(_CanaryBase):
-    """Two click logs of the same length.
-
-    Attributes:
-        queries: int64 (2, B).
-        clicks: bool (2, B, k).
-    """
+    """Two click logs of the same length: queries, int64 (2, B), and clicks, bool (2, B, k)."""
 
     queries: Ints
     clicks: Bools
@@ -70,11 +65,7 @@ class LogCanary(_CanaryBase):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelCanary(_CanaryBase):
-    """Two local models as they are before the step stage.
-
-    Attributes:
-        models: float64 (2, P).
-    """
+    """Two local models as they are before the step stage, float64 (2, P)."""
 
     models: Floats
 
@@ -96,7 +87,6 @@ class ModelCanary(_CanaryBase):
 Canary = LogCanary | ModelCanary
 """Two neighbouring inputs of one client. Both kinds are played alike; see `GameClients.play`."""
 
-# --- the search ------------------------------------------------------------------------------------
 
 _KEPT = 32  # click patterns of a query that compete for the farthest two of different queries
 _FAR = 1e3  # radii from the centre of its ball at which an extreme model starts
@@ -140,11 +130,7 @@ class CanarySearch:
         self.order = order
 
     def find(self, name: str, unit: str, tick: Tick = NO_TICK) -> LogCanary:
-        """A canary of click logs: `data:worst`, `data:typical`, `data:no-click` or `data:lists`.
-
-        Raises:
-            UsageError: no two neighbouring logs send different messages, or lead to different lists.
-        """
+        """A canary of click logs: `data:worst`, `data:typical`, `data:no-click` or `data:lists`."""
         key = (name, unit, *self._world)
         if key not in _found:
             canary = self._search(name, unit, tick)
@@ -179,8 +165,6 @@ class CanarySearch:
                 f"--canary {name}: no two logs that differ in one {unit} send different messages here"
             )
         return self._canary(name, unit, pairs, f"L{self.order} shift {pairs.shift:.3g} without noise")
-
-    # --- searches for the farthest pair ---------------------------------------------------------------
 
     def _messages(self, tick: Tick) -> Iterator[tuple[int, Bools, Floats]]:
         """Each query with every click pattern of its list and the message that it makes, (2^w, P)."""
@@ -244,8 +228,6 @@ class CanarySearch:
         i, j, apart = farthest_pair(np.concatenate(kept), self.order, 0.0)
         return _LogPair(logs[min(i, j)], logs[max(i, j)], apart) if apart > 0 else None
 
-    # --- the search for different lists ---------------------------------------------------------------
-
     def _lists(self, unit: str, tick: Tick) -> LogCanary:
         """The pair whose local models rank some later query most differently.
 
@@ -295,8 +277,6 @@ class CanarySearch:
                 logs[m, i] = list_log_probabilities(scores, starts, shown)
         ratio = logs[0, 0] - logs[1, 0] + logs[1, 1] - logs[0, 1]
         return np.where(np.any(lists[0] != lists[1], axis=1), ratio, 0.0)
-
-    # --- from a pair to logs of B interactions --------------------------------------------------------
 
     def _canary(self, name: str, unit: str, pair: _LogPair, how: str, later: int | None = None) -> LogCanary:
         """Logs of B interactions. For a unit below a query they differ in the first interaction alone.
@@ -352,18 +332,12 @@ class CanarySearch:
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
 
 
-# --- messages without clicks -----------------------------------------------------------------------
-
-
 def message_canaries(
     events: Sequence[PrivacyEvent], parameters: Floats, directions: Sequence[Floats]
 ) -> Iterator[ModelCanary]:
     """For each direction, two models at opposite ends of the ball that a chain with these events clips to.
 
     They start far outside the ball, so that the chain's own clip has to act.
-
-    Raises:
-        UsageError: the chain clips to no ball.
     """
     balls = [event for event in events if isinstance(event, NormBound)]
     if not balls:

@@ -53,8 +53,6 @@ from foltr_audit.privacy.noise.gaussian import hidden_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- randomised clicks -----------------------------------------------------------------------------
-
 _CLICK_CLIENTS = 16_384
 _FEWER = 4096  # clients of another round or interaction, and with one number of clicks
 _CLICK_ROUNDS = (1, 2, 7)
@@ -69,12 +67,7 @@ def check_clicks(
 ) -> Iterator[LawTestResult]:
     """Tests of one link that declares to randomise every click with at most this epsilon.
 
-    Args:
-        clients: whose chain the link is in.
-        link: the link.
-        place: its place in the chain, which names its streams.
-        epsilon: largest log ratio of one reported bit.
-        interactions: B, of each client in a round.
+    `place` is that of the link in the chain, which names its streams; B interactions of a client in a round.
     """
     tried = _FlipSampler(
         link, clients.context(0, np.arange(_CLICK_CLIENTS), f"audit/law/defense/{place}/", interactions)
@@ -202,8 +195,6 @@ def _check_flips(
     yield LawTestResult(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, problem)
 
 
-# --- noise and bounds of the links -----------------------------------------------------------------
-
 _CLIENTS = 2048  # for each input
 _NUMBERS = 2_000_000  # numbers of their messages at most, 16 MB
 _FEWEST, _MOST = 8, 64  # clients whose noise of many rounds is compared
@@ -261,8 +252,6 @@ class LinkTests:
         for given in inputs:
             self._check_noise(given)
             self._check_bounds(given)
-
-    # --- noise ----------------------------------------------------------------------------------------
 
     def _check_noise(self, given: LinkTestInput) -> None:
         count = max(64, min(_CLIENTS, _NUMBERS // given.models.shape[1]))
@@ -376,8 +365,6 @@ class LinkTests:
                 continue
             yield link, noise, laws[0], table
 
-    # --- bounds, rounding -----------------------------------------------------------------------------
-
     def _check_bounds(self, given: LinkTestInput) -> None:
         """Test every link on the inputs, and on models far outside every declared ball."""
         clients, P = given.clients, given.models.shape[1]
@@ -406,8 +393,6 @@ def _resolution(models: Floats) -> float:
     """The rounding error of what is added to models: a unit in the last place."""
     return float(np.spacing(np.abs(models).max()))
 
-
-# --- noise in sums ---------------------------------------------------------------------------------
 
 _FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 14  # that are tested: each is a sum over all clients
 _RUN_ROUNDS = 24  # of each run
@@ -496,9 +481,6 @@ def check_sum_noise(
         yield from check_rounds(independent, law, table, where, float(_FLOAT32 * np.abs(noise).max()))
 
 
-# --- the whole chain -------------------------------------------------------------------------------
-
-
 _RANDOM = NoiseAddition | ClickRandomization | CorrelatedNoise
 
 Acts = Sequence[tuple[Defense, PrivacyEvent]]
@@ -546,14 +528,7 @@ class DeclarationCheck:
 def check_declarations(
     acts: Acts, clients: GameClients, inputs: Sequence[LinkTestInput], interactions: int = 1
 ) -> DeclarationCheck:
-    """Test all links of a chain on some inputs.
-
-    Args:
-        acts: events of the chain with the link that each is of.
-        clients: clients at any global model.
-        inputs: local models for the links of step and message stage.
-        interactions: B, behind each message.
-    """
+    """Test all links of a chain, with its events, on some inputs; B interactions behind each message."""
     links = LinkTests(acts, interactions)
     links.run(inputs)
     for place, link in enumerate(clients.setup.chain.defenses):

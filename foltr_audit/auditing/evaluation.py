@@ -45,16 +45,10 @@ def every_bound(
     normal: bool,
     among: Collection[str] = ESTIMATORS,
 ) -> Iterator[LowerBound]:
-    """The bounds of estimators for the same trials.
+    """The bounds of those estimators for the same trials that are named.
 
-    Args:
-        trials: the trials.
-        stream: the random stream of an estimator, by its name.
-        delta: of the bounds.
-        confidence: of each bound.
-        normal: whether the scores are normal; without that, or with delta 0, estimators for normal noise are
-            left out.
-        among: names of the estimators.
+    `stream` gives the random stream of an estimator. Those for normal noise are left out at delta 0, and
+    where scores are not `normal`.
     """
     for name, estimator in ESTIMATORS.items():
         if name in among and (name not in FOR_NORMAL or (delta > 0 and normal)):

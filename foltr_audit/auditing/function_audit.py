@@ -21,7 +21,7 @@ from foltr_audit.auditing.function_outputs import (
     repeated_noise,
 )
 from foltr_audit.auditing.verdict import ClaimEvidence, verdict_on
-from foltr_audit.core.results import FunctionRecord, LowerBound, Verdict
+from foltr_audit.core.results import FunctionRecord, LowerBound
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
@@ -29,8 +29,6 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.blas_threads import one_blas_thread
 from foltr_audit.utils.progress import SILENT, Progress
-
-# --- scores of outputs -----------------------------------------------------------------------------
 
 LINEAR_SCORES = ("projection", "discriminant")
 """Scores that are linear in the output, as `gaussian-dp` assumes."""
@@ -170,8 +168,6 @@ def _not_finite(table: OutputTable) -> Floats:
     return np.asarray((~np.isfinite(table.numbers)).sum(axis=1), dtype=np.float64)
 
 
-# --- the audit -------------------------------------------------------------------------------------
-
 _MOST_STANDARD_ERRORS = 6.0
 _AS_GOOD, _BY_CHANCE = 0.95, 0.15  # of scores; thousands of trials choose them
 
@@ -197,17 +193,17 @@ def audit_function(
     Raises:
         UsageError: an unknown estimator or one that does not fit, or see `call_function`.
     """
-    _check_estimator(spec)
+    estimator = spec.estimator
+    if estimator not in ESTIMATORS:
+        raise UsageError(f"estimator: unknown estimator {estimator!r}; {suggest_name(estimator, ESTIMATORS)}")
+    if estimator in FOR_NORMAL and spec.delta == 0:
+        raise UsageError(f"estimator: {estimator} has no bound at delta 0; expected a delta above 0")
     outputs = call_function(mechanism, inputs, spec.calls, Streams(spec.seed), progress, reload)
     return audit_outputs(outputs, spec, name or str(getattr(mechanism, "__name__", type(mechanism).__name__)))
 
 
 def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str = "") -> FunctionRecord:
-    """As `audit_function`, on the outputs of `spec.calls` trials with each input that were made before.
-
-    Raises:
-        UsageError: an estimator that does not fit the outputs.
-    """
+    """As `audit_function`, on the outputs of `spec.calls` trials with each input that were made before."""
     streams, normal = Streams(spec.seed), spec.estimator in FOR_NORMAL
     score, trials = _best(_scores(outputs, spec), spec)
     if normal:
@@ -223,7 +219,11 @@ def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str =
     )
     lower = next(bound for bound in bounds if bound.estimator == spec.estimator)
     claimed = math.inf if spec.eps is None else spec.eps
-    verdict, why = _verdict(claimed, lower)
+    # What estimators for normal noise assume was tested.
+    found = ClaimEvidence(
+        claimed=claimed, proven=math.inf, exact=None, measured=lower.epsilon, strict=lower.epsilon
+    )
+    verdict, why = verdict_on(found)
     # An intact mechanism of so large an epsilon may repeat itself as often.
     repeats = repeated_noise(outputs) if spec.eps is None or spec.eps < lower.ceiling else ""
     return FunctionRecord(
@@ -238,19 +238,6 @@ def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str =
         repeats=repeats,
         warnings=tuple(_warnings(outputs, claimed, lower)),
     )
-
-
-def _check_estimator(spec: FunctionAuditSpec) -> None:
-    """Refuse an estimator that does not exist, or does not fit the delta, before anything is called.
-
-    Raises:
-        UsageError: it is one of these.
-    """
-    name = spec.estimator
-    if name not in ESTIMATORS:
-        raise UsageError(f"estimator: unknown estimator {name!r}; {suggest_name(name, ESTIMATORS)}")
-    if name in FOR_NORMAL and spec.delta == 0:
-        raise UsageError(f"estimator: {name} has no bound at delta 0; expected a delta above 0")
 
 
 def _scores(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> dict[str, Pair]:
@@ -282,22 +269,10 @@ def _best(scores: Mapping[str, Pair], spec: FunctionAuditSpec) -> tuple[str, Tri
     return name, split((zero[start:], one[start:]), spec.choosing, independent=True)
 
 
-def _verdict(claimed: float, lower: LowerBound) -> tuple[Verdict, str]:
-    # What estimators for normal noise assume was tested.
-    return verdict_on(
-        ClaimEvidence(
-            claimed=claimed, proven=math.inf, exact=None, measured=lower.epsilon, strict=lower.epsilon
-        )
-    )
-
-
 def _refuse_other_noise(trials: TrialScores, estimator: str) -> None:
     """Refuse scores whose skewness or kurtosis is not that of a normal law.
 
     Tested on the trials for choosing: six standard errors, which normal scores hardly ever exceed.
-
-    Raises:
-        UsageError: they are not normal.
     """
     for scores in (trials.choose_zero, trials.choose_one):
         if max(_away_from_normal(scores)) > _MOST_STANDARD_ERRORS:

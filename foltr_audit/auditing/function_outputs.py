@@ -97,20 +97,16 @@ def call_function(
 
     Each trial has a random generator of its own, and a copy of the input, which the function may change.
 
-    Args:
-        mechanism: the function.
-        inputs: two neighbouring inputs.
-        calls: trials with each input.
-        streams: of the generators.
-        progress: shows how many calls are done.
-        reload: makes a second copy of the function, as a new process would have it.
+    With `reload`, which makes a second copy of the function as a new process would have it, the outputs also
+    say whether that gave the same ones.
 
     Raises:
         UsageError: the function raises, or returns something else than numbers, text or bytes, outputs of
             different shapes, or more numbers than fit into memory.
     """
     outputs = _OutputCollector(calls)
-    order = [divmod(turn, calls) for turn in _order(streams, calls)]
+    mixed: list[int] = streams.generator("audit-function/order").permutation(2 * calls).tolist()
+    order = [divmod(turn, calls) for turn in mixed]
     step = max(1, len(order) // _PIECES)
     with progress.task("call the function", len(order) // step) as tick:
         for done, (which, trial) in enumerate(order, start=1):
@@ -127,11 +123,6 @@ def call_function(
             for which, trial in order[:RELOADED]
         )
     return outputs.result(repeatable=repeatable, reloaded_alike=alike)
-
-
-def _order(streams: Streams, calls: int) -> list[int]:
-    order: list[int] = streams.generator("audit-function/order").permutation(2 * calls).tolist()
-    return order
 
 
 def _call(mechanism: Mechanism[T], inputs: tuple[T, T], which: int, trial: int, streams: Streams) -> _Output:
@@ -176,11 +167,7 @@ class _OutputCollector:
         self._first: _Output | None = None
 
     def add(self, which: int, trial: int, output: _Output) -> None:
-        """Keep the output of a trial.
-
-        Raises:
-            UsageError: it differs from others in kind or shape, or all do not fit into memory.
-        """
+        """Keep the output of a trial, which must be like the others in kind and shape."""
         if self._first is None or self._numbers is None:
             self._first = output
             if 2 * self._calls * output.numbers.size > MOST_NUMBERS:
@@ -202,11 +189,7 @@ class _OutputCollector:
         return self._known.get(output.bits) == int(self._codes[which, trial])
 
     def result(self, *, repeatable: bool, reloaded_alike: bool) -> FunctionOutputs:
-        """The outputs of all trials.
-
-        Raises:
-            UsageError: there are none.
-        """
+        """The outputs of all trials, of which there must be one."""
         if self._first is None or self._numbers is None:
             raise UsageError("no trials; expected at least one")
         zero, one = (OutputTable(self._numbers[which], self._codes[which]) for which in (0, 1))
@@ -218,8 +201,6 @@ def _described(output: _Output) -> str:
         return output.kind
     return f"an array of shape {output.shape}" if output.shape else "a number"
 
-
-# --- noise that repeats ----------------------------------------------------------------------------
 
 _SHARE = 0.01  # of trials whose outputs repeat
 _FEWEST = 3  # different outputs that repeat; fewer may be exceptional values of an intact mechanism

@@ -193,12 +193,8 @@ class GameSimulator:
 
         A trial is the same whichever others are played.
 
-        Args:
-            canary: the two inputs.
-            trials: numbers of the trials, int64 (N,).
-            members: how many messages are in a sum.
-            lists: whether the observer also sees the shown lists.
-            released: whether a sum carries the noise that is added to sums.
+        `trials` are their numbers, int64 (N,). With `lists` the observer also sees the shown lists; a sum
+        that is `released` carries the noise that is added to sums.
         """
         for message in range(self.messages):
             noise = self.others.sums(members, message, trials)

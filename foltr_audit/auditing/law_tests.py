@@ -20,8 +20,6 @@ from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw
 from foltr_audit.privacy.noise.gamma_share import FLOOR
 from foltr_audit.utils.arrays import Floats, Ints
 
-# --- the law as a table ----------------------------------------------------------------------------
-
 _DECADES = (math.log10(FLOOR), 5.0)  # of |x| over the scale; smaller noise counts as 0
 _PER_DECADE = 2000
 _MOST_POINTS = 1 << 20  # points of a lattice that are summed; a finer lattice is integrated
@@ -81,8 +79,6 @@ def _integrated(law: AdditiveNoise) -> LawTable:
     repeats = step * math.exp(float(law.log_density(0.0))) if step > 0 else 0.0
     return LawTable(sizes, within + max(0.0, 1.0 - float(within[-1])), repeats, _SMALL * law.scale)
 
-
-# --- noise of one round ----------------------------------------------------------------------------
 
 FALSE_ALARM = 1e-6
 """Probability, at most, that the tests of an audit together reject noise that is as declared."""
@@ -227,8 +223,6 @@ def _two_sided(hits: Ints, trials: Ints, chance: float) -> Floats:
     return np.minimum(1.0, 2.0 * least)
 
 
-# --- noise of several rounds -----------------------------------------------------------------------
-
 _MOST = 64  # rounds
 
 
@@ -251,10 +245,8 @@ def check_rounds(
     Sums over clients, as a server sees them, and over rounds must follow the law of such a sum: noise that
     cancels between many clients may look independent for any two.
 
-    Args:
         noise: for T rounds, C clients and P coordinates, float64 (T, C, P).
-        law: its declared law.
-        table: the table of that law.
+        law, table: its declared law, and the table of that.
         where: for which input, in words that follow "noise for".
         resolution: how far off rounding may have put a number.
     """
@@ -272,8 +264,6 @@ def check_rounds(
             yield from check_distribution(draws, summed, of_sum)
 
 
-# --- declared balls and grids ----------------------------------------------------------------------
-
 _SLACK = 1e-6  # relative: what rounding may add to a norm
 
 
@@ -285,11 +275,7 @@ def check_balls(
     With noise after it that is symmetric around 0, at most half of the clients with the same model may lie
     beyond the ball in any direction, however large the noise.
 
-    Args:
-        events: what the link declares.
-        after: its outputs, float64 (C, P), in groups of clients with equal inputs.
-        parameters: the global model (P,).
-        copies: size of a group.
+    Clients with equal inputs are in groups of `copies` in the outputs (C, P).
     """
     for number, ball in enumerate(events):
         later = events[number + 1 :]

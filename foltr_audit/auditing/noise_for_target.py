@@ -96,16 +96,9 @@ def calibrate(
 
     The number that sets the noise is found to five significant digits, on the safe side.
 
-    Args:
-        mechanism: one of `list_mechanisms()`.
-        target: epsilon of one round, or of all rounds of the situation, above 0.
-        situation: what the target is for; its delta is the target's.
-        norm: radius of the ball that local models are clipped to.
-        order: 1 or 2, the norm of that ball; None for the norm that the noise is for.
-        wire: texts of links that end the chain, e.g. secure aggregation.
-
-    Raises:
-        UsageError: an unknown mechanism, or a value out of range.
+    The target is of one round, or of all rounds of the situation, whose delta is the target's. Local models
+    are clipped to a ball of radius `norm` in the norm `order`, by default the one that the noise is for;
+    `wire` are texts of links that end the chain, e.g. secure aggregation.
     """
     if mechanism not in list_mechanisms():
         raise UsageError(f"--mechanism: unknown {mechanism!r}; {suggest_name(mechanism, list_mechanisms())}")

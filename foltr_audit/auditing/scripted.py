@@ -108,13 +108,8 @@ class GameClients:
     ) -> LocalResult:
         """The local models of clients with queries (C, B) and clicks (C, B, k) after the step stage.
 
-        Args:
-            queries: their queries.
-            clicks: their clicks, by place.
-            context: their round.
-            chain: instead of the experiment's own.
-            given: the lists of the first interactions, int64 (C, b, k), instead of the clients' own.
-            sampled: lists after the first are sampled.
+        By default in the experiment's own chain, with their own lists; `given` are those of the first
+        interactions, int64 (C, b, k). With `sampled` the lists after the first are sampled.
         """
         if sampled and given is None:
             given = self.lists(queries[:, 0])[:, np.newaxis]

@@ -22,9 +22,9 @@ from foltr_audit.auditing.trial_scores import (
     lists_are_certain,
     trial_scores,
 )
-from foltr_audit.core.group_privacy import group_size, of_group
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.answers import claims_of
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.results import LowerBound
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.defaults import DELTA
@@ -57,8 +57,18 @@ class ChainClaim(NamedTuple):
     delta: float
 
     def of_group(self, size: float) -> ChainClaim:
-        """The claim for several units together: group privacy."""
-        return NOTHING if math.isinf(size) else ChainClaim(*of_group(self.epsilon, self.delta, size))
+        """The claim for several units together: group privacy.
+
+        Source: Vadhan 2017, "The complexity of differential privacy", lemma 2.2.
+        """
+        if math.isinf(size):
+            return NOTHING
+        if size == 1 or self.delta == 0:
+            return ChainClaim(self.epsilon * size, self.delta)
+        # `expm1` keeps the digits of a small epsilon; that of a large one overflows, and delta is then 1.
+        large = size * self.epsilon > _LARGEST
+        grown = math.inf if large else math.expm1(size * self.epsilon) / math.expm1(self.epsilon)
+        return ChainClaim(self.epsilon * size, min(1.0, grown * self.delta))
 
     def of_messages(self, count: int) -> ChainClaim:
         """The claim for several messages of one client together, by composition."""
@@ -66,6 +76,25 @@ class ChainClaim(NamedTuple):
 
 
 NOTHING = ChainClaim(math.inf, DELTA)
+
+_LARGEST = 700.0  # e^epsilon is still a float64
+
+
+def group_size(claimed: str, audited: str, interactions: int) -> float:
+    """How many units of the claimed kind change if one audited unit does; infinite if none cover it.
+
+    A claim for clicks or for one query does not cover a whole client, whose queries differ too. A published
+    claim for an interaction, though, is one for a whole data instance: a client learns from B of them.
+
+    >>> group_size("click", "interaction", 4), group_size("client", "click", 4)
+    (10.0, 1.0)
+    """
+    sizes: dict[str, dict[str, float]] = {
+        "click": {"interaction": LIST_LENGTH, "query": LIST_LENGTH * interactions, "client": math.inf},
+        "interaction": {"query": interactions, "client": interactions},
+        "query": {"client": math.inf},
+    }
+    return float(sizes.get(claimed, {}).get(audited, 1))
 
 
 def claim_for(
@@ -77,13 +106,8 @@ def claim_for(
     becomes one for several by composition. If the protocol names a delta, claims with a larger delta are
     left out. A claim for an observer without lists also holds with lists where these reveal nothing.
 
-    Args:
-        unit: what neighbours differ in.
-        view: whose observations are audited.
-        setup: the experiment.
-        protocol: the audit protocol.
-        sums: secure aggregation: the observer sees sums only, whatever the view.
-        lists: the observer sees lists that follow from clicks.
+    With secure aggregation (`sums`) the observer sees sums only, whatever the view; `lists` are lists that
+    follow from clicks.
     """
     interactions = interactions_of(setup, protocol)
     context = setup.context(0, np.arange(1), interactions, np.zeros(setup.ranker.n_parameters))
@@ -186,11 +210,7 @@ class AuditSession:
         return min(cohort, max(1, *fewest, round(cohort * (1 - self.protocol.drop_out))))
 
     def canary(self, name: str, unit: str) -> Canary:
-        """The canary of a name for a unit.
-
-        Raises:
-            UsageError: there is none for this chain or these data.
-        """
+        """The canary of a name for a unit."""
         if name == "message":
             canaries = message_canaries(
                 [event for _, event in self.acts],
@@ -252,11 +272,7 @@ class AuditSession:
         return sees_lists(view) and self.interactions > 1 and self.setup.learner.ranked_with == "local"
 
     def first_trials(self, canary: Canary, view: str) -> ScoredTrials:
-        """The first trials, with the score that is best on those for choosing.
-
-        Raises:
-            UsageError: the protocol's score is not computable here.
-        """
+        """The first trials, with the score that is best on those for choosing."""
         wanted = SCORES if self.protocol.score == "auto" else (self.protocol.score,)
         scored = self._scored(canary, view, wanted, np.arange(self.at_once))
         if not scored:

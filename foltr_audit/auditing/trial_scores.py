@@ -27,8 +27,6 @@ from foltr_audit.privacy.noise.gaussian import hidden_rows
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.utils.arrays import Floats, Ints
 
-# --- what is observed, and its exact loss ----------------------------------------------------------
-
 _MOST_REPORTS = 2**12
 
 
@@ -113,13 +111,8 @@ def exact_epsilon(
 
     For delta 0 it is the largest log ratio of their densities; for Gaussian noise also with a delta.
 
-    Args:
-        noise: the noise between the messages and what is observed.
-        games: the clients.
-        canary: the two inputs.
-        delta: of the loss.
-        lists: the observer sees the shown lists as well.
-        certain: lists follow from clicks with nothing random before them.
+    With `lists` the observer sees the shown lists as well; they are `certain` where they follow from clicks
+    with nothing random before them.
     """
     if games.sampled:
         return None  # it would be the worst over all lists that may be drawn
@@ -189,8 +182,6 @@ def log_ratio(law: AdditiveNoise, seen: Floats, means: Floats) -> Floats:
     """`ln p(seen | input 1) - ln p(seen | input 0)` of each row of (N, P); means (2, P) or (2, N, P)."""
     return np.asarray((law.log_density(seen - means[1]) - law.log_density(seen - means[0])).sum(axis=1))
 
-
-# --- scores ----------------------------------------------------------------------------------------
 
 SCORES = ("likelihood", "projection", "discriminant", "equality", "lists", "last-bits")
 """Built-in scores, in the order in which the first of about the best is taken."""
@@ -282,9 +273,6 @@ def attack_scores(
 
     The messages of both hypotheses are in one view, in random order: an attack that learns from all messages
     of a view learns nothing about the hypothesis of a trial.
-
-    Raises:
-        UsageError: the canary has no click logs of one query, the view is a sum, or the attack cannot run.
     """
     if not isinstance(canary, LogCanary) or np.any(canary.queries[0] != canary.queries[1]):
         raise UsageError(f"--score {text}: an attack reads clicks; expected click logs of one query")

@@ -99,11 +99,7 @@ def _contradiction(found: ClaimEvidence) -> str:
 
 
 def refuse_contradiction(claims: Iterable[Mapping[str, Any]]) -> None:
-    """Raise an error for the first row of a claim whose proof and findings contradict each other.
-
-    Raises:
-        ContradictionError: there is one.
-    """
+    """Raise a `ContradictionError` for the first row of a claim whose proof and findings contradict."""
     for claim in claims:
         if claim["verdict"] == CONTRADICTION:
             where = f"{claim['defense']}, {claim['sees']}, one {claim['unit']}"

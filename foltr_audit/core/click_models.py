@@ -35,11 +35,7 @@ class CascadeClickModel(ClickModel):
 
     @classmethod
     def setting(cls, largest_label: int) -> tuple[Probabilities, Probabilities]:
-        """P(click | grade) and P(stop | click, grade) for a collection.
-
-        Raises:
-            UsageError: no published setting reaches the largest label.
-        """
+        """P(click | grade) and P(stop | click, grade) for a collection, from the smallest scale that fits."""
         for click, stop in zip(cls.click_given_grade, cls.stop_given_grade, strict=True):
             if largest_label < len(click):
                 return click, stop

@@ -58,7 +58,6 @@ class FunctionStep(ClientStep):
 
     @property
     def label(self) -> str:
-        """As `text`."""
         return self.text
 
     @property
@@ -68,7 +67,6 @@ class FunctionStep(ClientStep):
 
     @property
     def first_layer(self) -> FirstLayer | None:
-        """See `ClientStep`."""
         return self.layer
 
     def why_not(self, parameters: int, features: int) -> str | None:
@@ -89,7 +87,6 @@ class FunctionStep(ClientStep):
         return np.stack(found) if found else np.zeros((0, model.size))
 
     def scores(self, model: Floats, features: Floats) -> Floats:
-        """See `ClientStep`."""
         if self.scorer is None:
             return super().scores(model, features)
         return np.asarray(self.scorer(model, features), dtype=np.float64).reshape(-1)
@@ -219,11 +216,7 @@ class TorchStep(FunctionStep):
 
 
 def as_numbers(found: object) -> Floats:
-    """What a function returned, as float64 numbers.
-
-    Raises:
-        PluginError: it is no tensor.
-    """
+    """What a function returned, as float64 numbers."""
     if not (hasattr(found, "detach") and hasattr(found, "cpu")):
         raise PluginError(f"client step gave {type(found).__name__}; expected a tensor")
     return np.asarray(found.detach().cpu(), dtype=np.float64)
@@ -272,8 +265,6 @@ def torch_step(
         layer=first_layer,
     )
 
-
-# --- a module that is trained on the clicks on one list --------------------------------------------
 
 ListLoss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 """`loss(scores (L,), clicks (L,)) -> number`."""

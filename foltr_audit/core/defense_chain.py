@@ -30,8 +30,6 @@ from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- the published chain of a learner: option `--eps` ----------------------------------------------
-
 
 def published_chain(
     eps: float, sensitivity: float | None = None, learner: str | Learner = LEARNER
@@ -55,8 +53,6 @@ def published_chain(
     who = f"learner {learner.name}: published_chain"
     return parse_chain(all_of(who, learner.published_chain(eps, sensitivity), (Defense, str), "defenses"))
 
-
-# --- the chain -------------------------------------------------------------------------------------
 
 T = TypeVar("T", bound=np.generic)
 

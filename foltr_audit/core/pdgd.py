@@ -22,11 +22,6 @@ class PDGDSetting(NamedTuple):
     pairs: Pairs
     normaliser: Normaliser
 
-    @property
-    def text(self) -> str:
-        """The published name of the setting, or `pairs/normaliser`."""
-        return setting_text(self.pairs, self.normaliser)
-
 
 PDGD_SETTINGS = {
     "oosterhuis-2018": PDGDSetting("last-click+1", "candidates"),

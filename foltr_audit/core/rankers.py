@@ -15,8 +15,6 @@ from foltr_audit.utils.reading import whole_number
 if TYPE_CHECKING:
     from foltr_audit.kernels.network import NetworkShape
 
-# --- parameters of a network's first layer ---------------------------------------------------------
-
 
 class FirstLayer(NamedTuple):
     """The place of a first layer and of the weights that follow its units.
@@ -53,9 +51,6 @@ class FirstLayer(NamedTuple):
         if min(self.start, self.units) < 0 or last > parameters:
             return f"its first layer ends at number {last} of {parameters} parameters"
         return None
-
-
-# --- the interface ---------------------------------------------------------------------------------
 
 
 class Documents(Protocol):
@@ -129,9 +124,6 @@ class Ranker(Protocol):
         ...
 
 
-# --- linear ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LinearRanker(Ranker):
     """Scores documents by a weighted sum of their features; P = d parameters.
@@ -176,7 +168,6 @@ class LinearRanker(Ranker):
         return weighted_features(data.features, data.offsets, queries, shown, coefficients)
 
     def score(self, parameters: Floats, features: Features) -> Floats:
-        """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
         scores: Floats = np.einsum("...md,...d->...m", features.astype(np.float64), parameters)
         return scores
 
@@ -184,9 +175,6 @@ class LinearRanker(Ranker):
         """`d f_i / d theta` of documents (..., m, d), float64 (..., m, P): their features themselves."""
         batch = np.broadcast_shapes(parameters.shape[:-1], features.shape[:-2])
         return np.broadcast_to(features, batch + features.shape[-2:]).astype(np.float64)
-
-
-# --- neural ----------------------------------------------------------------------------------------
 
 
 class _HiddenLayer(NamedTuple):
@@ -276,7 +264,6 @@ class NeuralRanker(Ranker):
         )
 
     def score(self, parameters: Floats, features: Features) -> Floats:
-        """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
         units = features.astype(np.float64)
         for layer in self._layers(parameters):
             units = _units(layer, units)
@@ -284,7 +271,6 @@ class NeuralRanker(Ranker):
         return scores
 
     def jacobian(self, parameters: Floats, features: Features) -> Floats:
-        """`d f_i / d theta` of documents (..., m, d) at models (..., P), float64 (..., m, P)."""
         layers, given = list(self._layers(parameters)), [features.astype(np.float64)]
         for layer in layers:
             given.append(_units(layer, given[-1]))
@@ -325,8 +311,6 @@ def _units(layer: _HiddenLayer, inputs: Floats) -> Floats:
     sums: Floats = np.einsum("...mn,...hn->...mh", inputs, layer.weights)
     return np.maximum(sums + layer.biases[..., np.newaxis, :], 0.0)
 
-
-# --- rankers from text -----------------------------------------------------------------------------
 
 _EXPECTED = "expected linear or neural:hidden=H,layers=L"
 _DEFAULTS = {"hidden": 64, "layers": 1}

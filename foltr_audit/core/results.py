@@ -19,8 +19,6 @@ from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.privacy.bounds import RunBound, UpperBound
 
-# --- values ----------------------------------------------------------------------------------------
-
 Interval = tuple[float, float]
 
 
@@ -146,9 +144,6 @@ def _plain(value: object) -> object:
     return value
 
 
-# --- what was run ----------------------------------------------------------------------------------
-
-
 class RunRecord(Record):
     """What was run: one Spec.
 
@@ -236,9 +231,6 @@ class UtilityRecord(Record):
     maxrr_last: Share | None = None
     clipped: Share | None = None
     bytes_per_client: Number | None = None
-
-
-# --- proofs and audits -----------------------------------------------------------------------------
 
 
 class ProofRecord(Record):
@@ -360,9 +352,6 @@ class FunctionRecord(AuditedClaim):
     function: Text
     repeats: Text
     warnings: tuple[Warned, ...]
-
-
-# --- attacks ---------------------------------------------------------------------------------------
 
 
 class EvidenceRecord(Record):

@@ -49,9 +49,6 @@ WARNINGS = _kinds()
 """Every kind of warnings by its code."""
 
 
-# --- warnings of one run ---------------------------------------------------------------------------
-
-
 class CodedWarning(NamedTuple):
     """A warning with its code."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import platform
 import stat
 import struct
 import tempfile
@@ -20,14 +19,11 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, ValidationError
 
-from foltr_audit.core.plugins.registry import GROUPS
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError, first_problem
@@ -46,8 +42,8 @@ from foltr_audit.experiments.runs.folder import (
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.experiments.store import read_run
+from foltr_audit.experiments.versions import versions
 from foltr_audit.recorder import atomic_files
-from foltr_audit.utils.code_version import code_version
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import json_table
 
@@ -350,21 +346,3 @@ def _refusal(info: zipfile.ZipInfo) -> str:
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
         return "it is compressed; report --zip stores files as they are"
     return ""
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Versions by name, of no user or host; machines with the same versions must compute the same bytes."""
-    from llvmlite.binding import get_host_cpu_name  # kernels are compiled for it
-
-    system = (platform.system(), platform.machine(), *platform.libc_ver())
-    owners = {point.dist for group in GROUPS.values() for point in entry_points(group=group) if point.dist}
-    return {
-        "foltr-audit": version("foltr-audit"),
-        "code": code_version(),
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        **{name: version(name) for name in ("numpy", "numba", "scipy", "polars")},
-        "platform": " ".join(part for part in system if part),
-        "processor": str(get_host_cpu_name()),
-        **{f"plug-ins {owner.name}": owner.version for owner in owners if owner.name != "foltr-audit"},
-    }

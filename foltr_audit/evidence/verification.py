@@ -29,7 +29,6 @@ from foltr_audit.evidence.bundle import (
     Facts,
     copy,
     unpack,
-    versions,
 )
 from foltr_audit.experiments.comparison.runner import run_cell
 from foltr_audit.experiments.comparison.workers import Workers
@@ -38,6 +37,7 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.runs.folder import ARRAYS, MODEL, RECORDS, RESULTS, ROUNDS, SPEC, RunFolder
 from foltr_audit.experiments.store import read_arrays, read_records, records_of
+from foltr_audit.experiments.versions import versions
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress

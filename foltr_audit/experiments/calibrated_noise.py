@@ -18,14 +18,7 @@ from foltr_audit.privacy.observer_views import without_lists
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratedNoise:
-    """A target, and the answer of each mechanism.
-
-    Attributes:
-        target: epsilon of all rounds of the situation.
-        situation: the system whose noise is wanted.
-        clients: number of clients, of which some take part in a round.
-        mechanisms: one answer per mechanism.
-    """
+    """What each mechanism needs for a target, the epsilon of all rounds of a situation."""
 
     target: float
     situation: AccountingContext
@@ -111,8 +104,7 @@ def calibrated_noise(
         raise UsageError(f"--rank-with: {rank_with!r}; expected local or global")
     if colluders is not None and not view.startswith("colluding"):
         raise UsageError("--colluders: expected --view colluding, or colluding+lists")
-    taking_part = _cohort(clients, cohort)
-    able = _able(clients, taking_part, separation)
+    taking_part, able = _clients(clients, cohort, separation)
     situation = AccountingContext(
         view=view,
         unit=unit or (UNIT if rounds == 1 else CLIENT),
@@ -138,23 +130,19 @@ def calibrated_noise(
     return CalibratedNoise(target=target_eps, situation=situation, clients=clients, mechanisms=found)
 
 
-def _cohort(clients: int, cohort: int | None) -> int:
-    """The number of clients in a round."""
+def _clients(clients: int, cohort: int | None, separation: int) -> tuple[int, int]:
+    """The number of clients in a round, and of those that may take part in it."""
     if clients < 1:
         raise UsageError(f"--clients: {clients}; expected at least 1")
-    if cohort is not None and not 1 <= cohort <= clients:
+    size = clients if cohort is None else cohort
+    if not 1 <= size <= clients:
         raise UsageError(f"--cohort: {cohort} of {clients} clients; expected 1 to {clients}")
-    return clients if cohort is None else cohort
-
-
-def _able(clients: int, cohort: int, separation: int) -> int:
-    """The number of clients that may take part in a round."""
-    if not 1 <= separation <= clients // cohort:
+    if not 1 <= separation <= clients // size:
         raise UsageError(
-            f"--separation: {separation} with cohorts of {cohort} out of {clients} clients; "
-            f"expected 1 to {clients // cohort}"
+            f"--separation: {separation} with cohorts of {size} out of {clients} clients; "
+            f"expected 1 to {clients // size}"
         )
-    return clients // separation
+    return size, clients // separation
 
 
 def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:

@@ -45,8 +45,6 @@ CHANCE = 0.5
 DIGITS = 3
 """That tables print of AUC and nDCG."""
 
-# --- worlds ----------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ComparedWorld:
@@ -84,8 +82,6 @@ def worlds(table: ComparisonTable) -> list[ComparedWorld]:
         pools_of.setdefault(pool.world, []).append(pool)
     return [ComparedWorld(key=key, pools=tuple(pools)) for key, pools in pools_of.items()]
 
-
-# --- leaks -----------------------------------------------------------------------------------------
 
 LeakKind = Literal["reads", "grades", "guess", "no sum", "unknown"]
 """The best attack beats every guess without a message; all but that of who knows the grades of documents; or
@@ -143,9 +139,6 @@ def _beats(best: AttackRecord, guess: AttackRecord, choices: int) -> bool:
     if guess.method.startswith("random:"):
         return sure_auc(auc, best.counts["queries"], choices) > other.value
     return auc.ci95 is not None and other.ci95 is not None and auc.ci95[0] > other.ci95[1]
-
-
-# --- the front -------------------------------------------------------------------------------------
 
 
 class FrontPlace(NamedTuple):
@@ -235,8 +228,6 @@ def beaten_by(choices: Sequence[ParetoChoice]) -> list[list[int]]:
         undominated.append(sorted(best, key=lambda number: -(choices[number].utility or 0.0)))
     return undominated
 
-
-# --- the decision ----------------------------------------------------------------------------------
 
 Judgement = Literal[
     "recommended",
@@ -340,12 +331,12 @@ def decide(table: ComparisonTable) -> Decision | None:
     """
     if not table.pools:
         return None
-    judgements: dict[PoolKey, list[_JudgedPool]] = {}
+    judgements: dict[PoolKey, list[tuple[ComparedPool, Judgement, Judgement]]] = {}
     for world in worlds(table):
         for pool in world.pools:
-            leak, p = world.leaks.get(pool.key), world.corrected.get(pool.key)
-            one = _JudgedPool(pool, *(_of_pool(pool, leak, p, lists=lists) for lists in (False, True)))
-            judgements.setdefault(pool.key, []).append(one)
+            found = pool, world.leaks.get(pool.key), world.corrected.get(pool.key)
+            judged_so = [_of_pool(*found, lists=lists) for lists in (False, True)]
+            judgements.setdefault(pool.key, []).append((pool, judged_so[0], judged_so[1]))
     unbounded = {
         pool.label[:2]
         for pool in table.pools
@@ -356,13 +347,10 @@ def decide(table: ComparisonTable) -> Decision | None:
     return Decision(judged=judged, best=best, best_with_lists=None if listed is best else listed)
 
 
-class _JudgedPool(NamedTuple):
-    pool: ComparedPool
-    judgement: Judgement
-    with_lists: Judgement
-
-
-def _judge(several: Sequence[_JudgedPool], unbounded: Container[tuple[str, float | None]]) -> JudgedDefense:
+def _judge(
+    several: Sequence[tuple[ComparedPool, Judgement, Judgement]],
+    unbounded: Container[tuple[str, float | None]],
+) -> JudgedDefense:
     pools, alone, listed = zip(*several, strict=True)
     worst = [max(judgements, key=_RANK.index) for judgements in (alone, listed)]
     if pools[0].label[:2] in unbounded:

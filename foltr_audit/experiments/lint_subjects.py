@@ -25,13 +25,7 @@ SubjectKind = Literal["Spec", "trace"]
 
 @dataclass(frozen=True, kw_only=True)
 class LintSubject:
-    """One system that is looked at.
-
-    Attributes:
-        name: where it is declared: a path or a Spec, with the chain of a Spec.
-        kind: where its declarations come from.
-        system: what it declares.
-    """
+    """One system that is looked at, by where it is declared: a path or a Spec, with the chain of a Spec."""
 
     name: str
     kind: SubjectKind
@@ -44,10 +38,6 @@ def subjects_of(
     """The systems of Specs; those that declare the same, such as repetitions, once.
 
     Without a collection their data are loaded, since the features decide how long a message is.
-
-    Raises:
-        DataError: the data of a Spec cannot be read.
-        UsageError: scenarios that do not fit the data.
     """
     loaded: dict[str, Collection] = {}
     seen: list[DeclaredSystem] = []
@@ -63,15 +53,7 @@ def subjects_of(
 
 
 def subjects_at(path: Path) -> Iterator[LintSubject]:
-    """The systems that a path names.
-
-    A file is a Spec or a plan; a folder is a Run, a plan of Runs, or a trace.
-
-    Raises:
-        UsageError: none of these, or a bad value.
-        TraceError: a damaged trace or Run.
-        DataError: the data of a Spec cannot be read.
-    """
+    """The systems that a path names: a file is a Spec or a plan, a folder a Run, several or a trace."""
     if not path.is_dir():
         text = file_text(path, UsageError)
         yield from subjects_of(Plan.of(read_tables(text, str(path)), str(path)).specs, str(path))

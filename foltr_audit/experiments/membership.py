@@ -26,8 +26,6 @@ from foltr_audit.simulation.training import CohortMessages
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress, Tick
 
-# --- shadow federations ----------------------------------------------------------------------------
-
 QUERY_PURPOSES = ("queries", "scenario/")
 """The purposes of the random numbers that say what a client asks for; they begin so."""
 
@@ -134,7 +132,6 @@ class ShadowTraining:
             yield context, sent, model
 
 
-# --- the experiment --------------------------------------------------------------------------------
 # Neighbouring federations replace one client: they have equally many members, and another client takes the
 # place of a candidate that is left out. This is the relation of our accounting.
 
@@ -198,11 +195,7 @@ class MembershipFinding:
 
 
 def infer_membership(setup: Setup, progress: Progress = SILENT) -> tuple[MembershipFinding, ...]:
-    """The findings of the membership protocol of a Spec, for each view and method; none without a protocol.
-
-    Raises:
-        DataError: a global model is no longer finite.
-    """
+    """The findings of the membership protocol of a Spec, of each view and method; none without one."""
     protocol = setup.spec.membership
     if protocol is None:
         return ()

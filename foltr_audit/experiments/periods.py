@@ -34,7 +34,6 @@ from foltr_audit.utils.arrays import Floats, Ints
 Values = dict[str, Any]
 """Values of a row by the names of its columns."""
 
-# --- twins -----------------------------------------------------------------------------------------
 
 SPECIFIC = "one ranker per intent"
 """The name of rankers of which each learns one intent only."""
@@ -173,9 +172,6 @@ def _utility(run: Run) -> dict[str, float]:
     return {OFFLINE_NDCG: run.trained.ndcg, "online_mean": run.trained.online_mean}
 
 
-# --- periods ---------------------------------------------------------------------------------------
-
-
 def period_values(runs: Sequence[Run], among: SpecRuns) -> Iterator[Values]:
     """Each period of a changing intent with its metrics, means over the repeated runs that have them.
 
@@ -222,8 +218,6 @@ def _known_mean(values: Floats) -> float | None:
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else None
 
-
-# --- groups of clients -----------------------------------------------------------------------------
 
 LAST = 10
 """The last tenth of the rounds counts as the last ones, at least one round."""

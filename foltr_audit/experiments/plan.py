@@ -72,11 +72,7 @@ def table_in(table: Mapping[str, object], name: str) -> Table:
 
 
 def read_tables(text: str, where: str) -> list[Table]:
-    """The Spec tables of a TOML text, not yet validated: one, or one per entry of `cells`.
-
-    Raises:
-        UsageError: the text is no TOML, or `cells` is no list of tables.
-    """
+    """The Spec tables of a TOML text, not yet validated: one, or one per entry of `cells`."""
     table = toml_table(text, where, UsageError)
     cells = table.pop("cells", [{}])
     tables = [cell for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
@@ -98,11 +94,7 @@ def expand(tables: Sequence[Mapping[str, object]], *axes: Sequence[Point]) -> li
 
 
 def apply_changes(table: Mapping[str, object], point: Point) -> Table:
-    """A copy of a table with the changes of a point.
-
-    Raises:
-        UsageError: a point changes a field of something that is no table.
-    """
+    """A copy of a table with the changes of a point."""
     new = deepcopy(cast(Table, table))
     for dotted, value in point.items():
         *path, last = dotted.split(".")
@@ -162,18 +154,12 @@ def _remove_shared(table: Table, shared: Table) -> Table:
     return rest
 
 
-# --- clients of data of real users -----------------------------------------------------------------
-
-
 def with_users(table: Table) -> Table:
     """The table of a Spec whose clients are the users of its data; as it is where queries are nobody's.
 
     All users of the training split take part; with the protocols of few clients, as many as usual if there
     are so many. Membership needs clients outside of a federation too: a quarter of the users are members at
     most, and where all others are fewer than usual, these are all.
-
-    Raises:
-        DataError: the data are a search log that is malformed.
     """
     source = _inner(table, "data").get("source")
     users = number_of_clients(source) if isinstance(source, str) else None

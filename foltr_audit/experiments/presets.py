@@ -18,13 +18,14 @@ from importlib.resources.abc import Traversable
 from math import prod
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from foltr_audit.core.plugins import Attack, ClickModel
+from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.settings.base import canonical, one_error
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.settings.train import TrainSpec
-from foltr_audit.errors import UsageError, first_problem, suggest_name
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.experiments.plan import Plan, Point, Table, apply_changes, expand, table_in
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import toml_table, whole_number
@@ -54,18 +55,8 @@ def _known_method(text: str) -> str:
     return make(Attack, text).name
 
 
-def _known_click_model(text: str) -> str:
-    return make(ClickModel, text).text
-
-
 class PresetData(_PresetTable):
-    """The data of a preset.
-
-    Attributes:
-        needs: the data that it needs.
-        get: how to get and name them.
-        twin: a synthetic source of similar data.
-    """
+    """The data that a preset needs, how to get and name them, and a synthetic source of similar data."""
 
     needs: Text
     get: Text
@@ -73,13 +64,7 @@ class PresetData(_PresetTable):
 
 
 class PresetCell(_PresetTable):
-    """One system of a study.
-
-    Attributes:
-        name: of the cell in reports.
-        spec: its own Spec fields.
-        grid: lists of values by Spec field; the cell is run with every combination.
-    """
+    """One system of a study: its own Spec fields, and lists of values by field, all of them combined."""
 
     name: Text
     spec: dict[str, object] = {}
@@ -114,7 +99,7 @@ class AttackFigures(_PresetTable):
     """
 
     method: Annotated[str, AfterValidator(_known_method)]
-    click_model: Annotated[str, AfterValidator(_known_click_model)]
+    click_model: Annotated[str, canonical("click model")]
     accuracy: Share
     precision: Share
     recall: Share
@@ -208,11 +193,7 @@ class Preset(_PresetTable):
         return Plan.of([table for mine in self.tables().values() for table in mine], f"preset {self.name}")
 
     def tables(self, scale: float = 1.0) -> dict[str, list[Table]]:
-        """The Spec tables of each cell by its name, on the synthetic data; they may be changed.
-
-        Args:
-            scale: factor of rounds and repeats, above 0 and at most 1.
-        """
+        """The Spec tables of each cell by its name, on the synthetic data, with a share of the rounds."""
         base = apply_changes({"data": {"source": self.data.twin}}, flat(self.shared))
         found = {
             cell.name: expand([apply_changes(base, flat(cell.spec))], *_axes(self.grid), *_axes(cell.grid))
@@ -221,11 +202,7 @@ class Preset(_PresetTable):
         return {name: [self._shortened(table, scale) for table in mine] for name, mine in found.items()}
 
     def merging(self, scale: float = 1.0) -> Table:
-        """The table of the study of merged models, on the synthetic data; it may be changed.
-
-        Args:
-            scale: factor of trials and trees, above 0 and at most 1.
-        """
+        """The table of the study of merged models, on the synthetic data, with a share of trials."""
         sizes = {name: self.merge[name] for name in ("trials", "trees") if name in self.merge}
         fewer: dict[str, JsonValue] = {
             name: shorten(cast(float, size), scale) for name, size in sizes.items()
@@ -264,11 +241,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def load_preset(name: str) -> Preset:
-    """The preset of a name.
-
-    Raises:
-        UsageError: an unknown name, or a file that is no preset.
-    """
+    """The preset of a name."""
     known = _files()
     if name not in known:
         raise UsageError(f"unknown preset {name!r}; {suggest_name(name, known)} (foltr-audit study list)")
@@ -276,24 +249,14 @@ def load_preset(name: str) -> Preset:
 
 
 def read_preset(text: str, name: str) -> Preset:
-    """The preset of a TOML text.
-
-    Raises:
-        UsageError: the text is no TOML, a field is unknown or invalid, or a cell is no valid Spec.
-    """
+    """The preset of a TOML text; a `UsageError` where a field is unknown or invalid."""
     where = f"preset {name}"
     table = toml_table(text, where, UsageError)
-    try:
+    with one_error(f"{where}: "):
         preset = Preset.model_validate({**table, "name": name})
-    except ValidationError as error:
-        raise UsageError(f"{where}: {first_problem(error)}") from error
-    except UsageError as error:  # an unknown plug-in
-        raise UsageError(f"{where}: {error}") from error
     _check_grids(preset, where)
-    try:
+    with one_error(f"{where}: "):
         tables = preset.tables()
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
     for mine in tables.values():
         for spec in Plan.of(mine, where).specs:
             _check_spec(preset, spec, where)

@@ -18,17 +18,9 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue
 
-# --- what a comparison covers ----------------------------------------------------------------------
-
 
 class ParameterOverride(NamedTuple):
-    """A parameter of a published study that was given another value.
-
-    Attributes:
-        option: the option that did it, or the field of the Spec.
-        value: its values now, as text.
-        published: those of the study.
-    """
+    """An option, or a field of the Spec, that changed a published study: its values now, and the study's."""
 
     option: str
     value: str
@@ -67,8 +59,6 @@ class StudyExtent:
             given = ", ".join(f"{each.option} {each.value}" for each in self.overridden)
             yield f"with {given} instead of {' and '.join(each.published for each in self.overridden)}"
 
-
-# --- attacks ---------------------------------------------------------------------------------------
 
 CLICK_FIGURES = ("accuracy", "precision", "recall")
 """What is published of attacks."""
@@ -117,8 +107,6 @@ def _mean_of_folds(values: Sequence[tuple[int, float]]) -> float:
             by_fold.setdefault(fold, []).append(value)
     return float(np.mean([np.mean(of_fold) for of_fold in by_fold.values()])) if by_fold else math.nan
 
-
-# --- trained models --------------------------------------------------------------------------------
 
 Fields = Mapping[str, JsonValue]
 """The columns of a row of a report, and the fields of its Spec."""

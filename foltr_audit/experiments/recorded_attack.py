@@ -50,7 +50,6 @@ from foltr_audit.utils.reading import whole_number
 if TYPE_CHECKING:
     import polars as pl
 
-# --- facts that the user gives ---------------------------------------------------------------------
 
 _FACTS = {
     "interactions": "interactions=1",
@@ -101,9 +100,6 @@ def advise(reason: str, hidden: tuple[str, ...]) -> str:
     return f"{reason} ({'; '.join(ways)})" if ways else reason
 
 
-# --- the data set behind the messages --------------------------------------------------------------
-
-
 def recorded_collection(
     path: Path,
     traces: Mapping[str, Trace],
@@ -115,13 +111,7 @@ def recorded_collection(
 ) -> Collection:
     """The data set of traces that share one.
 
-    Args:
-        path: the Run folder or trace folder.
-        traces: the traces, at least one.
-        spec: the Spec of the Run; None for a bare trace.
-        data: path of the data set, if it is not where the Run says.
-        intents: the same of the qrels per intent.
-        seed: seed of its splits.
+    `data` and `intents` are paths that replace those of the Run or the header; `seed` is of the splits.
 
     Raises:
         UsageError: it is not there, and no other path is given.
@@ -169,20 +159,12 @@ def _numbering(path: Path, header: TraceHeader) -> Streams | None:
     return Streams(seed, repetition)
 
 
-# --- attacks ---------------------------------------------------------------------------------------
-
 TARGETS = ("fresh", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceJudgment:
-    """Results of attacks on one trace.
-
-    Attributes:
-        click_model: of its clients.
-        header: the trace's header.
-        found: what the attacks found.
-    """
+    """What the attacks found on one trace, by the click model of its clients."""
 
     click_model: str
     header: TraceHeader
@@ -238,10 +220,6 @@ class TraceAttack:
 
         Of a Run, `target` selects the messages of the `fresh` clients or of the `training` rounds; the
         default is the target of its Spec.
-
-        Raises:
-            UsageError: no such folder or target, or a fact that does not exist.
-            TraceError: it is damaged, or neither a Run nor a trace.
         """
         if target is not None and target not in TARGETS:
             raise UsageError(f"--target: unknown {target!r}; {suggest_name(target, TARGETS)}")
@@ -299,12 +277,7 @@ class TraceAttack:
 
     @cached_property
     def collection(self) -> Collection | None:
-        """The data set behind the messages; None where the trace embeds features instead.
-
-        Raises:
-            UsageError: it is not at its recorded path, and no other path is given.
-            TraceError: it is another data set.
-        """
+        """The data set behind the messages; None where the trace embeds features instead."""
         header = self.header
         if header.embeds_features and self.data is None:
             return None
@@ -330,11 +303,7 @@ class TraceAttack:
 
     @cached_property
     def population(self) -> Population:
-        """Who sent the messages: one group for a bare trace, and where the data set is not available.
-
-        Raises:
-            UsageError, TraceError: as `collection`.
-        """
+        """Who sent the messages: one group for a bare trace, and where the data set is not available."""
         if self.spec is None or self.collection is None:
             return EVERYBODY
         return Setup(self.spec, self.collection).clients.population
@@ -353,11 +322,7 @@ class TraceAttack:
 
     @cached_property
     def facts(self) -> dict[str, FactCheck]:
-        """Whether the facts of each trace explain its messages, by click model.
-
-        Raises:
-            UsageError, TraceError: as `collection`.
-        """
+        """Whether the facts of each trace explain its messages, by click model."""
         return {
             name: check_facts(trace, Observer(trace.header, self.collection, client_step=self.client_step))
             for name, trace in self.traces.items()
@@ -381,11 +346,7 @@ class TraceAttack:
                 yield coded("unlisted messages", f"{unlisted} messages in the sums {lost}")
 
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
-        """Run the attacks on the messages of each trace, and add the truth to their answers.
-
-        Raises:
-            UsageError: a trace holds no truth, or no attack can run.
-        """
+        """Run the attacks on the messages of each trace, and add the truth to their answers."""
         sums = self.protocol.sums_of_rounds  # a sum is of clients of all groups
         groups = ONE_GROUP if sums else ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
@@ -501,11 +462,7 @@ def recorded_utility(rounds: Sequence[Mapping[str, float]]) -> UtilityRecord:
 
 
 def _declared_step(traces: Mapping[str, Trace]) -> ClientStep | None:
-    """The registered client step that the header of a trace names, or None.
-
-    Raises:
-        TraceError: none is registered under that name.
-    """
+    """The registered client step that the header of a trace names, or None."""
     for trace in traces.values():
         named = trace.header.knowledge.get("client_step")
         if isinstance(named, str):

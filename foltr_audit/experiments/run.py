@@ -55,14 +55,8 @@ class World:
 class RunRecords:
     """The records of one Spec that was run.
 
-    Attributes:
-        spec: the Spec.
-        record: what was run.
-        data: its data.
-        utility: how good the trained model is.
-        proofs: what is proven: of a stored run see `proofs_of`, of another one of a round for the observer of
-            the attacks, first without the lists.
-        audits: what audits of its chain's claim found.
+    What is proven is, of a stored run, what `proofs_of` says; of another one of a round for the observer of
+    the attacks, first without the lists.
     """
 
     spec: Spec
@@ -75,15 +69,7 @@ class RunRecords:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run(RunRecords):
-    """One Spec that was run, without its data and messages.
-
-    Attributes:
-        world: its clients.
-        trained: the trained model and the metrics of its rounds.
-        attacks: what attacks found; empty without an attack protocol.
-        membership: who was told to have taken part, from other federations of the same Spec.
-        unlearning: what models keep of clients that left; None without a protocol.
-    """
+    """One Spec that was run, without its data and messages; other findings than its protocols' are empty."""
 
     world: World = World()
     trained: TrainResult

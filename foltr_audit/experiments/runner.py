@@ -79,10 +79,7 @@ class Runner:
     ) -> None:
         """Nothing is loaded before the first Spec runs, and nothing at all if `data` is given.
 
-        Args:
-            progress: shows all work.
-            data: a collection to use instead of the Specs' own data.
-            with_undefended: train the undefended twin of every attacked Spec.
+        `with_undefended`: train the undefended twin of every attacked Spec.
         """
         reuse_freed_memory()
         self.progress = progress
@@ -146,9 +143,8 @@ class Runner:
             unlearning=self._unlearn(setup, trained.recording),
         )
         if folder is not None:
-            folder.save(
-                pack_run(run, setup, lists=False)
-            )  # of lists, `attack --trace` judges the trace again
+            # Of lists, `attack --trace` judges the trace again.
+            folder.save(pack_run(run, setup, lists=False))
         return run
 
     def _attack(
@@ -210,12 +206,7 @@ class RunOutput:
             raise UsageError("--resume and --overwrite: give one or the other")
 
     def run(self, plan: Plan, study: Runner) -> list[Run]:
-        """Run a plan into the folder, which stays locked until it is done.
-
-        Raises:
-            PluginError: a plug-in that only this process has.
-            UsageError: the folder is in use, not empty without `resume` or `overwrite`, or of another Spec.
-        """
+        """Run a plan into the folder, which stays locked until it is done."""
         refuse_fleeting(plan.table(), NOT_SAVED)
         with lock_folder(self.path):
             claim_folder(self.path, resume=self.resume, overwrite=self.overwrite)
@@ -251,11 +242,7 @@ class RunOutput:
 
 
 def run_plan(plan: Plan, output: RunOutput | None, study: Runner) -> list[Run]:
-    """Run every Spec of a plan, into folders if `output` is given.
-
-    Raises:
-        UsageError: a Spec cannot be run, or its attacks have nothing to read.
-    """
+    """Run every Spec of a plan, into folders if `output` is given."""
     cells = [study.run(spec) for spec in plan.specs] if output is None else output.run(plan, study)
     why = next((cell.attacks.unread for cell in cells if cell.attacks.unread), "")
     if why:

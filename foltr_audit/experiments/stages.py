@@ -20,7 +20,6 @@ from foltr_audit.core.ranking_metrics import (
     online_sum,
 )
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.population import ONE_GROUP, SEVERAL, ClientGroups
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.train import ZEROS
@@ -103,36 +102,6 @@ class TrainResult:
         return np.array([row[name] for row in self.rounds], dtype=np.float64)
 
 
-class ModelTrajectory:
-    """Collects the global models of some rounds, and the trained one, while the rounds are played."""
-
-    def __init__(self, rounds: int, count: int) -> None:
-        """Of `count` rounds spread evenly over all `rounds`, from the first one on."""
-        self._last = rounds
-        self._wanted = [round(place) for place in np.linspace(0, rounds, count).tolist()]
-        self._models: dict[int, Floats] = {}
-
-    def watch(self, rounds: Iterable[RoundResult]) -> Iterator[RoundResult]:
-        """The same rounds; the models that they start from are collected."""
-        for played in rounds:
-            self._keep(played.context.round, played.context.parameters)
-            yield played
-
-    def add(self, records: Iterable[RoundRecord]) -> None:
-        """Models of rounds that were recorded before."""
-        for record in records:
-            self._keep(record.round, record.parameters)
-
-    def _keep(self, number: int, parameters: Floats) -> None:
-        if number in self._wanted:
-            self._models[number] = np.array(parameters)
-
-    def models(self, trained: Floats) -> tuple[Floats, ...]:
-        """The models, with the trained one at the end."""
-        every = self._models | {self._last: trained}
-        return tuple(every[number] for number in self._wanted)
-
-
 def first_model(setup: Setup) -> Floats:
     """The global model that training starts from, float64 (P,)."""
     init, ranker = setup.spec.train.init, setup.ranker
@@ -153,16 +122,11 @@ def train(
 ) -> TrainResult:
     """Play all rounds of a Spec.
 
-    Args:
-        setup: the Spec with its data.
-        folder: where the trace and the model go; an unfinished trace in it is resumed.
-        keep: keep the rounds in memory where there is no folder.
-        along: how many global models to return, of rounds spread over the run.
-        progress: shows every round.
+    An unfinished trace in the folder is resumed; without a folder, the rounds are kept in memory if `keep`.
+    `along`: how many global models to return, of rounds spread over the run.
 
     Raises:
         UsageError: the folder's trace was made from another header or first model.
-        TraceError: the folder's trace is damaged.
     """
     spec = setup.spec
     stored = spec.trace.every > 0 and (keep or folder is not None)
@@ -178,10 +142,18 @@ def train(
         "+".join(spec.defense),
     )
     each, watch = spec.population.cohort_size * setup.clients.interactions, Stopwatch()
-    path = ModelTrajectory(spec.train.rounds, along)
+    wanted = [round(place) for place in np.linspace(0, spec.train.rounds, along).tolist()]
+    models: dict[int, Floats] = {}
+
+    def keep_models(rounds: Iterable[RoundResult]) -> Iterator[RoundResult]:
+        for played in rounds:
+            if played.context.round in wanted:
+                models[played.context.round] = np.array(played.context.parameters)
+            yield played
+
     with progress.task("train", spec.train.rounds, each) as tick:
         recording = record_rounds(
-            lambda first, last: path.watch(
+            lambda first, last: keep_models(
                 watch.over(federation.rounds(start if last is None else last, first))
             ),
             header,
@@ -196,7 +168,9 @@ def train(
         if not np.array_equal(next(recording.rounds()).parameters, start):
             raise UsageError(f"--resume: {folder.path} was started from another model than --init names")
         folder.save_model(parameters)
-        path.add(recording.rounds() if along else ())
+        for record in recording.rounds() if along else ():  # also those that were recorded before
+            if record.round in wanted:
+                models[record.round] = np.array(record.parameters)
     # Only rounds of this call have a time: those that were recorded before count for no speed.
     evaluation, weights = federation.evaluation, federation.clientele.weights(0)
     rounds = recording.metrics()
@@ -210,7 +184,7 @@ def train(
         seconds=watch.seconds,
         later=(int(sum(row.get(PLAYED, each) for row in here[1:])), watch.seconds - watch.first),
         recording=recording,
-        along=path.models(parameters),
+        along=tuple((models | {spec.train.rounds: parameters})[number] for number in wanted),
     )
 
 
@@ -348,11 +322,7 @@ def judge_attacks(
 def refuse_if_none_runs(
     methods: Sequence[str], refused: Mapping[str, str], advised: Callable[[str], str] = str
 ) -> None:
-    """Refuse a protocol of which no attack can run; some may be refused.
-
-    Raises:
-        UsageError: none could run, with the reasons.
-    """
+    """Refuse a protocol of which no attack can run, with the reasons; some may be refused."""
     labels = [make(Attack, text).label for text in methods]
     if all(label in refused for label in labels):
         why = "; ".join(

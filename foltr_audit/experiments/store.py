@@ -47,8 +47,6 @@ from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import MOST_UNPACKED, ArraySchema, read_archive, refuse_other_forms
 
-# --- files of records ------------------------------------------------------------------------------
-
 SCHEMA = "foltr-audit/records/1"
 
 MOST_BYTES = 64 << 20
@@ -66,11 +64,7 @@ def records_text(records: Iterable[Record], **header: str) -> str:
 
 
 def read_records(path: Path, spec: Spec | None = None) -> tuple[dict[str, JsonValue], list[AnyRecord]]:
-    """The header of a file of records, and its records; of a run those that each run has, once each.
-
-    Raises:
-        TraceError: a line is damaged, another version wrote it, or it is not of a run of this Spec.
-    """
+    """The header of a file of records, and its records; of a run those that each run has, once each."""
     first, *lines = file_bytes(path, TraceError, MOST_BYTES).removesuffix(b"\n").split(b"\n")
     header = json_table(first, f"{path}: line 1", TraceError)
     if header.get("schema") != SCHEMA:
@@ -100,14 +94,15 @@ def _record(line: bytes, where: str) -> AnyRecord:
         raise TraceError(f"{where}: damaged: {first_problem(error)}") from error
 
 
-# --- arrays ----------------------------------------------------------------------------------------
-
 _ROUNDS, _LISTS, _GUESSED = "rounds/", "lists/", "guessed/"
 
 Arrays = dict[str, NDArray[Any]]
 
 _MOST = 2.0**40  # counts of a stored file above this are damage, and are refused before anything is allocated
 _ANSWERS = tuple(each.name for each in fields(ClickGuesses))
+_LABELS = ("baselines", "probabilities", "exact")
+_FACTS = ("same_message", "groups", "refused", "steps", "clipped")
+"""What describes evidence besides its arrays: sets of labels, and other values."""
 _FORMS = {
     r"rounds/.+": ArraySchema("f8", "T"),
     r"query_ndcg": ArraySchema("f8", "Q", 0, 1),
@@ -126,11 +121,7 @@ _CURVES = ("round", ONLINE_NDCG, OFFLINE_NDCG)
 
 
 def read_arrays(content: bytes | Path, where: str = ARRAYS) -> Arrays:
-    """The arrays of a run, of a file or its content.
-
-    Raises:
-        TraceError: it holds other arrays, or would unpack to far more than its size.
-    """
+    """The arrays of a run, of a file or its content; a `TraceError` for others, or far more than its size."""
     arrays = read_archive(content, where, TraceError)
     try:
         refuse_other_forms(arrays, _FORMS)
@@ -182,18 +173,9 @@ def _evidence_in(arrays: Mapping[str, NDArray[Any]], described: EvidenceRecord) 
     for label, answers in guessed.items():
         if np.isnan(answers.scores[lists["shown"] >= 0]).any():
             raise ValueError(f"scores of {label}: NaN for a document")
-    return ClickEvidence(
-        **lists,  # type: ignore[arg-type]
-        guessed=guessed,
-        baselines=frozenset(described.baselines),
-        probabilities=frozenset(described.probabilities),
-        exact=frozenset(described.exact),
-        same_message=described.same_message,
-        groups=described.groups,
-        refused=described.refused,
-        steps=described.steps,
-        clipped=described.clipped,
-    )
+    sets = {name: frozenset(getattr(described, name)) for name in _LABELS}
+    facts: dict[str, Any] = {**lists, **sets, **{name: getattr(described, name) for name in _FACTS}}
+    return ClickEvidence(**facts, guessed=guessed)
 
 
 def _refuse_odd_lists(lists: Mapping[str, NDArray[Any]], groups: int) -> None:
@@ -212,8 +194,6 @@ ONLINE_SUM, ONLINE_MEAN = "online_sum", "online_mean"
 FINAL = "final"
 """Short name of the offline nDCG@10 of the trained model."""
 
-
-# --- a stored run ----------------------------------------------------------------------------------
 
 Files = dict[str, bytes]
 """Contents by name; the last one is written last, so that a run with that file is finished."""
@@ -248,11 +228,7 @@ class StoredRun(RunRecords):
         return last | {ONLINE_SUM: online_sum(online), ONLINE_MEAN: mean_of_rounds(online)}
 
     def value(self, metric: str) -> float:
-        """A metric of `metrics`.
-
-        Raises:
-            UsageError: no such metric, or it was not measured.
-        """
+        """A metric of `metrics`; a `UsageError` if there is none, or it was not measured."""
         if metric not in self.metrics:
             raise UsageError(f"--metric: unknown metric {metric!r}; {suggest_name(metric, self.metrics)}")
         value = self.metrics[metric]
@@ -302,29 +278,20 @@ def packed_files(spec: Spec, records: Sequence[Record], arrays: Arrays) -> Files
 
 
 def _evidence_record(evidence: ClickEvidence, click_model: str, run: Run) -> EvidenceRecord:
+    labels = {name: tuple(sorted(getattr(evidence, name))) for name in _LABELS}
+    facts: dict[str, Any] = {**labels, **{name: getattr(evidence, name) for name in _FACTS}}
     return EvidenceRecord(
         click_model=click_model,
         view="" if run.spec.attack is None else run.spec.attack.view,
         guessed=tuple(evidence.guessed),
         surprised=tuple(label for label, of in evidence.guessed.items() if of.surprisal is not None),
-        baselines=tuple(sorted(evidence.baselines)),
-        probabilities=tuple(sorted(evidence.probabilities)),
-        exact=tuple(sorted(evidence.exact)),
-        same_message=evidence.same_message,
-        groups=evidence.groups,
-        refused=dict(evidence.refused),
-        steps=evidence.steps,
-        clipped=evidence.clipped,
         too_short=run.attacks.too_short,
+        **facts,
     )
 
 
 def read_run(folder: Path, spec: Spec) -> StoredRun:
-    """The finished run in a folder.
-
-    Raises:
-        TraceError: it is damaged, or of another Spec or version.
-    """
+    """The finished run in a folder; a `TraceError` if it is damaged, or of another Spec or version."""
     header, records = read_records(folder / RECORDS, spec)
     path, again = folder / ARRAYS, f"delete {folder}, then --resume runs it again"
     packed = file_bytes(path, TraceError, MOST_UNPACKED)

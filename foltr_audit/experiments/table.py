@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -174,9 +173,6 @@ class ComparedPool:
         return None if None in values else float(np.mean(values))
 
 
-# --- joins -----------------------------------------------------------------------------------------
-
-
 class Proven(Protocol):
     """What holds the proofs of a chain, and what its audit found."""
 
@@ -275,18 +271,11 @@ def hit_hardest(pool: ComparedPool) -> AttackRecord | None:
     return next((one for one in pool.groups if one.method == best.method and one.place == 1), None)
 
 
-# --- the table -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ComparisonTable:
     """The pools of a comparison, in the order of its grid."""
 
     pools: tuple[ComparedPool, ...] = ()
-
-    @cached_property
-    def _bases(self) -> dict[tuple[WorldKey, str], ComparedPool]:
-        return {(pool.world, pool.record.learner): pool for pool in self.pools if not pool.defended}
 
     @property
     def alternatives(self) -> list[str]:
@@ -297,10 +286,6 @@ class ComparisonTable:
     def epsilons(self) -> list[float]:
         """The epsilons that defenses were made for, rising."""
         return sorted({pool.label.eps for pool in self.pools if pool.label.eps is not None})
-
-    def base_of(self, pool: ComparedPool) -> ComparedPool | None:
-        """The pool without a defense of the same learner and world; None where there is none."""
-        return self._bases.get((pool.world, pool.record.learner))
 
 
 def pool_of(spec: Spec) -> str:
@@ -323,16 +308,9 @@ def read_table(
     done: Sequence[CellPlan],
     progress: Progress = SILENT,
 ) -> ComparisonTable:
-    """The table of cells that are done, each read once, so that judged lists of one pool are in memory.
+    """The table of cells that are done, of all planned ones; a `TraceError` where their data differ.
 
-    Args:
-        folder: the comparison.
-        planned: all its cells.
-        done: the cells that are read.
-        progress: shows how far this is.
-
-    Raises:
-        TraceError: a cell is missing or damaged, or cells of one fold were made from different data.
+    Each cell is read once, so that judged lists of one pool are in memory.
     """
     asked = Counter(pool_of(cell.spec) for cell in planned)
     pooled = cells_by_pool(cell for cell in done if cell.kind == "attack")
@@ -373,9 +351,6 @@ def _refuse_mixed_data(folder: ComparisonFolder, pools: Iterable[ComparedPool]) 
                 f"{folder.path}: cells of different data: fingerprints {first[:12]} and "
                 f"{record.fingerprint[:12]} of one fold; expected one, make it again with --overwrite"
             )
-
-
-# --- pools -----------------------------------------------------------------------------------------
 
 
 class _Quality(NamedTuple):

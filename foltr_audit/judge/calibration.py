@@ -59,13 +59,7 @@ def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) 
       networks", section 2): mean distance of probability and share clicked in the bins of `reliability`,
       weighted by their documents. Chance alone raises it above 0.
 
-    Args:
-        evidence: all judged lists.
-        label: the attack, whose scores are probabilities.
-        resamples: of the lists' queries.
-
-    Raises:
-        PluginError: a score that is no probability.
+    `label` names the attack, whose scores are probabilities.
     """
     here, clicks = evidence.is_document, evidence.clicks
     p = np.where(here, evidence.guessed[label].scores, 0.0)
@@ -155,10 +149,6 @@ def information_records(evidence: ClickEvidence, resamples: QueryBootstrap) -> I
       20 bits and one for each document.
     * `wrong_prior`: lists with clicks that are impossible before the message; then the prior is not the true
       one, and nothing is estimated.
-
-    Args:
-        evidence: all judged lists.
-        resamples: of their queries.
     """
     documents = evidence.is_document.sum(axis=1)
     for label, guessed in evidence.guessed.items():

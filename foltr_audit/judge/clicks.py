@@ -333,11 +333,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         self.pieces.append(everything if known.all() else everything.at(known))
 
     def evidence(self) -> ClickEvidence:
-        """Evidence on all rounds.
-
-        Raises:
-            NothingToReadError: there is no round.
-        """
+        """Evidence on all rounds, of which there must be one."""
         if not self.pieces:
             raise NothingToReadError(
                 "trace: it holds no round in which a message arrived or a sum was opened"

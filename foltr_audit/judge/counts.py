@@ -25,7 +25,7 @@ from foltr_audit.judge.observer import (
     with_lists,
 )
 from foltr_audit.judge.round_sums import SummedRound
-from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore
+from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore, no_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -45,10 +45,10 @@ class CountEvidence(Evidence):
         baselines: estimates without a message, float64 (L, k), by name.
     """
 
-    query: NDArray[np.str_]
-    clients: Ints
-    shown: Ints
-    counts: Ints
+    query: NDArray[np.str_] = no_rows(np.str_)
+    clients: Ints = no_rows(np.int64)
+    shown: Ints = no_rows(np.int64, 1)
+    counts: Ints = no_rows(np.int64, 1)
     estimates: dict[str, Floats] = field(default_factory=dict)
     baselines: dict[str, Floats] = field(default_factory=dict)
 
@@ -56,13 +56,6 @@ class CountEvidence(Evidence):
     def is_document(self) -> Bools:
         """False at the padding, bool (L, k)."""
         return self.shown >= 0
-
-    @classmethod
-    def nothing(cls, refused: dict[str, str]) -> CountEvidence:
-        none = np.zeros((0, 1), dtype=np.int64)
-        return cls(
-            query=np.empty(0, dtype=np.str_), clients=none[:, 0], shown=none, counts=none, refused=refused
-        )
 
     def scores(self, streams: Streams) -> Iterator[TaskScore]:
         """How far estimates are off, those made without a message first.
@@ -102,12 +95,9 @@ class CountEvidence(Evidence):
 
 
 def rank_correlations(estimates: Floats, counts: Ints, here: Bools) -> Floats:
-    """Spearman's rank correlation within each list (L,); NaN where either side is constant.
+    """Spearman's rank correlation of counts with estimates, rounded to hundredths, in each list (L, k); (L,).
 
-    Args:
-        estimates: of each document, (L, k); they are rounded to hundredths, which makes ties.
-        counts: what is right, (L, k).
-        here: False at the padding, (L, k).
+    NaN where either side is constant; `here` is False at the padding.
     """
     from scipy.stats import rankdata
 
@@ -231,7 +221,7 @@ class CountTask(MessageTask[CountEvidence]):
     def evidence(self) -> CountEvidence:
         """Evidence on all sums; none where the clients of a round saw different lists."""
         if not self._begun and self.session.refused:
-            return CountEvidence.nothing(self.session.refused)
+            return CountEvidence(refused=self.session.refused)
         self.pieces = [self._judged(begun) for begun in self._begun]
         return super().evidence()
 

@@ -82,9 +82,6 @@ def _standard_error(auc: Estimate, queries: int) -> float:
     return (high - low) / (2 * 1.959964) or math.sqrt(inner * (1 - inner) / queries)
 
 
-# --- results that cannot be right ------------------------------------------------------------------
-
-
 class AttackedClicks(NamedTuple):
     """The AUC of one attack on the clicks of users of one kind, over some queries."""
 

@@ -244,11 +244,7 @@ class _OwnSteps:
 def follow_from_seeds(view: View) -> Bools:
     """Which messages have lists in the order of the scores that their seed makes (FOLtR-ES).
 
-    Args:
-        view: messages whose seeds, sigma, perturbation and features are known.
-
-    Returns:
-        Bool, one for each message with a list of `LEAST_DOCUMENTS` or more.
+    Bool, one for each message with a list of `LEAST_DOCUMENTS` or more.
     """
     long = view.is_document.sum(axis=2) >= LEAST_DOCUMENTS
     scores = np.where(view.is_document, perturbed_scores(view), -np.inf)
@@ -322,15 +318,7 @@ class FactCheck:
 
 
 def check_facts(trace: Trace, observer: Observer) -> FactCheck:
-    """Compare the facts of a trace with a sample of its messages.
-
-    Args:
-        trace: the trace; its truth is not read.
-        observer: who sees it, with the data set if features are not embedded.
-
-    Raises:
-        TraceError: a part that is damaged, or a number that is not finite.
-    """
+    """Compare the facts of a trace with a sample of its messages, as its observer sees them."""
     if trace.header.kind == "es":
         return _check_seeds(trace, replace(observer, hidden=frozenset()))
     reason = _why_not(trace, own_step=observer.client_step is not None)
@@ -338,9 +326,6 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     reason = reason or _why_not_these(sample)
     check = FactCheck("not checked", reason) if reason else _compare(trace, sample)
     return replace(check, contradictions=tuple(sample.contradictions))
-
-
-# --- the messages that are compared ----------------------------------------------------------------
 
 
 @dataclass
@@ -382,11 +367,7 @@ def _first_rows(view: View, count: int) -> View:
 
 
 def _sample(trace: Trace, observer: Observer) -> MessageSample:
-    """Messages with one list that changed the model, from rounds spread evenly over a trace.
-
-    Raises:
-        TraceError: a part that is damaged, or a number that is not finite.
-    """
+    """Messages with one list that changed the model, from rounds spread evenly over a trace."""
     sample = MessageSample()
     trace = _thinned(trace)
     quota = -(-_MOST_MESSAGES // max(1, trace.n_rounds))
@@ -439,15 +420,8 @@ def _slots(sample: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     return np.flatnonzero(single & moves)
 
 
-# --- lists that follow from seeds (FOLtR-ES) -------------------------------------------------------
-
-
 def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
-    """Whether lists are in the order that the declared generator makes of the seeds of their messages.
-
-    Raises:
-        TraceError: a part that is damaged, or a number that is not finite.
-    """
+    """Whether lists are in the order that the declared generator makes of the seeds of their messages."""
     known = knowledge_of(trace.header)
     missing = [name for name in ("sigma", "perturbation") if not known.has(name)]
     if missing:
@@ -469,9 +443,6 @@ def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
         return FactCheck("explained", None, explained.size, share)
     why = "check perturbation, sigma, antithetic, the model and the order of the lists"
     return FactCheck("wrong", why, explained.size, share)
-
-
-# --- the verdict -----------------------------------------------------------------------------------
 
 
 def _compare(trace: Trace, sample: MessageSample) -> FactCheck:

@@ -16,7 +16,15 @@ from foltr_audit.core.records.view import Inference
 from foltr_audit.inference.intent_likelihood import posteriors
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.queries import TruthRanks, chances, choice_sizes, draw_choices
-from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore, answer_of, refuse_values
+from foltr_audit.judge.task import (
+    Evidence,
+    JudgeSetting,
+    MessageTask,
+    TaskScore,
+    answer_of,
+    no_rows,
+    refuse_values,
+)
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -40,8 +48,8 @@ class LinkEvidence(Evidence):
         baselines: the same for `count`, the counts in clear alone, and `same-queries`, by name.
     """
 
-    client: NDArray[np.str_]
-    choices: Ints
+    client: NDArray[np.str_] = no_rows(np.str_)
+    choices: Ints = no_rows(np.int64)
     asked: int
     placed: dict[str, TruthRanks] = field(default_factory=dict)
     baselines: dict[str, TruthRanks] = field(default_factory=dict)
@@ -150,10 +158,7 @@ class LinkTask(MessageTask[LinkEvidence]):
         if self.pieces:
             return super().evidence()
         refused = {attack.label: _NOBODY for attack in self.session.attacks} | self.session.refused
-        asked = self.setting.protocol.choices
-        return LinkEvidence(
-            client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=asked, refused=refused
-        )
+        return LinkEvidence(asked=self.setting.protocol.choices, refused=refused)
 
     def _messages(self, traits: Mapping[str, Floats]) -> _RoundMessages:
         record = self.record

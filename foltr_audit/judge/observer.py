@@ -139,9 +139,6 @@ def check_collection(header: TraceHeader, collection: Collection) -> None:
 
     A trace with features and without a fingerprint shows by its features whether the data are its own
     (`features_of`).
-
-    Raises:
-        TraceError: another fingerprint, or another normalisation.
     """
     expected = header.dataset
     if not expected.fingerprint and header.embeds_features:
@@ -164,10 +161,6 @@ def features_of(
     """Feature rows of every shown document of a round, (I, k, d), zero at the padding.
 
     With an own client step the header's ranker need not fit the features.
-
-    Raises:
-        UsageError: features are not embedded, and the data set is not given.
-        TraceError: an interaction points outside the data set, or its documents have other features there.
     """
     if record.features is not None:
         if not own_step:
@@ -183,12 +176,7 @@ def features_of(
 
 
 def _check_documents(record: RoundRecord, header: TraceHeader, collection: Collection) -> None:
-    """Refuse data whose documents are not those that a round shows.
-
-    Raises:
-        DataError: a part that data sets do not have.
-        TraceError: documents outside of the part, or other features.
-    """
+    """Refuse data whose documents are not those that a round shows."""
     given, expected = record.features, _features_in(record, header, collection)
     if given is None or given.shape != expected.shape or not np.allclose(given, expected, _SAME, _SAME):
         raise TraceError(
@@ -417,13 +405,7 @@ class Observer:
     client_step: ClientStep | None = None
 
     def views(self, record: RoundRecord) -> Iterator[RoundView]:
-        """The views of a round's messages, in chunks of messages.
-
-        Raises:
-            TraceError: a number that is not finite, or documents that the data set does not have.
-            UsageError: features are not embedded, and the data set is not given.
-            PluginError: the client step is of other models.
-        """
+        """The views of a round's messages, in chunks of messages."""
         # A trace may come from anyone. One number that is not finite would spread through every regression.
         if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")

@@ -25,7 +25,15 @@ from foltr_audit.judge.intents import message_intents
 from foltr_audit.judge.observer import RoundView
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.judge.round_sums import SummedRound, SummedTruth
-from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore, answer_of, refuse_values
+from foltr_audit.judge.task import (
+    Evidence,
+    JudgeSetting,
+    MessageTask,
+    TaskScore,
+    answer_of,
+    no_rows,
+    refuse_values,
+)
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -65,27 +73,14 @@ class ParticipantEvidence(Evidence):
         baselines: the same without an attack, by name.
     """
 
-    client: NDArray[np.str_]
-    others: Ints
-    turns: Ints
-    members: Floats
-    rounds: Ints
-    intent: Ints
+    client: NDArray[np.str_] = no_rows(np.str_)
+    others: Ints = no_rows(np.int64)
+    turns: Ints = no_rows(np.int64)
+    members: Floats = no_rows(np.float64)
+    rounds: Ints = no_rows(np.int64)
+    intent: Ints = no_rows(np.int64)
     told: dict[str, ParticipantGuesses] = field(default_factory=dict)
     baselines: dict[str, ParticipantGuesses] = field(default_factory=dict)
-
-    @classmethod
-    def nothing(cls, refused: dict[str, str]) -> ParticipantEvidence:
-        none = np.empty(0, dtype=np.int64)
-        return cls(
-            client=np.empty(0, np.str_),
-            others=none,
-            turns=none,
-            members=np.empty(0),
-            rounds=none,
-            intent=none,
-            refused=refused,
-        )
 
     def scores(self, streams: Streams) -> Iterator[TaskScore]:
         """How well clients are told apart, by simple ways first; intervals are over clients.
@@ -174,7 +169,7 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
         if not self._truths:
             if not self.session.refused:
                 self.session.refuse_all("no round has a sum")
-            return ParticipantEvidence.nothing(self.session.refused)
+            return ParticipantEvidence(refused=self.session.refused)
         clients = np.unique(np.concatenate([truth.members for truth in self._truths]))
         if clients.size > _MOST_CLIENTS:
             self.session.refuse_all(

@@ -55,12 +55,6 @@ class RecordedPromises:
         An attack on sums adds messages up itself, without the aggregator's noise, and a sum may be of one
         message. So only the noise of each message counts there. It is the same where messages lie open in the
         recording, whatever its header says of secure aggregation.
-
-        Args:
-            header: of the recorded rounds.
-            first: one of the rounds.
-            rounds: how many there are.
-            protocol: what the observer sees.
         """
         events = declared_events(header)
         if events is None:

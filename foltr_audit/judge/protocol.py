@@ -43,10 +43,6 @@ class HonestRounds:
 
     The sum of a round minus what colluding clients sent is the sum over the others, with their noise alone.
     With all but one of a round's clients colluding it is one message.
-
-    Attributes:
-        source: the recorded rounds.
-        colluders: the colluding clients, int64 (K,).
     """
 
     source: RoundStore
@@ -70,9 +66,6 @@ def without_colluders(store: RoundStore, colluders: int | None, streams: Streams
     """The rounds of a store in whose sums some clients do not count; itself without any.
 
     They are drawn from all that send; more colluders keep those that fewer have.
-
-    Raises:
-        UsageError: as many colluders as clients, masked messages, or no truth that says whose they are.
     """
     if not colluders:
         return store
@@ -105,11 +98,7 @@ OF_CLICKS = ("any click", "bits", "calibration", "clicks by place")
 
 
 def task_of(attack: Attack) -> TaskClass:
-    """The task of an attack: a name of `TASKS`, or a class of its own package.
-
-    Raises:
-        PluginError: neither.
-    """
+    """The task of an attack: a name of `TASKS`, or a class of its own package."""
     asks = attack.asks
     if isinstance(asks, type) and issubclass(asks, AttackTask):
         return asks
@@ -218,14 +207,7 @@ def judge(
 
     The rounds are walked over once: tasks share the views of a round, which are made once.
 
-    Args:
-        recording: observed rounds with their truth.
-        observer: who sees them.
-        attacks: the attacks, with different labels.
-        streams: named random streams, for decoys and for attacks that draw.
-        protocol: the view and the number of choices; the default protocol if None.
-        groups: the groups that the clients behind the messages are in.
-        tick: called after every round.
+    `streams` draw decoys, and are of attacks that draw; `tick` is called after every round.
 
     Raises:
         UsageError: the recording holds no truth or no message, or does not fit the view.
@@ -263,13 +245,7 @@ def judge(
 def seen_as_rounds(
     store: RoundStore, observer: Observer, protocol: AttackSpec, streams: Streams
 ) -> tuple[RoundSums, SumObserver]:
-    """The rounds of a store as the observer of a protocol sees them who sees no single messages.
-
-    The streams draw the clients that collude.
-
-    Raises:
-        UsageError: clients cannot collude, see `without_colluders`.
-    """
+    """The rounds of a store as the observer of a protocol sees them who sees no single messages."""
     honest = without_colluders(store, protocol.colluders, streams)
     return (seen_as_published if protocol.view == "client" else seen_as_sums)(honest, observer)
 

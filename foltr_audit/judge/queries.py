@@ -14,7 +14,7 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.observer import RoundView, query_names, whole_round, why_not_one_list, with_lists
-from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of, refuse_values
+from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of, no_rows, refuse_values
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -84,10 +84,10 @@ class QueryEvidence(Evidence):
         placed: how each attack ranked the truth, by label.
     """
 
-    query: NDArray[np.str_]
-    has_pairs: Bools
-    choices: Ints
-    prior: Floats
+    query: NDArray[np.str_] = no_rows(np.str_)
+    has_pairs: Bools = no_rows(np.bool_)
+    choices: Ints = no_rows(np.int64)
+    prior: Floats = no_rows(np.float64)
     asked: int
     placed: dict[str, TruthRanks] = field(default_factory=dict)
 
@@ -178,14 +178,8 @@ class QueryTask(MessageTask[QueryEvidence]):
     def judged(self, answers: Mapping[str, Floats]) -> QueryEvidence:
         asked, clicks = self.setting.protocol.choices, self.truth.clicks
         if self._reason is not None:
-            return QueryEvidence(
-                query=self._names[:0],
-                has_pairs=np.zeros(0, np.bool_),
-                choices=np.zeros(0, np.int64),
-                prior=np.zeros(0),
-                asked=asked,
-                refused={attack.label: self._reason for attack in self.session.attacks},
-            )
+            refused = {attack.label: self._reason for attack in self.session.attacks}
+            return QueryEvidence(asked=asked, refused=refused)
         there = self.record.shown >= 0
         return QueryEvidence(
             query=self._names,

@@ -122,9 +122,6 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
     """The sum of the messages of a round that arrived, of which there is at least one.
 
     Of masked messages it is the result of secure aggregation, else of plain addition in float64.
-
-    Raises:
-        UsageError: the sum is not recorded, or a client's lists are not.
     """
     where = f"view aggregate: round {record.round}"
     if not header.holds_models:
@@ -148,15 +145,8 @@ def added_up(
 ) -> SummedRound:
     """A round with a sum of its clients' updates in the place of their messages, and with their lists.
 
-    Args:
-        record: the round, with a fact `target` where only one client is in the sum.
-        header: of its recording.
-        change: the sum of counts times updates, (P,).
-        view: the view, for errors.
-        rounding: largest error of a number of the sum over the mean weight.
-
-    Raises:
-        UsageError: the clients' lists are not recorded.
+    `change` is the sum of counts times updates, (P,), whose numbers rounding may have put `rounding` off; in
+    a round with a fact `target` only one client is in it. Errors name the `view`.
     """
     here, target, weight = _unknown(record), isolated_client(record), _weight(record)
     kept, counts = _in_sum(record)[record.slot], record.counts[here]
@@ -220,11 +210,7 @@ def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
 
 
 def isolated_client(record: RoundRecord) -> int | None:
-    """Place of the client whose update the server of a round isolates; None if there is none.
-
-    Raises:
-        TraceError: there is no such message.
-    """
+    """Place of the client whose update the server of a round isolates; None if there is none."""
     target = record.facts.get(TARGET)
     if target is None:
         return None
@@ -236,11 +222,7 @@ def isolated_client(record: RoundRecord) -> int | None:
 
 
 def _unknown(record: RoundRecord) -> Bools:
-    """Which messages arrived and cannot be subtracted by the server, bool (M,).
-
-    Raises:
-        TraceError: the fact names something else than messages of the round.
-    """
+    """Which messages arrived and cannot be subtracted by the server, bool (M,)."""
     left = record.survivors.copy()
     places = _whole_numbers(record, SUBTRACTED, "messages of the round", record.n_messages)
     left[np.array(places, dtype=np.int64)] = False
@@ -248,11 +230,7 @@ def _unknown(record: RoundRecord) -> Bools:
 
 
 def _second_total(record: RoundRecord) -> NDArray[np.uint64]:
-    """The sum of the encodings that the server subtracts, (W,) or (1,) where they are 0.
-
-    Raises:
-        TraceError: it is no sum of the round.
-    """
+    """The sum of the encodings that the server subtracts, (W,) or (1,) where they are 0."""
     words = _whole_numbers(record, SECOND_TOTAL, "a sum", 2**64)
     if words and (record.total is None or len(words) != record.total.size):
         raise TraceError(

@@ -18,8 +18,6 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- ROC curves ------------------------------------------------------------------------------------
-
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 """The false positive rates at which true positives are reported, one in N: 1 % and 0.1 %."""
 
@@ -115,8 +113,6 @@ class ScoreRanking(NamedTuple):
         return totals
 
 
-# --- clicks of judged lists ------------------------------------------------------------------------
-
 METRICS = (
     "accuracy",
     "balanced_accuracy",
@@ -184,13 +180,7 @@ class AttackScorer:
     """Scores every guesser on the same lists, those with a click, with the same resamples."""
 
     def __init__(self, evidence: ClickEvidence, streams: Streams, resamples: int = RESAMPLES) -> None:
-        """Draw the resamples of queries once; they depend on the seed and the number of queries only.
-
-        Args:
-            evidence: all judged lists, also those without a click.
-            streams: named random streams.
-            resamples: how many.
-        """
+        """All judged lists, also those without a click; resamples depend on the number of queries only."""
         self.everything = evidence
         self.evidence = evidence.at(evidence.has_click)
         self.resamples = QueryBootstrap(self.evidence.query, streams, resamples)
@@ -338,17 +328,8 @@ class AttackScorer:
 def click_records(
     evidence: ClickEvidence, streams: Streams, ceiling: Mapping[str, float] | None = None
 ) -> Iterator[AttackRecord]:
-    """What every guesser reads in judged lists, baselines first; metrics as in `METRICS`.
-
-    Args:
-        evidence: all judged lists.
-        streams: named random streams.
-        ceiling: the most that any attack can reach, by metric.
-    """
+    """What every guesser reads in judged lists, baselines first; metrics as in `METRICS`."""
     return AttackScorer(evidence, streams).records(ceiling)
-
-
-# --- all lists -------------------------------------------------------------------------------------
 
 
 def any_click_records(
@@ -359,11 +340,6 @@ def any_click_records(
     Of all lists, also those that the published protocol leaves out. `auc` is undefined where all or no lists
     have a click; `accuracy` is how often "the guess names a document" is right, for probabilities "a click is
     more likely than none"; `base_rate` that of always saying yes.
-
-    Args:
-        evidence: all judged lists.
-        resamples: of their queries.
-        ceiling: the most that any attack can reach, by metric.
     """
     has_click = evidence.has_click
     rate = resamples.share(has_click.astype(np.float64))
@@ -449,8 +425,6 @@ def named_lists(evidence: ClickEvidence, queries: Sequence[str]) -> Iterator[dic
                 "exact": bool(np.array_equal(clicked, guessed)),
             }
 
-
-# --- groups of clients -----------------------------------------------------------------------------
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
 """Metrics that are reported for each group, see `METRICS`."""

@@ -63,9 +63,6 @@ def paired_t_test(a: Floats, b: Floats) -> PairedTest:
     Differences that are all 0 up to rounding have p = 1. Differences that are all equal up to rounding but
     not 0 have p = 0 and an infinite effect size.
 
-    Raises:
-        UsageError: other shapes, fewer than two pairs, or values that are not finite.
-
     Example:
         >>> paired_t_test(np.array([1.0, 3.0, 5.0]), np.array([0.0, 1.0, 2.0])).difference
         2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -75,11 +75,7 @@ class AttackSession:
 
 
 def checked_answer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
-    """An attack's answer, in which every shown document has a score.
-
-    Raises:
-        PluginError: arrays of another shape, or a score that is no number.
-    """
+    """An attack's answer, in which every shown document has a score."""
     with np.errstate(all="ignore"):  # an untrusted trace may hold numbers near the end of the range
         answer = one_of(f"attack {attack.name}: infer", attack.infer(view, rng), Inference)
     lists = view.shown.shape
@@ -117,16 +113,7 @@ class TaskScore:
 
 
 def task_record(task: str, score: TaskScore, promise: ProvenPromise | None = None) -> AttackRecord:
-    """The record of a score.
-
-    Args:
-        task: name of the task.
-        score: the score.
-        promise: what is proven for the secret that is named.
-
-    Raises:
-        PluginError: a fact or metric has the name of another column, or a metric is no `Estimate`.
-    """
+    """The record of a score; `promise` is what is proven for the secret that is named."""
     for name in score.facts:
         column_name(f"task {task}: {score.method}: fact", name)
     for name, metric in score.metrics.items():
@@ -173,18 +160,16 @@ class Evidence:
         return iter(())
 
 
+def no_rows(dtype: type[np.generic], *shape: int) -> Any:
+    """A field for an array that has no row where nothing was judged."""
+    return field(default_factory=lambda: np.empty((0, *shape), dtype=dtype))
+
+
 Judged = TypeVar("Judged", bound=Evidence, covariant=True)
 
 
 class JudgeSetting(NamedTuple):
-    """What tasks of one recording have in common.
-
-    Attributes:
-        observer: who sees the messages.
-        protocol: the attack protocol, with the number of choices.
-        streams: named random streams.
-        groups: the groups that the clients behind the messages are in.
-    """
+    """What tasks of one recording have in common."""
 
     observer: Observer
     protocol: AttackSpec
@@ -218,11 +203,7 @@ class AttackTask(ABC, Generic[Judged]):
     truth: RoundTruth
 
     def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
-        """Judge attacks, which have different labels.
-
-        Raises:
-            PluginError: an attack that lacks methods of `asks_of`.
-        """
+        """Judge attacks of the class `asks_of`, which have different labels."""
         for attack in attacks:
             if not isinstance(attack, self.asks_of):
                 expected = self.asks_of.__name__
@@ -249,11 +230,7 @@ class AttackTask(ABC, Generic[Judged]):
         """All views of the round were seen."""
 
     def evidence(self) -> Judged:
-        """Evidence on all rounds.
-
-        Raises:
-            NothingToReadError: no round has a message.
-        """
+        """Evidence on all rounds, of which one at least has a message."""
         if not self.pieces:
             raise NothingToReadError("trace: it holds no message yet")
         last = self.pieces[-1]  # an attack may be refused in a round without evidence
@@ -298,11 +275,7 @@ class MessageTask(AttackTask[Judged]):
 
 
 def answer_of(attack: Attack, answer: Inference, shape: tuple[int | None, ...], what: str) -> Floats:
-    """The `answer` of an attack, if it is an array of a shape; None stands for any size.
-
-    Raises:
-        PluginError: it is not.
-    """
+    """The `answer` of an attack, if it is an array of a shape; None stands for any size."""
     found = answer.answer
     fits = found is not None and len(found.shape) == len(shape)
     if found is None or not fits or any(b not in (None, a) for a, b in zip(found.shape, shape, strict=True)):
@@ -313,10 +286,6 @@ def answer_of(attack: Attack, answer: Inference, shape: tuple[int | None, ...], 
 
 
 def refuse_values(attack: Attack, right: bool | np.bool_, what: str) -> None:
-    """Refuse an answer whose values are not right.
-
-    Raises:
-        PluginError: they are not.
-    """
+    """Refuse an answer whose values are not right."""
     if not right:
         raise PluginError(f"attack {attack.name}: it gave other numbers than expected: {what}")

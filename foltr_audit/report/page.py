@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from foltr_audit.core.warning_kinds import WARNINGS
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, ComparisonFolder
 from foltr_audit.experiments.decide import MOST_AUC, MOST_LOSS
 from foltr_audit.experiments.runs.folder import SPEC
+from foltr_audit.experiments.versions import versions
 from foltr_audit.judge.scoring import KNOWS_GRADES
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
 from foltr_audit.report.compare_tables import NO_SUM
@@ -44,12 +44,6 @@ Table = Mapping[str, Any]
 
 MOST_ROWS = 1000
 """Rows of a folded table; more are in JSON only."""
-
-PACKAGES = (
-    *("foltr-audit", "numpy", "numba", "scipy", "polars", "pydantic", "statsmodels", "dp-accounting"),
-    "jinja2",
-)
-"""Packages that numbers or the page depend on."""
 
 _MARKS = {
     "recommended": ("good", "✔"),
@@ -175,19 +169,6 @@ class Provenance:
                 for cell in cells
             ],
         )
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of `PACKAGES`, here and now."""
-    import platform
-
-    known = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            known[name] = version(name)
-        except PackageNotFoundError:
-            known[name] = "unknown"
-    return known
 
 
 # --- the query -------------------------------------------------------------------------------------

@@ -40,8 +40,6 @@ def reuse_freed_memory() -> None:
     np.empty(31 << 20, dtype=np.uint8)
 
 
-# --- read-only arrays ------------------------------------------------------------------------------
-
 T = TypeVar("T", bound=np.generic)
 
 

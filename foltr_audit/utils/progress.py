@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Protocol, TypeVar
 
-# --- compilation of kernels ------------------------------------------------------------------------
-
 NOTE = "compiling kernels (first run only) ..."
 
 
@@ -36,8 +34,6 @@ def announce_compiling() -> None:
 
     event.register("numba:compile", Announcement())  # type: ignore[no-untyped-call]
 
-
-# --- progress bars ---------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

@@ -30,8 +30,6 @@ from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick
 
-# --- quality of scores -----------------------------------------------------------------------------
-
 NDCG = "ndcg@10"
 METRICS = {NDCG: "nDCG@10", "map@10": "MAP@10", "mrr@10": "MRR@10"}
 """Metrics by name, with their labels; all between 0 and 1, higher is better."""
@@ -72,8 +70,6 @@ class RankingJudge:
     def _shown(self, scores: Floats) -> Ints:
         return top_lists(np.asarray(scores, dtype=np.float64), self.data.offsets, LIST_LENGTH)
 
-
-# --- training --------------------------------------------------------------------------------------
 
 LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)
 LEAVES = (15, 255)
@@ -131,12 +127,7 @@ class LambdaMARTTrainer:
     """Trains models on some queries and stops on others; both parts are binned only once."""
 
     def __init__(self, train: Dataset, validation: Dataset, tuning: TuningBudget) -> None:
-        """Bin both parts.
-
-        Raises:
-            UsageError: the extra is not installed.
-            DataError: LightGBM does not support the labels or queries.
-        """
+        """Bin both parts, whose labels and queries LightGBM must support."""
         for part in (train, validation):
             _check(part)
         self.tuning = tuning
@@ -236,7 +227,6 @@ def _bin(data: Dataset, reference: Any) -> Any:
     return found.construct()
 
 
-# --- merges ----------------------------------------------------------------------------------------
 # Source: "Learning to rank for non independent and identically distributed datasets" (2024), section 4.
 
 STEPS = 100
@@ -269,13 +259,7 @@ def combine_scores(first: Floats, second: Floats, alpha: float) -> Floats:
 
 
 def best_weight(judge: RankingJudge, first: Floats, second: Floats) -> MergeWeight:
-    """The weight with the highest mean nDCG@10; ties go to the nearest to .5, then to the lower one.
-
-    Args:
-        judge: the judge of D_merge.
-        first: scores of its documents by the first model, (documents,).
-        second: scores of its documents by the second model, (documents,).
-    """
+    """The weight with the highest mean nDCG@10; ties go to the nearest to .5, then to the lower one."""
     found = [judge.mean_ndcg(combine_scores(first, second, step / STEPS)) for step in range(STEPS + 1)]
     best = max(range(STEPS + 1), key=lambda step: (found[step], -abs(2 * step - STEPS), -step))
     return MergeWeight(alpha=best / STEPS, ndcg=found[best])
@@ -288,11 +272,7 @@ def with_scores(data: Dataset, scores: tuple[Floats, ...]) -> Dataset:
 
 
 def held_out(queries: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Split queries into those to train on and those held out: ascending indices, int64.
-
-    Raises:
-        DataError: fewer than two queries.
-    """
+    """Split queries into those to train on and those held out: ascending indices, int64."""
     if queries < 2:
         raise DataError(
             f"merge: D_merge has {queries} query; stacking needs at least 2, one of them held out; use more "
@@ -315,9 +295,6 @@ def train_stacked(
 
     `merge`: D_merge; a quarter of its queries is held out, drawn from the stream of the name. `scores`:
     scores of its documents by the two models, (documents,) each.
-
-    Raises:
-        DataError: fewer than two queries.
     """
     whole = with_scores(merge, scores)
     taught, stopping = held_out(merge.n_queries, streams.generator(f"merge/held-out/{name}"))

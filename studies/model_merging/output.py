@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# --- pictures --------------------------------------------------------------------------------------
 
 CATEGORIES, IMPORTANCES = "categories", "importances"
 """Names of the pictures without their ending."""
@@ -118,8 +117,6 @@ def _source(study: MergeReport) -> str:
     kind = "synthetic data" if study.dataset["synthetic"] else "data"
     return f"{kind} {study.dataset['source']}"
 
-
-# --- the folder ------------------------------------------------------------------------------------
 
 _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for ending in FORMATS)}
 

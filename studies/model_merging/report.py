@@ -20,7 +20,6 @@ from foltr_audit.utils.formatting import JsonValue, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-# --- the document ----------------------------------------------------------------------------------
 
 DATASET = Section(
     "source intents:int? intents_from:str? rows_read:int? rows_joined:int? synthetic:bool normalised "
@@ -126,8 +125,6 @@ class MergeReport(Document):
         for line in (*_verdicts(self.verdicts), *_CAPTION):
             console.print(escape(line), highlight=False)
 
-
-# --- tables ----------------------------------------------------------------------------------------
 
 _METHODS = {"linear": "linear combination", "stacking": "stacking"}
 _BRACKETS = "in brackets: published"

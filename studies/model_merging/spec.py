@@ -95,14 +95,7 @@ class MergeSpec(SpecTable):
     def parse(
         cls, table: Mapping[str, object], where: str = "merge", names: Mapping[str, str] | None = None
     ) -> MergeSpec:
-        """The spec of a plain table.
-
-        In messages `where` names the source of the table (empty if it is obvious), and `names` the options
-        that set its fields.
-
-        Raises:
-            UsageError: an unknown field (the message names the nearest known one) or a refused value.
-        """
+        """The spec of a plain table; arguments and errors as for `validated`."""
         source = f"{where}: " if where else ""
         refuse_unknown(cls, table, source)
         data = table.get("data")

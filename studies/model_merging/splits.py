@@ -20,7 +20,6 @@ from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Ints
 
-# --- topics of queries -----------------------------------------------------------------------------
 # Source of the rule and its ties: "Learning to rank for non independent and identically distributed datasets"
 # (2024), section 3.1.
 
@@ -119,11 +118,7 @@ class QueryTopics:
         return tuple(int(place) for place in order[:number])
 
     def place(self, category: int) -> int:
-        """The place of a category.
-
-        Raises:
-            UsageError: no document has it.
-        """
+        """The place of a category, which some document must have."""
         if category not in self.categories:
             known = ", ".join(map(str, self.categories[:20]))
             raise UsageError(f"--category: {category}; no document has it (known: {known})")
@@ -158,8 +153,6 @@ def _whole(part: Dataset, feature: int, source: str) -> Ints:
         )
     return values.astype(np.int64)
 
-
-# --- queries divided by the categories of their relevant documents ---------------------------------
 
 Method = Literal["initial", "no-tie-breaking", "exclusive"]
 
@@ -217,11 +210,8 @@ def without(relevant: Ints, category: int) -> Bools:
 def partition(method: Method, relevant: Ints, topics: Ints, category: int) -> QueryPartition:
     """Group the queries of a part.
 
-    Args:
-        method: how the first client's queries are selected.
-        relevant: numbers of relevant documents, shape (queries, categories).
-        topics: topic of each query with ties broken, shape (queries,).
-        category: the first client's category.
+    The first client's queries are selected by `method` for its `category`, from the numbers of relevant
+    documents (queries, categories) and the topics with ties broken (queries,).
     """
     if method == "initial":
         first = np.asarray(topics == category)
@@ -270,8 +260,6 @@ def merge_queries(remaining: Ints, relevant: Ints, trained_on: tuple[int, int]) 
     lowest, highest = order[: wanted[0]], order[max(0, order.size - wanted[1]) :]
     return MergeQueries(clients=(np.sort(lowest), np.sort(highest)), wanted=wanted)
 
-
-# --- queries of each client ------------------------------------------------------------------------
 
 SPLITS: dict[int, tuple[Method, int]] = {
     1: ("exclusive", 0),
@@ -352,17 +340,12 @@ class TopicSplit:
 
 
 def chosen_places(topics: QueryTopics, categories: tuple[int, ...]) -> tuple[int, ...]:
-    """The places of the first and the second category: the given ones, then the most frequent topics.
-
-    Raises:
-        UsageError: no document has a given category.
-    """
+    """The places of the first and the second category: the given ones, then the most frequent topics."""
     given = [topics.place(category) for category in categories]
     frequent = [place for place in topics.most_frequent(4) if place not in given]
     return tuple([*given, *frequent][:2])
 
 
-# --- counts ----------------------------------------------------------------------------------------
 # The forms are those of "Learning to rank for non independent and identically distributed datasets" (2024),
 # table 2 and figure 2.
 

@@ -198,11 +198,11 @@ def test_a_spec_that_a_power_cut_emptied_is_written_again(tmp_path: Path) -> Non
 def test_a_comparison_at_work_is_not_overwritten(tmp_path: Path) -> None:
     path, cells = tmp_path / "folder", tiny_cells(2)
     folder = begun(path, cells)
-    claim = folder.claim(cells[1].spec)
-    assert claim is not None
+    handle = folder.claim(cells[1].spec)
+    assert handle is not None
     with pytest.raises(UsageError, match="is being written by another comparison"):
         ComparisonFolder.create(path, resume=False, overwrite=True)
-    claim.release()
+    os.close(handle)
     assert files(ComparisonFolder.create(path, resume=False, overwrite=True).path) == {}
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.pdgd import PDGD_SETTINGS, PDGDSetting, pdgd_setting
+from foltr_audit.core.pdgd import PDGD_SETTINGS, PDGDSetting, pdgd_setting, setting_text
 from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
@@ -34,7 +34,7 @@ from tests.fixtures.reference import (
 )
 
 SETTINGS = [PDGDSetting(p, n) for p in ("all", "last-click+1") for n in ("shown", "candidates")]
-EVERY_SETTING = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: str(setting.text))
+EVERY_SETTING = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting_text(*setting))
 CASES = 28
 EVERY_CASE = pytest.mark.parametrize("case", range(CASES))
 PAIRS_IN_FILE = {"all": "all", "last-click+1": "observed"}
@@ -325,7 +325,7 @@ def test_settings_have_names() -> None:
     assert pdgd_setting("pham-2022") == PDGDSetting("all", "shown")
     for setting in SETTINGS:
         assert pdgd_setting(f"{setting.pairs}/{setting.normaliser}") == setting
-        assert pdgd_setting(setting.text) == setting
+        assert pdgd_setting(setting_text(*setting)) == setting
     with pytest.raises(UsageError, match=r"--pdgd: unknown setting 'pham-2021'; did you mean 'pham-2022'"):
         pdgd_setting("pham-2021")
 
@@ -364,7 +364,7 @@ def general(list_: Shown, normaliser: str) -> NDArray[np.float64]:
     return out
 
 
-@pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda setting: str(setting.text))
+@pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda setting: setting_text(*setting))
 @pytest.mark.parametrize("spread", [150.0, 400.0, 590.0, 720.0, 1500.0])
 def test_far_lists_have_the_bits_of_the_general_functions(spread: float, setting: PDGDSetting) -> None:
     rng = np.random.default_rng(int(spread))

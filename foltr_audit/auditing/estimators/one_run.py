@@ -19,8 +19,6 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- which coins are guessed -----------------------------------------------------------------------
-
 _UNLUCKY = 1e-4  # how often coins ask for more trials of a hypothesis than there are
 _MARGINS = ((0.0, 0.3989), (1.0, 0.0833), (2.0, 0.0085))  # z, and the mean of max(Z - z, 0) for a normal Z
 _TAILS = 32  # tails of each end that are tried, at most; their sizes have equal ratios
@@ -114,9 +112,6 @@ def _with_margins(tails: Floats, accuracy: Floats, variance: float) -> tuple[Flo
     return shares, accuracy * (shares - beyond) + 0.5 * beyond
 
 
-# --- coins and guesses -----------------------------------------------------------------------------
-
-
 def canaries_of(trials: TrialScores) -> int:
     """How many canaries m can be played with n trials of each hypothesis, one trial for each canary.
 
@@ -192,9 +187,6 @@ def _thinned(tails: TailTable) -> Ints:
     pure = max(0, int(np.searchsorted(held[0], 0, side="right")) - 1)
     kept = np.unique(np.append(spread, pure))
     return np.concatenate([np.zeros((2, 1), dtype=np.int64), held[:, kept]], axis=1)
-
-
-# --- bounds by the number of right guesses ---------------------------------------------------------
 
 
 def binomial_bound(right: ArrayLike, guesses: ArrayLike, alpha: float) -> Floats:
@@ -308,8 +300,6 @@ def most_likely(guesses: int, right: int, eps: float, weight: float) -> float:
     above, below = float(special.bdtrc(right - 1, guesses, q)), float(special.bdtr(right - 1, guesses, q))
     return min(1.0, above + weight * below * ratio / right) if weight > 0 else above
 
-
-# --- bounds by a trade-off curve -------------------------------------------------------------------
 
 _ONE_RUN_FDP = "one-run-fdp"
 _PRECISION, _ROUGH = 1e-10, 1e-3  # of mu: of a bound, and of those that choose a rule

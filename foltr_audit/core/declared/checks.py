@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from foltr_audit.core.declared.declared_system import (
     ROUNDING,
@@ -91,29 +91,21 @@ def digits(value: float) -> str:
     return f"{value:.3g}" if 1 <= abs(value) < 1000 else f"{value:.4g}"
 
 
-# --- distances that noise has to hide --------------------------------------------------------------
-
-
 def sensitivity(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each noise, compared with the bounds before it."""
     for step in system.noises:
-        if isinstance(step.event, NoiseAddition):
-            yield from _of_noise(system, step, step.event)
+        noise, earlier = step.event, before(system, step)
+        if not isinstance(noise, NoiseAddition):
+            continue
+        distances = apart(system, earlier, noise)
+        if not distances.known:
+            yield _without_bound(system, step, noise, earlier)
+        elif step.sensitivity is not None:
+            yield from _too_small(system, step, noise, distances, step.sensitivity)
+        elif step.epsilon is not None:
+            yield from _too_little(system, step, noise, distances, step.epsilon)
     if not system.noises:
         yield from _without_law(system)
-
-
-def _of_noise(
-    system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition
-) -> Iterator[DeclarationFinding]:
-    earlier = before(system, step)
-    distances = apart(system, earlier, noise)
-    if not distances.known:
-        yield _without_bound(system, step, noise, earlier)
-    elif step.sensitivity is not None:
-        yield from _too_small(system, step, noise, distances, step.sensitivity)
-    elif step.epsilon is not None:
-        yield from _too_little(system, step, noise, distances, step.epsilon)
 
 
 def _without_bound(
@@ -247,9 +239,6 @@ def _without_law(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
-# --- scale of noise, and what it was computed from -------------------------------------------------
-
-
 def noise_scale(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each noise over the distance that it was computed for; and the classical formula beyond epsilon 1."""
     for step in system.noises:
@@ -319,9 +308,6 @@ def _classical(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         right=right,
         mend=mend,
     )
-
-
-# --- shares of noise that arrive in a sum ----------------------------------------------------------
 
 
 def shares(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -433,9 +419,6 @@ def _aborts(system: DeclaredSystem, step: DeclaredStep, fewest: int) -> Declarat
     )
 
 
-# --- links that spoil what others do ---------------------------------------------------------------
-
-
 def several_noises(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Several defenses that add noise, each with a claim of its own."""
     names = [step.name for step in system.noises]
@@ -466,9 +449,6 @@ def filled_coordinates(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- correlated noise on the sums of all rounds ----------------------------------------------------
-
-
 def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Noise on sums of messages that are not bounded, or that is correlated for too long."""
     for index, step in enumerate(system.steps):
@@ -497,9 +477,6 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- interactions behind a message -----------------------------------------------------------------
-
-
 def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """What the randomised metrics of one message compose to."""
     behind = system.interactions or 1
@@ -517,9 +494,6 @@ def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 right=whole,
                 mend=f"claim {digits(whole)} for a message",
             )
-
-
-# --- what an observer sees in spite of the noise ---------------------------------------------------
 
 
 def unequal(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -564,31 +538,19 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
-# --- proven bounds against claims ------------------------------------------------------------------
-
-
-class _Statement(NamedTuple):
-    """What several claims have in common that differ in their view only."""
-
-    name: str
-    epsilon: float
-    delta: float
-    unit: str | None
-
-
 def proof(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each claim that is not proven, with all views in which it is not."""
-    unproven: dict[_Statement, dict[str, UpperBound]] = {}
+    unproven: dict[DeclaredClaim, dict[str, UpperBound]] = {}
     for claim in system.claims:
         bound = proven(system, claim)
         if bound is not None and not is_proven(system, claim):
-            key = _Statement(claim.name, claim.epsilon, claim.delta, claim.unit)
-            unproven.setdefault(key, {})[claim.view or ""] = bound
+            statement = replace(claim, view=None, relation=None)
+            unproven.setdefault(statement, {})[claim.view or ""] = bound
     for statement, bounds in unproven.items():
         yield _of_statement(statement, bounds)
 
 
-def _of_statement(claim: _Statement, bounds: dict[str, UpperBound]) -> DeclarationFinding:
+def _of_statement(claim: DeclaredClaim, bounds: dict[str, UpperBound]) -> DeclarationFinding:
     views: dict[str, list[str]] = {}
     for view, bound in bounds.items():
         finite = math.isfinite(bound.epsilon)
@@ -620,8 +582,6 @@ def why_not(system: DeclaredSystem, claim: DeclaredClaim) -> str | None:
     missing = [name for name, value in needed.items() if not value]
     return ", ".join(missing) or None
 
-
-# --- what a claim says -----------------------------------------------------------------------------
 
 _PARTS = {
     "unit": "what neighbouring inputs differ in",
@@ -675,8 +635,6 @@ def restated(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             mend="declare what the clients run",
         )
 
-
-# --- every check -----------------------------------------------------------------------------------
 
 Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 

@@ -26,7 +26,6 @@ Relation = Literal["replace-one", "add-remove"]
 NumberFormat = Literal["float32", "float64"]
 
 _RELATIONS: dict[str, Relation] = {"replace-one": "replace-one", "add-remove": "add-remove"}
-_ROUNDING = 1e-9  # relative tolerance of comparisons of variances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +206,7 @@ def _step(defense: Defense, event: PrivacyEvent, context: RoundContext) -> Decla
 def _shares(defense: Defense, context: RoundContext) -> int:
     """How many parts the whole noise of a defense has; 1 if each client adds all of it."""
     share, whole = law_of(defense, context), law_of(defense, replace(context, shares=1))
-    parted = share is not None and whole is not None and share.variance < whole.variance * (1.0 - _ROUNDING)
+    parted = share is not None and whole is not None and share.variance < whole.variance * (1.0 - ROUNDING)
     return context.shares if parted else 1
 
 

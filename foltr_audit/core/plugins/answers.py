@@ -143,11 +143,7 @@ def column_name(who: str, name: str, taken: Collection[str] = ()) -> None:
     Traceback (most recent call last):
         ...
     foltr_audit.errors.PluginError: task likes: my-guess: metric 'view': this is the name of another column
-
-    Args:
-        who: the plug-in, and what it names.
-        name: the name.
-        taken: names that are taken, besides `COLUMNS`.
+    `who`: the plug-in, and what it names. `taken`: names that are taken, besides `COLUMNS`.
 
     Raises:
         PluginError: a name that is taken, or that ends in `_ci95`; a backslash or a control character.

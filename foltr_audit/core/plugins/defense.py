@@ -102,8 +102,6 @@ class Defense(Plugin):
         """The stages in which it acts; by default all possible ones. Override it if a parameter decides."""
         return self.possible_stages()
 
-    # --- hooks ------------------------------------------------------------------------------------
-
     def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
         """The clicks that clients learn from, bool (C, k), False at the padding of `shown` (C, k)."""
         return clicks
@@ -166,8 +164,6 @@ class Defense(Plugin):
         Used for fresh clients, which are attacked one by one. By default they form one cohort.
         """
         return self.on_wire(messages, np.ones(messages.shape[0], dtype=np.bool_), context)
-
-    # --- what it declares -------------------------------------------------------------------------
 
     def law(self, context: RoundContext) -> AdditiveNoise | None:
         """The public law of the noise that it adds to each coordinate of a message; None without noise.
@@ -245,8 +241,6 @@ class Defense(Plugin):
     def client_seconds(self, clients: int, size: int) -> dict[str, float]:
         """Measure the seconds that one client of a cohort works in `on_wire` on P = `size`, by stage."""
         return {}
-
-    # --- calibration ------------------------------------------------------------------------------
 
     @classmethod
     def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> Self:

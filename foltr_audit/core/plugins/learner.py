@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from foltr_audit.core.plugins.defense import Defense
     from foltr_audit.core.records.dataset import Dataset
 
-# --- what a central learner is given and returns ---------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Users:
@@ -69,8 +67,6 @@ class CentralResult:
     shown: Ints
     clicks: Bools
 
-
-# --- the interface ---------------------------------------------------------------------------------
 
 Fact = str | int | float | bool
 

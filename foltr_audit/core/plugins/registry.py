@@ -30,7 +30,6 @@ from foltr_audit.errors import PluginError, first_problem, message_of, suggest_n
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.utils.reading import json_table
 
-# --- plug-ins in the user's own code ---------------------------------------------------------------
 # A class of a module is `MODULE:CLASS` in a Spec, e.g. `my_attacks:Trimmed:keep=0.5`. A class that only this
 # process has, of a notebook, a script or a function, is its bare name: such a Spec can run here, but nothing
 # that outlives the process or runs in another one may hold it.
@@ -87,11 +86,7 @@ def is_importable(cls: type) -> bool:
 
 
 def import_class(reference: str) -> type[Plugin]:
-    """Import a class that the user names as `MODULE:CLASS`, which runs the module.
-
-    Raises:
-        PluginError: there is no such module or class, it is no plug-in, or its module raises.
-    """
+    """Import a class that the user names as `MODULE:CLASS`, which runs the module."""
     module, _, name = reference.partition(":")
     try:
         found: object = importlib.import_module(module)
@@ -135,8 +130,6 @@ def importable_names() -> tuple[str, ...]:
     """The classes of this process that another one can import, as `import_class` takes them."""
     return tuple(name for (_, name), cls in _known.items() if ":" in name and is_importable(cls))
 
-
-# --- registered plug-ins ---------------------------------------------------------------------------
 
 P = TypeVar("P", bound=Plugin)
 _OURS, _PACKAGE = "foltr-audit", "foltr_audit"
@@ -323,11 +316,7 @@ def called(base: type[Plugin], text: str) -> str:
 
 
 def kind_of(plugin: Plugin | type[Plugin]) -> type[Plugin]:
-    """The kind of a plug-in or its class.
-
-    Raises:
-        PluginError: it is of none.
-    """
+    """The kind of a plug-in or its class."""
     cls = plugin if isinstance(plugin, type) else type(plugin)
     found = next((kind for kind in GROUPS if issubclass(cls, kind)), None)
     if found is None:
@@ -398,11 +387,7 @@ def make_if_known(base: type[P], text: str) -> P | None:
 
 
 def remade(plugin: P, changes: Mapping[str, object]) -> P:
-    """The same plug-in with some parameters changed.
-
-    Raises:
-        PluginError: an unknown parameter or a refused value.
-    """
+    """The same plug-in with some parameters changed."""
     who = f"{SINGULAR[kind_of(plugin)]} {plugin.name}"
     return _validated(type(plugin), who, {**plugin.model_dump(), **changes})
 

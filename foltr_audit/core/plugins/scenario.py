@@ -13,8 +13,6 @@ from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- poisonings ------------------------------------------------------------------------------------
-
 
 class Poisoning(Plugin):
     """An attack of malicious clients on the training. The same clients are malicious in all rounds.
@@ -74,9 +72,6 @@ class Poisoning(Plugin):
         changed = updates.copy()
         changed[np.flatnonzero(malicious)] = sent
         return changed
-
-
-# --- scenarios and click models --------------------------------------------------------------------
 
 
 class ClickModel(Plugin):

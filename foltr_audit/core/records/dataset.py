@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from foltr_audit.errors import DataError
 from foltr_audit.utils.arrays import Bools, Features, Ints, freeze, read_only, read_only_features
 
-# --- names of documents ----------------------------------------------------------------------------
-
 _BATCH_NAMES = 8_192  # names decoded or encoded at a time
 _PIECE_BYTES = 1 << 20
 
@@ -111,9 +109,6 @@ def batches(names: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-# --- origin of queries -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryOrigin:
     """The origin of each query of a data set.
@@ -140,8 +135,6 @@ class QueryOrigin:
         rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
         return np.where(shown >= 0, self.document[rows], -1)
 
-
-# --- data sets and collections ---------------------------------------------------------------------
 
 _BATCH_ROWS = 8_192  # copies of this many rows at a time
 
@@ -367,22 +360,14 @@ class Collection:
         return replace(self, train=train, vali=vali, test=test, **changes)
 
     def part(self, name: str) -> Dataset:
-        """The part with this name.
-
-        Raises:
-            DataError: the name is not `train`, `vali` or `test`.
-        """
+        """The part with this name: `train`, `vali` or `test`."""
         if name not in self.PARTS:
             raise DataError(f"data: no part {name!r}; expected train, vali or test")
         part: Dataset = getattr(self, name)
         return part
 
     def joined_parts(self, names: Sequence[str]) -> Dataset:
-        """The queries of some parts, one after the other; the last such data are kept for the next call.
-
-        Raises:
-            DataError: a name that is not `train`, `vali` or `test`.
-        """
+        """The queries of some parts, one after the other; the last such data are kept for the next call."""
         if len(names) == 1:
             return self.part(names[0])
         if self not in _last_joined or _last_joined[self][0] != tuple(names):

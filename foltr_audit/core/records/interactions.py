@@ -14,8 +14,6 @@ from foltr_audit.recorder.messages import OUTCOMES
 from foltr_audit.recorder.round_tables import CohortColumns, RoundColumns
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words, read_only, read_only_features
 
-# --- the cohort ------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cohort(CohortColumns):
@@ -44,8 +42,6 @@ class Cohort(CohortColumns):
     def __len__(self) -> int:
         return int(self.node.size)
 
-
-# --- the round and its truth -----------------------------------------------------------------------
 
 Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""

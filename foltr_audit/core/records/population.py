@@ -77,11 +77,7 @@ class Population:
     traits: tuple[Trait, ...] = ()
 
     def with_trait(self, trait: Trait) -> Population:
-        """The same clients with one more trait.
-
-        Raises:
-            UsageError: they already have a trait of this name.
-        """
+        """The same clients with one more trait, of another name."""
         if any(other.name == trait.name for other in self.traits):
             raise UsageError(f"scenario: trait {trait.name} is given twice; expected it once")
         return replace(self, traits=(*self.traits, trait))
@@ -211,11 +207,7 @@ class ScenarioContext(NamedTuple):
     total: int
 
     def several_intents(self, scenario: str) -> None:
-        """Refuse data with a single intent.
-
-        Raises:
-            UsageError: the data have one intent; the message names `--intents`.
-        """
+        """Refuse data with a single intent."""
         if self.intents < 2:
             raise UsageError(
                 f"scenario {scenario}: the data are judged under one intent; expected several, see --intents"
@@ -254,9 +246,6 @@ class QueryAssignment(NamedTuple):
         return cls(queries, nothing, nothing)
 
 
-# --- groups of clients -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ClientGroups:
     """Groups of clients with the same values of some or all traits.
@@ -273,10 +262,8 @@ class ClientGroups:
     def of(cls, population: Population, *, fresh: bool = False) -> ClientGroups:
         """The groups of a population.
 
-        Args:
-            population: the population of the clients.
-            fresh: the clients are fresh ones, whose click model and number of interactions the attack
-                protocol sets; groups then differ only in intents and in the grades of their documents.
+        The attack protocol sets the click model and number of interactions of `fresh` clients: their groups
+        differ only in intents and in the grades of their documents.
         """
         every = np.arange(population.n_groups)
         telling = [

@@ -13,8 +13,6 @@ from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 
-# --- what the server receives ----------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WireMessages:
@@ -58,8 +56,6 @@ class WireMessages:
     def is_encoded(self) -> bool:
         return self.messages.dtype == np.uint64
 
-
-# --- the context -----------------------------------------------------------------------------------
 
 _OF_RECEIPT: Final = {"received": np.float64, "contrast": np.bool_, "reopened": np.bool_}
 """What each client received, with its type; None of an honest server."""
@@ -106,12 +102,8 @@ class RoundContext:
     server_update: Floats | None = None
 
     def __post_init__(self) -> None:
-        freeze(self, clients=np.int64, counts=np.int64, parameters=np.float64)
-        if self.server_update is not None:
-            freeze(self, server_update=np.float64)
-        for name, kind in _OF_RECEIPT.items():
-            if getattr(self, name) is not None:
-                freeze(self, **{name: kind})
+        dtypes = {"clients": np.int64, "counts": np.int64, "parameters": np.float64}
+        freeze(self, **dtypes, server_update=np.float64, **_OF_RECEIPT)
 
     def at(self, rows: Ints) -> RoundContext:
         """The same round with only the clients in `rows`."""
@@ -127,8 +119,6 @@ class RoundContext:
         """The one random stream of the server for a purpose, in this round or any other."""
         return self.source.clients(f"{self.prefix}server/{purpose}", round_, np.zeros(1, dtype=np.int64))
 
-
-# --- what the server sends -------------------------------------------------------------------------
 
 TARGET: Final = "target"
 """The fact of a round that holds the place of the client whose update its server isolates."""
@@ -183,17 +173,13 @@ class Broadcast:
         inside = self.target is None or 0 <= self.target < places.size
         if not np.array_equal(places, np.arange(places.size)) or not inside:
             raise UsageError("broadcast: expected one delivery for each client, and a target among them")
-        if self.reopened is not None:
-            freeze(self, reopened=np.bool_)
+        freeze(self, reopened=np.bool_)
 
     @classmethod
     def all_but_one(cls, context: RoundContext, parameters: Floats, *, contrast: bool = True) -> Broadcast:
-        """The global model for a target that is drawn at random, and other things for all other clients.
+        """The global model for a target that is drawn at random, and `parameters` (P,) for all others.
 
-        Args:
-            context: the round, with its cohort (C,).
-            parameters: the model that the others receive, (P,).
-            contrast: whether the documents that they receive have their own features.
+        `contrast`: whether the documents that these receive have their own features.
         """
         target = _drawn_target(context)
         others = np.delete(np.arange(context.clients.size), target)
@@ -207,11 +193,9 @@ class Broadcast:
 
     @classmethod
     def with_own_clients(cls, context: RoundContext, own: int) -> Broadcast:
-        """The global model for all, in a cohort of which some clients are the server's.
+        """The global model for all, in a cohort of which some clients are the server's own.
 
-        Args:
-            context: the round, with its cohort (C,).
-            own: number of the server's clients. Which places are theirs is drawn at random.
+        Which places are theirs is drawn at random.
         """
         size = context.clients.size
         tickets = context.server_stream("own clients", context.round).uniform(size)[0]

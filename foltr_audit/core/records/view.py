@@ -18,7 +18,6 @@ from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, freeze, read
 if TYPE_CHECKING:
     from foltr_audit.core.plugins.client_step import ClientStep
 
-# --- prior belief about clicks ---------------------------------------------------------------------
 
 Probabilities = tuple[Floats, Floats]
 
@@ -59,9 +58,6 @@ class ClickBelief:
         """The same for documents with known grades (..., k), each (..., k); 0 at the padding, grade -1."""
         grade = np.clip(labels, 0, self.click.size - 1)
         return np.where(labels >= 0, self.click[grade], 0.0), np.where(labels >= 0, self.stop[grade], 0.0)
-
-
-# --- a client step whose values are checked --------------------------------------------------------
 
 
 def checked_updates(step: ClientStep, model: Floats, features: Features, clicks: Floats) -> Floats:
@@ -114,9 +110,6 @@ def checked_scores(step: ClientStep, model: Floats, features: Features) -> Float
     return _called(step, "scores", step.scores, model, features, shape=(len(features),))
 
 
-# --- participation ---------------------------------------------------------------------------------
-
-
 class RoundMembers(NamedTuple):
     """The clients in the sum of one round.
 
@@ -162,8 +155,6 @@ class ParticipantEstimates(NamedTuple):
     updates: Floats
     intents: Floats | None = None
 
-
-# --- the view and its answer -----------------------------------------------------------------------
 
 KNOWLEDGE = {
     "features": "feature rows of the shown documents",

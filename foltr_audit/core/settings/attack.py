@@ -97,7 +97,7 @@ class AttackSpec(SpecTable):
     )
 
     @model_validator(mode="after")
-    def _sums_are_of_fresh_clients(self) -> AttackSpec:
+    def _fields_fit(self) -> AttackSpec:
         if self.view == "client" and self.target != "training":
             raise ValueError("view client: expected target training, whose rounds change the global model")
         if self.sums and self.target == "fresh" and self.interactions > 1:
@@ -108,10 +108,6 @@ class AttackSpec(SpecTable):
             raise ValueError(
                 "lists sampled: in training rounds the learner makes the lists; expected target fresh"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _colluders_are_in_sums(self) -> AttackSpec:
         if self.colluders and not (self.sums_of_rounds and self.view == "aggregate"):
             raise ValueError(
                 f"colluders={self.colluders}: their messages are taken from sums of training rounds; "

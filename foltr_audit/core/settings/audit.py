@@ -11,8 +11,6 @@ from foltr_audit.core.settings.base import Flag, Parts, Several, SpecTable, left
 from foltr_audit.core.settings.defaults import TRIALS
 from foltr_audit.privacy.observer_views import sees_lists
 
-# --- an audit of any function ----------------------------------------------------------------------
-
 FUNCTION_TRIALS = 10_000
 
 
@@ -58,8 +56,6 @@ class FunctionAuditSpec(SpecTable):
         """The settings of a plain table from the source `where`; arguments and errors as for `validated`."""
         return validated(cls, table, f"{where}: " if where else "", names)
 
-
-# --- the audit of a Spec ---------------------------------------------------------------------------
 
 AuditView = Literal[
     "individual", "individual+lists", "aggregate", "aggregate+lists", "colluding", "colluding+lists"

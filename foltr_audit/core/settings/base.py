@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar, cast
 
 from pydantic import (
@@ -90,7 +91,6 @@ Several = Annotated[tuple[V, ...], Field(min_length=1), AfterValidator(once)]
 
 Parts = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)]
 
-# --- from a table to settings, with errors that name the field -------------------------------------
 
 T = TypeVar("T", bound=SpecTable)
 
@@ -98,19 +98,25 @@ T = TypeVar("T", bound=SpecTable)
 def validated(
     kind: type[T], table: Mapping[str, object], source: str = "", names: Mapping[str, str] | None = None
 ) -> T:
-    """The settings of a plain table.
-
-    `source`: what messages begin with; empty if it is obvious. `names`: the options that set the fields, for
-    messages.
+    """The settings of a plain table, after whose `source` and with whose `names` of fields errors are worded.
 
     Raises:
         UsageError: an unknown field (the message names the nearest known one) or a refused value.
     """
     refuse_unknown(kind, table, source)
-    try:
+    with one_error(source, names):
         return kind.model_validate(dict(table))
+
+
+@contextmanager
+def one_error(source: str, names: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Turn what is raised about a table into a `UsageError` of one line that begins with its source."""
+    try:
+        yield
     except ValidationError as error:
         raise UsageError(source + first_problem(error, names)) from error
+    except UsageError as error:
+        raise UsageError(f"{source}{error}") from error
 
 
 def refuse_unknown(kind: type[SpecTable], table: Mapping[str, object], source: str = "") -> None:

@@ -16,7 +16,6 @@ from foltr_audit.utils.reading import whole_number
 if TYPE_CHECKING:
     from foltr_audit.core.records import Collection
 
-# --- local paths -----------------------------------------------------------------------------------
 
 LOCAL_PATHS = ("data.source", "data.intents", "train.init")
 """Fields of a Spec that may hold a path."""
@@ -42,8 +41,6 @@ def without_paths(table: Mapping[str, object]) -> dict[str, JsonValue]:
             found[outer] = {**held, inner: path_name(path)}
     return found
 
-
-# --- the `data` table ------------------------------------------------------------------------------
 
 FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
 """Limits and default of the number of synthetic intents: TREC topics have up to ten; studies use four."""

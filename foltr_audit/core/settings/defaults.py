@@ -33,7 +33,6 @@ TRIALS: Final = 2000
 PROTOCOLS: Final = ("attack", "audit", "membership", "unlearning")
 """The tables of a Spec for what may follow training."""
 
-# --- plug-ins --------------------------------------------------------------------------------------
 
 NO_DEFENSE: Final = "none"
 """The defense that does nothing: what every comparison starts from."""

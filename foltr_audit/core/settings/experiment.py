@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
-from foltr_audit.core.settings.base import SpecTable, canonical_chain, chain_texts, with_default
+from foltr_audit.core.settings.base import SpecTable, canonical_chain, chain_texts, one_error, with_default
 from foltr_audit.core.settings.data import DataSpec, without_paths
 from foltr_audit.core.settings.defaults import NO_DEFENSE, PROTOCOLS
 from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
@@ -118,44 +118,11 @@ class Spec(SpecTable):
         return with_server_defaults(table)
 
     @model_validator(mode="after")
-    def _learner_fits(self) -> Spec:
-        from foltr_audit.core.settings.spec_fit import why_no_learner
+    def _fields_fit(self) -> Spec:
+        from foltr_audit.core.settings.spec_fit import why_not
 
-        problem = why_no_learner(self)
-        if problem is not None:
+        if problem := why_not(self):
             raise ValueError(problem)
-        return self
-
-    @model_validator(mode="after")
-    def _attacked_messages_are_recorded(self) -> Spec:
-        if self.attack is not None and self.attack.target == "training" and self.trace.every == 0:
-            raise ValueError("target training needs recorded messages; expected no --no-trace")
-        return self
-
-    @model_validator(mode="after")
-    def _clients_can_leave(self) -> Spec:
-        if self.unlearning is not None:
-            from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-
-            hidden = DefenseChain(parse_chain(self.defense)).encoding is not None
-            problem = self.unlearning.why_not(self.population.clients, hidden=hidden)
-            if problem is not None:
-                raise ValueError(f"unlearning: {problem}")
-        return self
-
-    @model_validator(mode="after")
-    def _members_are_sampled(self) -> Spec:
-        if self.membership is not None and self.population.cohorts == "fixed":
-            raise ValueError("membership: half of the clients train; expected cohorts=sampled, not fixed")
-        return self
-
-    @model_validator(mode="after")
-    def _server_fits(self) -> Spec:
-        from foltr_audit.core.settings.spec_fit import why_no_server
-
-        problem = why_no_server(self)
-        if problem is not None:
-            raise ValueError(f"server {self.train.server}: {problem}")
         return self
 
     @property
@@ -190,14 +157,9 @@ class Spec(SpecTable):
         Raises:
             UsageError: an unknown field (with the nearest known one) or an invalid value.
         """
-        source = f"{where}: " if where else ""
-        try:
+        with one_error(f"{where}: " if where else "", names):
             _refuse_unknown(table)
             return cls.model_validate(table)
-        except ValidationError as error:
-            raise UsageError(source + first_problem(error, names)) from error
-        except UsageError as error:
-            raise UsageError(f"{source}{error}") from error
 
     def having(self, changes: Mapping[str, object]) -> Spec:
         """The same Spec with other values of some fields; what was not given still follows from the rest.

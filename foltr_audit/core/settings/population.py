@@ -91,16 +91,12 @@ class PopulationSpec(SpecTable):
     )
 
     @model_validator(mode="after")
-    def _somebody_is_malicious(self) -> PopulationSpec:
+    def _clients_fit(self) -> PopulationSpec:
         if self.poisoning is not None and not _poisoning(self.poisoning).count(self.clients):
             raise ValueError(
                 f"poisoning={self.poisoning}: no client of {self.clients} is malicious; "
                 f"expected a share of {1 / self.clients:.3g} at least"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _cohort_fits(self) -> PopulationSpec:
         if self.cohort is not None and self.cohort > self.clients:
             raise ValueError(f"cohort={self.cohort}: expected at most the number of clients, {self.clients}")
         if self.rounds_apart * self.cohort_size > self.clients:
@@ -108,10 +104,6 @@ class PopulationSpec(SpecTable):
                 f"separation={self.separation}: cohorts of {self.cohort_size} out of {self.clients} clients; "
                 f"expected at most {self.clients // self.cohort_size}, the cohorts without a common client"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _batches_divide_the_clients(self) -> PopulationSpec:
         together = self.rounds_apart * self.cohort_size
         if self.cohorts == "fixed" and self.clients % together:
             apart = f" times the separation {self.rounds_apart}" if self.rounds_apart > 1 else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
@@ -18,10 +18,25 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
 
-# --- learners --------------------------------------------------------------------------------------
+
+def why_not(spec: Spec) -> str | None:
+    """Why the fields of a Spec do not fit each other, or None."""
+    return _why_no_learner(spec) or _why_no_protocol(spec) or _why_no_server(spec)
 
 
-def why_no_learner(spec: Spec) -> str | None:
+def _why_no_protocol(spec: Spec) -> str | None:
+    if spec.attack is not None and spec.attack.target == "training" and spec.trace.every == 0:
+        return "target training needs recorded messages; expected no --no-trace"
+    if spec.unlearning is not None:
+        hidden = DefenseChain(parse_chain(spec.defense)).encoding is not None
+        if problem := spec.unlearning.why_not(spec.population.clients, hidden=hidden):
+            return f"unlearning: {problem}"
+    if spec.membership is not None and spec.population.cohorts == "fixed":
+        return "membership: half of the clients train; expected cohorts=sampled, not fixed"
+    return None
+
+
+def _why_no_learner(spec: Spec) -> str | None:
     """Why a Spec does not fit its learner, with the learner's name, or None."""
     learner = make(Learner, spec.train.learner)
     problem = learner.why_not(spec.train.ranker) or DefenseChain(parse_chain(spec.defense)).why_not(learner)
@@ -38,32 +53,17 @@ def why_no_learner(spec: Spec) -> str | None:
     return problem and f"learner {learner.name}: {problem}"
 
 
-# --- servers ---------------------------------------------------------------------------------------
+def _audited_sum(server: Server, cohort: int, chain: DefenseChain) -> tuple[tuple[str, ...], int | None]:
+    """The views and the colluders in the audit of a server that reads sums of rounds.
 
-
-class AuditedSum(NamedTuple):
-    """The fields of the audit of a server that reads sums of rounds.
-
-    Attributes:
-        views: what it sees.
-        colluders: how many messages it can take out of a sum; None if it can take out none.
+    An audit assumes in any case that the server knows what other clients have learnt. So a server that lets
+    them learn nothing sees what an honest one does, and one that subtracts messages sees what a server does
+    with which their senders collude.
     """
-
-    views: tuple[str, ...]
-    colluders: int | None
-
-    @classmethod
-    def of(cls, server: Server, cohort: int, chain: DefenseChain) -> AuditedSum:
-        """What is audited of a server.
-
-        An audit assumes in any case that the server knows what other clients have learnt. So a server that
-        lets them learn nothing sees what an honest one does, and one that subtracts messages sees what a
-        server does with which their senders collude.
-        """
-        subtracted = server.subtracts(cohort, reopens=chain.reopens)
-        if not subtracted:
-            return cls(("aggregate", "aggregate+lists"), None)
-        return cls(("colluding", "colluding+lists"), subtracted)
+    subtracted = server.subtracts(cohort, reopens=chain.reopens)
+    if not subtracted:
+        return ("aggregate", "aggregate+lists"), None
+    return ("colluding", "colluding+lists"), subtracted
 
 
 def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
@@ -82,24 +82,26 @@ def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
     try:
         cohort = PopulationSpec.model_validate(table.get("population") or {}).cohort_size
         chain = DefenseChain(parse_chain(cast("tuple[str, ...]", table.get("defense") or ())))
-    except (
-        ValidationError,
-        UsageError,
-        TypeError,
-    ):  # the fields themselves are refused, with a better reason
+    except (ValidationError, UsageError, TypeError):  # the fields are refused, with a better reason
         return table
-    for name, value in AuditedSum.of(server, cohort, chain)._asdict().items():
-        table = table if value is None else with_default(table, "audit", name, value)
-    return table
+    views, colluders = _audited_sum(server, cohort, chain)
+    if colluders is not None:
+        table = with_default(table, "audit", "colluders", colluders)
+    return with_default(table, "audit", "views", views)
 
 
-def why_no_server(spec: Spec) -> str | None:
-    """Why a Spec does not fit its server, or None."""
-    server, learner = make(Server, spec.train.server or SERVER), make(Learner, spec.train.learner)
-    if server.chooses and (why := _why_no_choice(spec)):
-        return why
-    if not (server.isolates or server.manipulates):
-        return None
+def _why_no_server(spec: Spec) -> str | None:
+    """Why a Spec does not fit its server, with the server's name, or None."""
+    server = make(Server, spec.train.server or SERVER)
+    problem = _why_no_choice(spec) if server.chooses else None
+    if problem is None and (server.isolates or server.manipulates):
+        problem = _why_no_manipulation(spec, server)
+    return problem and f"server {spec.train.server}: {problem}"
+
+
+def _why_no_manipulation(spec: Spec, server: Server) -> str | None:
+    """Why a server cannot send other things to some clients than to others, or None."""
+    learner = make(Learner, spec.train.learner)
     if learner.sends != "models":
         return f"expected a learner that sends models, not {spec.train.learner}"
     if spec.membership is not None or spec.unlearning is not None:
@@ -131,8 +133,8 @@ def _why_no_sum(spec: Spec, server: Server) -> str | None:
         return "it reads sums of training rounds; expected --target training --view aggregate"
     if spec.audit is not None:
         chain = DefenseChain(parse_chain(spec.defense))
-        seen = AuditedSum.of(server, spec.population.cohort_size, chain)
-        if not set(spec.audit.views) <= set(seen.views) or spec.audit.colluders != seen.colluders:
-            number = "" if seen.colluders is None else f" and --colluders {seen.colluders}"
-            return f"expected --view {' and '.join(seen.views)}{number}, or neither option"
+        views, colluders = _audited_sum(server, spec.population.cohort_size, chain)
+        if not set(spec.audit.views) <= set(views) or spec.audit.colluders != colluders:
+            number = "" if colluders is None else f" and --colluders {colluders}"
+            return f"expected --view {' and '.join(views)}{number}, or neither option"
     return None

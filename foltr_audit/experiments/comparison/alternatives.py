@@ -64,11 +64,7 @@ def published_sensitivity(eps: float) -> float:
 
 @dataclass(frozen=True)
 class DefenseAlternative:
-    """One defense of a comparison.
-
-    Attributes:
-        text: its parts, joined by `+`.
-    """
+    """One defense of a comparison; its `text` has parts that `+` joins."""
 
     text: str
 
@@ -77,17 +73,13 @@ class DefenseAlternative:
             if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in list_mechanisms():
                 known = ", ".join(PROVEN + name for name in list_mechanisms())
                 raise UsageError(f"--defense: unknown {part!r}; expected one of {known}")
-            if not self._is_keyword(part):
-                self._refuse_unknown(part)
-            if not self._is_keyword(part):
-                parse_chain([fill_places(part, 1.0, 2.0)])  # refuses invalid parameters
-
-    @staticmethod
-    def _refuse_unknown(part: str) -> None:
-        name = called(Defense, part)
-        if ":" not in name and name not in names(Defense) and own_class(Defense, name) is None:
-            known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
-            raise UsageError(f"--defense: unknown {part!r}; known: {known}")
+            if self._is_keyword(part):
+                continue
+            name = called(Defense, part)
+            if ":" not in name and name not in names(Defense) and own_class(Defense, name) is None:
+                known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
+                raise UsageError(f"--defense: unknown {part!r}; known: {known}")
+            parse_chain([fill_places(part, 1.0, 2.0)])  # refuses invalid parameters
 
     @property
     def _parts(self) -> tuple[str, ...]:
@@ -161,13 +153,11 @@ class DefenseAlternative:
 
     def _refuse_unproven(self, chain: tuple[str, ...], setup: Setup, eps: float, delta: float) -> None:
         """Refuse a chain whose other parts undo what a mechanism promises, e.g. rounding after noise."""
-        claim = self.proven(eps, delta)
-        if claim is None:
+        if self.promised is None:
             return
         trained = setup.spec.only_trained.table()
         defended = replace(setup, spec=Spec.parse({**trained, "defense": list(chain)}, ""))
-        mechanism = next(part for part in self._parts if part.startswith(PROVEN)).removeprefix(PROVEN)
-        upper = upper_bound(defended.privacy.events(), _situation(mechanism, setup, delta))
+        upper = upper_bound(defended.privacy.events(), _situation(self.promised, setup, delta))
         if not upper.epsilon <= eps * (1 + _ROUNDING):
             raise UsageError(f"{self.name}: nothing proves epsilon {eps:g} of the whole chain: {upper.how}")
 
@@ -195,13 +185,7 @@ class DefenseAlternative:
 
 
 def fewest_messages(chain: DefenseChain, cohort: int, parameters: int = 1) -> int | None:
-    """The fewest messages that a sum of a chain may hold; None where the chain sets no such limit.
-
-    Args:
-        chain: the defense.
-        cohort: clients in a round.
-        parameters: of the model.
-    """
+    """The fewest messages that a sum of a chain may hold; None where the chain sets no such limit."""
     context = RoundContext(
         round=0,
         shares=cohort,

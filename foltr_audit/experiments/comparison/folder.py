@@ -83,20 +83,6 @@ class _CellIndex(SpecTable):
     sensitivities: list[SensitivityTrial] = Field(default_factory=list)
 
 
-class CellLock:
-    """A cell that no other process may run until this lock is released."""
-
-    def __init__(self, handle: int) -> None:
-        """Hold the handle that `take_lock` returned."""
-        self._handle: int | None = handle
-
-    def release(self) -> None:
-        """Release the lock; a second call has no effect."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
-
-
 def _empty(path: Path) -> None:
     """Remove a comparison that no process works on."""
     for cell in sorted((path / CELLS).glob("*")):
@@ -112,11 +98,7 @@ def _empty(path: Path) -> None:
 
 
 class ComparisonFolder:
-    """The folder of a comparison.
-
-    Attributes:
-        path: the folder, which is neither made nor read before it is used.
-    """
+    """The folder of a comparison, which is neither made nor read before it is used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -141,11 +123,7 @@ class ComparisonFolder:
 
     @classmethod
     def open(cls, path: Path) -> ComparisonFolder:
-        """The comparison in an existing folder.
-
-        Raises:
-            UsageError: no such folder, or it holds no comparison.
-        """
+        """The comparison in an existing folder."""
         if not path.is_dir():
             raise UsageError(f"{path}: no such folder")
         if not (path / INDEX).is_file():
@@ -159,19 +137,12 @@ class ComparisonFolder:
         """Whether a cell is finished."""
         return (self.cell(spec) / RECORDS).is_file()
 
-    def claim(self, spec: Spec) -> CellLock | None:
-        """Lock a cell for this process; None where another process has it."""
-        handle = take_lock(self.cell(spec))
-        return None if handle is None else CellLock(handle)
+    def claim(self, spec: Spec) -> int | None:
+        """Lock a cell until the returned handle is closed; None where another process has it."""
+        return take_lock(self.cell(spec))
 
     def write(self, spec: Spec, files: Files) -> None:
-        """Store a finished cell that is claimed.
-
-        It is whole or unfinished at any moment, for a reader and after a kill.
-
-        Raises:
-            FoltrAuditError: it cannot be written.
-        """
+        """Store a finished cell that is claimed; it is whole or unfinished, also after a kill."""
         folder = self.cell(spec)
         with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -180,11 +151,7 @@ class ComparisonFolder:
             atomic_files.write_files(folder, {name: [content] for name, content in files.items()})
 
     def read(self, spec: Spec) -> StoredRun:
-        """A finished cell.
-
-        Raises:
-            TraceError: it is missing or damaged.
-        """
+        """A finished cell; a `TraceError` if it is missing or damaged."""
         if not self.done(spec):
             raise TraceError(
                 f"{self.cell(spec)}: unfinished; compare --resume --out {self.path} completes it"
@@ -201,9 +168,6 @@ class ComparisonFolder:
         """Write the grid, its cells, and the sensitivities that were tried.
 
         The Specs of unfinished cells may be lost in a power cut; the same call writes them again.
-
-        Raises:
-            FoltrAuditError: it cannot be written.
         """
         table = {
             "schema": SCHEMA,
@@ -226,15 +190,11 @@ class ComparisonFolder:
             if not (folder / SPEC).is_file() or (folder / SPEC).read_bytes() != content:
                 atomic_files.write_files(folder, {SPEC: [content]}, lasting=False)
         finally:
-            claim.release()
+            os.close(claim)
 
     @property
     def grid(self) -> ComparisonGrid:
-        """The grid that was written last.
-
-        Raises:
-            TraceError: it is missing or damaged.
-        """
+        """The grid that was written last; a `TraceError` if it is missing or damaged."""
         try:
             text = file_text(self.path / GRID, UsageError)
             if "schema" not in text:
@@ -244,27 +204,15 @@ class ComparisonFolder:
             raise TraceError(f"damaged comparison: {error}") from error
 
     def cells(self) -> list[CellPlan]:
-        """The cells of the last grid, in order.
-
-        Raises:
-            TraceError: the list, or the Spec of a cell, is missing or damaged.
-        """
+        """The cells of the last grid, in order; a `TraceError` if one is missing or damaged."""
         return [self._planned(row) for row in self._index().cells]
 
     def left_out(self) -> list[GridExclusion]:
-        """The combinations of the last grid that cannot be run.
-
-        Raises:
-            TraceError: the list is damaged.
-        """
+        """The combinations of the last grid that cannot be run."""
         return self._index().left_out
 
     def sensitivities(self) -> list[SensitivityTrial]:
-        """The sensitivities that were tried.
-
-        Raises:
-            TraceError: the list is damaged.
-        """
+        """The sensitivities that were tried."""
         return self._index().sensitivities
 
     def _planned(self, row: _CellEntry) -> CellPlan:
@@ -291,21 +239,12 @@ class ComparisonFolder:
             raise TraceError(f"{file}: damaged: {first_problem(error, None)}") from error
 
     def failures(self) -> list[GapRecord]:
-        """The cells of the last grid that could not be run.
-
-        Raises:
-            TraceError: their file, or the list of cells, is damaged.
-        """
+        """The cells of the last grid that could not be run."""
         missing = {cell.spec.hash for cell in self.cells() if not self.done(cell.spec)}
         return [gap for gap in self._gaps() if gap.run in missing]
 
     def save_failures(self, specs: Sequence[Spec], failed: Sequence[GapRecord]) -> None:
-        """Write which of some cells could not be run; what is known of others stays.
-
-        Raises:
-            TraceError: the file is damaged.
-            FoltrAuditError: it cannot be written.
-        """
+        """Write which of some cells could not be run; what is known of others stays."""
         before, tried = self._gaps(), {spec.hash for spec in specs}
         gaps = [*(gap for gap in before if gap.run not in tried), *failed]
         if gaps != before:

@@ -14,7 +14,15 @@ from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
-from foltr_audit.core.settings.base import Flag, SpecTable, canonical, chain_texts, once, with_default
+from foltr_audit.core.settings.base import (
+    Flag,
+    SpecTable,
+    canonical,
+    chain_texts,
+    once,
+    one_error,
+    with_default,
+)
 from foltr_audit.core.settings.data import DataSpec, without_paths
 from foltr_audit.core.settings.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCENARIO
 from foltr_audit.core.settings.experiment import Spec
@@ -137,31 +145,21 @@ class ComparisonGrid(SpecTable):
         shared = {name: value for name, value in table.items() if name not in ("attack", "audit")}
         Spec.parse(apply_changes(cast("Table", shared), {"train.learner": default_learner(attacks=True)}), "")
         for name, kind in (("attack", AttackSpec), ("audit", AuditSpec)):
-            _refuse_protocol(name, kind, table.get(name, {}))
+            try:
+                kind.model_validate(table.get(name, {}))
+            except ValidationError as error:
+                raise UsageError(f"{name}.{first_problem(error, None)}") from error
         return table
 
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str = "") -> ComparisonGrid:
-        """The grid of a plain table.
-
-        Raises:
-            UsageError: an unknown field or a refused value.
-        """
-        source = f"{where}: " if where else ""
-        try:
+        """The grid of a plain table; a `UsageError` for an unknown field or a refused value."""
+        with one_error(f"{where}: " if where else ""):
             return cls.model_validate(table)
-        except ValidationError as error:
-            raise UsageError(source + first_problem(error, None)) from error
-        except UsageError as error:
-            raise UsageError(f"{source}{error}") from error
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> ComparisonGrid:
-        """The grid of a TOML text, which may also be a Spec: then the grid of one point.
-
-        Raises:
-            UsageError: it is no TOML, or neither a valid grid nor a valid Spec.
-        """
+        """The grid of a TOML text, which may also be a Spec: then the grid of one point."""
         table = toml_table(text, where, UsageError)
         if table.get("schema") == SPEC_SCHEMA:
             return cls.of_spec(Spec.parse(table, where))
@@ -211,11 +209,7 @@ class ComparisonGrid(SpecTable):
         kind: Kind,
         defense: tuple[str, ...] = (NO_DEFENSE,),
     ) -> Spec:
-        """The Spec of one point of the grid, with a chain of defenses.
-
-        Raises:
-            UsageError: values that do not fit each other.
-        """
+        """The Spec of one point of the grid, with a chain of defenses."""
         table = apply_changes(
             {name: value for name, value in self.spec.items() if name not in ("attack", "audit")},
             {
@@ -247,20 +241,11 @@ def _with_defaults(table: Table, kind: Kind) -> Mapping[str, object]:
     return {**found, "trace": trace if recorded else {**trace, "every": 0}}
 
 
-def _refuse_protocol(name: str, kind: type[SpecTable], table: object) -> None:
-    try:
-        kind.model_validate(table)
-    except ValidationError as error:
-        raise UsageError(f"{name}.{first_problem(error, None)}") from error
-
-
 def _drop(table: Table, dotted: str) -> object:
     """Remove a field from a Spec's table and return it; None where it is absent."""
     outer, _, inner = dotted.partition(".")
     return table_in(table, outer).pop(inner, None) if inner else table.pop(outer, None)
 
-
-# --- cells, their names, and combinations that cannot be run ---------------------------------------
 
 Point = tuple[str, str, str, float]
 """Learner, scenario, click model and epsilon that a sensitivity is chosen for."""

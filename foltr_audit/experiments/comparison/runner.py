@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +18,7 @@ from foltr_audit.core.plugins.registry import refuse_fleeting
 from foltr_audit.core.results import GapRecord, plain_text
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.comparison.folder import CellLock, ComparisonFolder
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import (
     CellPlan,
     ComparisonGrid,
@@ -44,13 +45,7 @@ _LOOK_AGAIN = 0.5
 
 
 class CellRun(NamedTuple):
-    """What a worker returns for a cell.
-
-    Attributes:
-        number: which of the cells it is.
-        found: its results, or why it could not be run.
-        seconds: how long it took.
-    """
+    """The results of a cell by its number, or why it could not be run, and the seconds that this took."""
 
     number: int
     found: Files | FoltrAuditError
@@ -123,7 +118,7 @@ class _CellRunner:
         self.folder = folder
         self.workers = workers
         self.tick = tick
-        self.held: dict[int, CellLock] = {}
+        self.held: dict[int, int] = {}
         self.elsewhere: list[int] = []
         self.claiming = Lock()
         self.closed = False
@@ -162,7 +157,7 @@ class _CellRunner:
                     # Only after the cell is stored: a process that gets the lock earlier would run the cell
                     # again.
                     with self.claiming:
-                        self.held.pop(ran.number).release()
+                        os.close(self.held.pop(ran.number))
                     self.tick()
         finally:
             self._release_all()
@@ -171,8 +166,8 @@ class _CellRunner:
         """Release all claims, and take no more: joblib asks for cells in a thread of its own."""
         with self.claiming:
             self.closed = True
-            for claim in self.held.values():
-                claim.release()
+            for handle in self.held.values():
+                os.close(handle)
             self.held.clear()
 
     def _finished(self, number: int) -> bool:
@@ -188,27 +183,19 @@ class _CellRunner:
                 if self.closed:
                     return
                 spec = self.specs[number]
-                claim = self.folder.claim(spec)
-                if claim is None:
+                handle = self.folder.claim(spec)
+                if handle is None:
                     self.elsewhere.append(number)
                     continue
                 if self._finished(number):  # by another process, since the check in `_run_free_cells`
-                    claim.release()
+                    os.close(handle)
                     continue
-                self.held[number] = claim
+                self.held[number] = handle
             yield number, spec.table()
 
 
-# --- the whole comparison --------------------------------------------------------------------------
-
-
 def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Runner) -> None:
-    """Refuse to resume a comparison whose data have changed.
-
-    Raises:
-        UsageError: a finished cell has another fingerprint than the data have now.
-        TraceError: a cell is damaged.
-    """
+    """Refuse to resume a comparison whose data have changed: a finished cell has another fingerprint."""
     first: dict[object, Spec] = {}
     for spec in specs:
         if folder.done(spec):
@@ -242,11 +229,7 @@ def compare(
 
 
 def plan_cells(grid: ComparisonGrid, study: Runner) -> list[CellPlan]:
-    """Every cell that a grid will run; of sensitivities that are still to be chosen, the published ones.
-
-    Raises:
-        UsageError: nothing can be run.
-    """
+    """Every cell that a grid will run; of sensitivities that are still to be chosen, the published ones."""
     expansion = GridExpansion(grid, study, {})
     return [*expansion.selection(grid.sensitivity_grid), *expansion.cells()]
 
@@ -285,11 +268,7 @@ def _refuse_intents(specs: Iterable[Spec], study: Runner) -> None:
 
 
 def read_trials(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[SensitivityTrial]:
-    """The sensitivities of finished trainings that choose one, the best of each point marked.
-
-    Raises:
-        TraceError: a training is missing or damaged.
-    """
+    """The sensitivities of finished trainings that choose one, the best of each point marked."""
     found: dict[tuple[Point, float], list[float | None]] = {}
     for cell in cells:
         spec, label = cell.spec, cell.label

@@ -175,12 +175,7 @@ def _dask_backend(stack: ExitStack, address: str | None, jobs: int | None) -> Pa
 
 
 def _knock(address: str) -> None:
-    """Check that something answers at the address of a scheduler; Dask itself tries for long.
-
-    Raises:
-        ValueError: it is no address.
-        OSError: nothing answers.
-    """
+    """Check that something answers at the address of a scheduler; Dask itself tries for long."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     if not parts.hostname or parts.port is None:
         raise ValueError("expected HOST:PORT")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import SILENT, Progress
 
-# --- the search ------------------------------------------------------------------------------------
 # Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4. Optuna ranks
 # candidates that break a limit below all others, by how far they exceed it.
 
@@ -39,13 +37,6 @@ BATCH = 4
 number of processes."""
 
 _EXCESS = "excess"
-
-
-class ScoredTrial(Protocol):
-    """What the limits ask of an Optuna trial."""
-
-    @property
-    def user_attrs(self) -> Mapping[str, float]: ...
 
 
 _WORST = CandidateScore(utility=0.0, excess=1.0)
@@ -61,15 +52,6 @@ def search(
 
     `SearchSpace.starts` fixes the first candidates. The sampler sees a candidate without a score as the worst
     possible one.
-
-    Args:
-        space: the candidates that exist.
-        judge: called once per batch of at most `BATCH`.
-        candidates: how many.
-        streams: named random streams; the sampler's seed is drawn from one.
-
-    Raises:
-        UsageError: the extra is not installed.
     """
     optuna = package("optuna", "recommend")
     seed = int(streams.generator("recommend/search").integers(2**31))
@@ -78,7 +60,11 @@ def search(
         # All candidates of a batch are drawn before one of them has a score: the constant liar keeps them
         # apart. Defenses have different parameters, so the sampler models each set of them as a group.
         sampler = optuna.samplers.TPESampler(
-            seed=seed, constraints_func=_constraints, multivariate=True, group=True, constant_liar=True
+            seed=seed,
+            constraints_func=lambda trial: (trial.user_attrs[_EXCESS],),
+            multivariate=True,
+            group=True,
+            constant_liar=True,
         )
         study = optuna.create_study(direction="maximize", sampler=sampler)
         for parameters in space.starts(candidates):
@@ -96,12 +82,6 @@ def search(
     return found
 
 
-def _constraints(trial: ScoredTrial) -> tuple[float]:
-    return (trial.user_attrs[_EXCESS],)
-
-
-# --- scores ----------------------------------------------------------------------------------------
-
 VALIDATION = "vali"
 
 
@@ -118,16 +98,7 @@ class CandidateEvaluator:
         runs: int = 1,
         progress: Progress = SILENT,
     ) -> None:
-        """Nothing is run yet.
-
-        Args:
-            accountant: of the experiment, whose Spec holds the attack protocol.
-            folder: where cells are stored, and found again.
-            workers: who runs them.
-            total: number of candidates of the whole search, for the progress.
-            runs: repetitions of each candidate, numbered from 0.
-            progress: shows every cell.
-        """
+        """Nothing is run yet; cells are stored in the folder, and `total` candidates make up the search."""
         self.accountant = accountant
         self.folder = folder
         self.workers = workers

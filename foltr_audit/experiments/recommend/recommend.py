@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.core.plugins import Attack
@@ -17,9 +16,10 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.results import DataRecord, GapRecord
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
 from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.base import one_error
 from foltr_audit.core.settings.defaults import NO_DEFENSE, TRIALS
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import UsageError, first_problem
+from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import failure_error, run_cells
@@ -50,9 +50,6 @@ class SearchBudget:
         search_runs: repetitions of each candidate.
         runs: repetitions that confirm the chosen candidate.
         trials: of its audit, under each hypothesis.
-
-    Raises:
-        UsageError: a number out of range.
     """
 
     candidates: int = 40
@@ -65,10 +62,8 @@ class SearchBudget:
             if getattr(self, name) < 1:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option}: {getattr(self, name)}; expected at least 1")
-        try:
+        with one_error("", {"trials": "--trials"}):
             AuditSpec(trials=self.trials)
-        except ValidationError as error:
-            raise UsageError(first_problem(error, {"trials": "--trials"})) from error
 
 
 NEXT = 5
@@ -80,10 +75,6 @@ class Recommendation:
     """The result of a search.
 
     Attributes:
-        base: the experiment without a defense.
-        limits: the limits of the search.
-        effort: how much was run.
-        data: facts of the data.
         refused: defenses that cannot be proven to keep the limit, with any amount of noise.
         judged: the candidates in the order of the search; a candidate may occur twice.
         chosen: index of the chosen candidate; None where none keeps the limits.
@@ -149,8 +140,6 @@ class Recommendation:
         return list(first.values())[:NEXT]
 
 
-# --- the candidate that is confirmed ---------------------------------------------------------------
-
 LARGEST_TIE = 0.005
 """A candidate whose nDCG@10 is further below the best one's is never chosen for its bound."""
 
@@ -193,7 +182,6 @@ def _risk(one: Candidate) -> tuple[float, float]:
     return one.eps_proven, 1.0 if one.attack_end is None else one.attack_end
 
 
-# --- its cells on the test split -------------------------------------------------------------------
 # None of their results is used for the choice.
 
 TEST = "test"
@@ -211,18 +199,7 @@ def confirm(
 ) -> list[GapRecord]:
     """Run a candidate and no defense again, and audit the candidate; the folder's index lists these cells.
 
-    Args:
-        base: the experiment without a defense, with its attack protocol.
-        point: the candidate.
-        limits: whose view and delta are audited.
-        study: with the data of the experiment.
-        folder: where cells are stored.
-        workers: who runs them.
-        effort: how often; repetitions follow those of the search.
-        progress: shows every cell.
-
-    Raises:
-        FoltrAuditError: the folder cannot be written, or a worker died.
+    Repetitions follow those of the search.
     """
     grid = confirmation_grid(base, point, limits, effort)
     cells = [
@@ -256,16 +233,10 @@ def confirmation_grid(
     return ComparisonGrid.parse(table)
 
 
-# --- whether it held there -------------------------------------------------------------------------
-
-
 def broken_on_test(pool: ComparedPool | None, lost: Sequence[GapRecord], limits: PrivacyLimits) -> list[str]:
     """What the confirmation shows against a recommended defense, in words; empty if nothing.
 
-    Args:
-        pool: what its cells on the test split found; None where none could be run.
-        lost: cells of the confirmation that could not be run.
-        limits: the limits of the search.
+    `pool` is None where none of its cells on the test split could be run; `lost` are those that could not.
     """
     if pool is None or lost:
         return [f"the confirmation could not be run: {lost[0].why if lost else ''}"]
@@ -299,8 +270,6 @@ def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
         faults.append(f"the proof leaves an AUC of {short(left)}, above {short(limits.max_proven_auc)}")
     return faults
 
-
-# --- size of the sample ----------------------------------------------------------------------------
 
 CHANCE = 0.5
 """The AUC of an attack that only guesses."""
@@ -379,15 +348,8 @@ def describe_sample(found: Recommendation, pool: ComparedPool | None, broken: Se
     return min(samples).describe(limit) if samples else ""
 
 
-# --- the whole recommendation ----------------------------------------------------------------------
-
-
 def attacked_as_trained(spec: Spec) -> Spec:
-    """The experiment of a search: users click in training as where fresh clients are attacked.
-
-    Raises:
-        UsageError: an attack that does not infer clicks.
-    """
+    """The experiment of a search: users click in training as where fresh clients are attacked."""
     protocol = changed_protocol(spec.attack or AttackSpec(), {"click_models": [spec.train.click_model]})
     for text in protocol.methods_on(spec.message_kind):
         asks = make(Attack, text).asks
@@ -407,14 +369,6 @@ def recommend(
     """Search for the defense with the best nDCG@10 within limits, and confirm it; see `choose` for ties.
 
     The folder stores all cells; a search with the same Spec, limits and effort finds them there again.
-
-    Args:
-        base: the experiment, with its attack protocol; its own defense does not matter.
-        limits: the limits that the defense must keep.
-        effort: how much is run.
-        folder: where cells are stored.
-        workers: who runs them.
-        progress: shows every cell.
 
     Raises:
         UsageError: messages that no bound is known for, or the extra is not installed.

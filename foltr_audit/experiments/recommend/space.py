@@ -22,8 +22,6 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import short
 
-# --- limits ----------------------------------------------------------------------------------------
-
 LEAST_EPS = 1e-4
 """The smallest limit on epsilon."""
 
@@ -45,9 +43,6 @@ class PrivacyLimits:
             With `+lists` the epsilon must also hold for a server that sees the shown lists; attacks always
             see them.
         delta: of an epsilon that is not pure.
-
-    Raises:
-        UsageError: a value out of range, or a limit on attacks where no attack can be.
     """
 
     max_eps: float = math.inf
@@ -122,8 +117,6 @@ class PrivacyLimits:
             return 1.0
         return auc_upper - self.max_auc
 
-
-# --- defenses and their parameters -----------------------------------------------------------------
 
 USUAL_NORM = 1.5
 """The published norm, with which every mechanism is tried first."""
@@ -248,11 +241,7 @@ class CandidateAccountant:
     """Proves candidates for one experiment, before anything is simulated."""
 
     def __init__(self, setup: Setup, limits: PrivacyLimits) -> None:
-        """`setup` is the experiment without a defense.
-
-        Raises:
-            UsageError: messages without a known bound, or data without a validation split.
-        """
+        """`setup` is the experiment without a defense."""
         if setup.learner.sends != "models":
             raise UsageError(
                 f"recommend: learner {setup.learner.name} sends {setup.learner.sends}; "
@@ -375,8 +364,8 @@ class SearchSpace:
         found: list[dict[str, object]] = []
         for text, searched in self.defenses.items():
             fixed: dict[str, object] = {"defense": text}
-            fixed |= {_eps_of(text): searched.eps[1]} if searched.eps else {}
-            fixed |= {_norm_of(text): USUAL_NORM} if searched.norms else {}
+            fixed |= {f"eps of {text}": searched.eps[1]} if searched.eps else {}
+            fixed |= {f"norm of {text}": USUAL_NORM} if searched.norms else {}
             found.append(fixed)
         open_ones = [text for text, parameters in self.defenses.items() if parameters.eps]
         more = max(0, round(candidates * FAIR_SHARE) - len(found))
@@ -387,8 +376,8 @@ class SearchSpace:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
         searched = self.defenses[text]
-        eps = trial.suggest_float(_eps_of(text), *searched.eps, log=True) if searched.eps else None
-        norm = trial.suggest_float(_norm_of(text), *searched.norms, log=True) if searched.norms else None
+        eps = trial.suggest_float(f"eps of {text}", *searched.eps, log=True) if searched.eps else None
+        norm = trial.suggest_float(f"norm of {text}", *searched.norms, log=True) if searched.norms else None
         return CandidatePoint(
             text,
             None if eps is None or searched.eps is None else min(_round(eps), searched.eps[1]),
@@ -423,14 +412,6 @@ def _largest(accountant: CandidateAccountant, text: str) -> Candidate:
         else:
             low, best = middle, tried
     return best
-
-
-def _eps_of(text: str) -> str:
-    return f"eps of {text}"
-
-
-def _norm_of(text: str) -> str:
-    return f"norm of {text}"
 
 
 def alternatives() -> tuple[str, ...]:

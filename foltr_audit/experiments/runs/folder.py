@@ -48,12 +48,7 @@ def is_part(name: str) -> bool:
 
 
 class RunFolder:
-    """A folder that holds one Run.
-
-    Attributes:
-        path: the folder.
-        resume: whether unfinished traces are resumed.
-    """
+    """A folder that holds one Run; with `resume` its unfinished traces are resumed."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
@@ -61,26 +56,20 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, spec: Spec, *, resume: bool = False) -> RunFolder:
-        """Make the folder of a Spec, or with `resume` continue the Run in it.
-
-        Raises:
-            UsageError: the folder holds a Run of another Spec.
-            FoltrAuditError: the folder cannot be written.
-        """
+        """Make the folder of a Spec, or with `resume` continue the Run in it; it must be of the same Spec."""
         with report_write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
+            difference = None
             if (path / SPEC).exists():
-                _same_spec(path, spec)
+                difference = first_difference(RunFolder(path).spec.public, spec.public)
+            if difference is not None:
+                raise UsageError(f"--resume: {path} is the Run of another Spec: {difference}")
             atomic_files.write_text(path / SPEC, spec.toml)
         return cls(path, resume=resume)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The Run in an existing folder.
-
-        Raises:
-            UsageError: no such folder, or it holds no Run.
-        """
+        """The Run in an existing folder."""
         if not path.is_dir():
             raise UsageError(f"{path}: no such folder")
         if not (path / SPEC).is_file():
@@ -91,11 +80,7 @@ class RunFolder:
 
     @property
     def spec(self) -> Spec:
-        """The Spec of this Run.
-
-        Raises:
-            TraceError: it is damaged.
-        """
+        """The Spec of this Run; a `TraceError` if it is damaged."""
         try:
             return Spec.from_toml(file_text(self.path / SPEC, UsageError), f"{self.path / SPEC}")
         except UsageError as error:
@@ -111,11 +96,7 @@ class RunFolder:
         return self.path / FRESH / click_model.replace("/", "_")
 
     def fresh_traces(self) -> dict[str, Trace]:
-        """The traces of fresh clients by click model, in the order of the Spec; empty if it has none.
-
-        Raises:
-            TraceError: one of them is missing or damaged.
-        """
+        """The traces of fresh clients by click model, in the order of the Spec; empty if it has none."""
         protocol = self.spec.attack
         if protocol is None or protocol.target != "fresh":
             return {}
@@ -158,11 +139,7 @@ class RunFolder:
 
 
 def load_model(path: Path, parameters: int) -> Floats:
-    """A global model from a `.npy` file or a Run folder, float64 (P,).
-
-    Raises:
-        UsageError: the file is missing, no plain array, of another length, or not finite.
-    """
+    """A global model from a `.npy` file or a Run folder, float64 (P,)."""
     file = path / MODEL if os.path.isdir(path) else path
     try:
         model = read_array(file, UsageError)
@@ -180,11 +157,7 @@ def load_model(path: Path, parameters: int) -> Floats:
 
 @contextmanager
 def report_write_errors(path: Path) -> Iterator[None]:
-    """Report an error of the file system in one line.
-
-    Raises:
-        FoltrAuditError: the folder cannot be written, or the disk is full.
-    """
+    """Report an error of the file system in one line, as a `FoltrAuditError`."""
     try:
         yield
     except OSError as error:
@@ -193,11 +166,7 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_folder(path: Path) -> Iterator[None]:
-    """Lock a folder, made if missing; the lock ends with the process, even if that is killed.
-
-    Raises:
-        UsageError: another process holds it, or it is a file.
-    """
+    """Lock a folder, made if missing; the lock ends with the process, even if that is killed."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"--out: {path} is a file; expected a folder")
     handle = take_lock(path)
@@ -210,11 +179,7 @@ def lock_folder(path: Path) -> Iterator[None]:
 
 
 def take_lock(path: Path) -> int | None:
-    """Lock a folder, made if missing, until the returned handle is closed; None where another process has it.
-
-    Raises:
-        FoltrAuditError: it cannot be made, or its file system has no locks.
-    """
+    """Lock a folder, made if missing, until the handle is closed; None where another process has it."""
     import fcntl  # flock, not a lock file: the kernel releases it even if the process is killed
 
     with report_write_errors(path):
@@ -236,15 +201,8 @@ def held_files(
 ) -> list[Path]:
     """The files in an `--out` folder, relative to it; those of a killed writer are among them.
 
-    Args:
-        path: the folder, which may be missing.
-        is_part: whether a file of this relative path belongs there.
-        whole: what it belongs to, e.g. `a Run`.
-        resume: whether what is there may be continued.
-        overwrite: whether it may be replaced.
-
-    Raises:
-        UsageError: it is not empty without `resume` or `overwrite`, or holds a foreign file.
+    A folder with files needs `resume` or `overwrite`, and may hold no foreign file: `is_part` says whether a
+    file of this relative path belongs there, `whole` to what, e.g. `a Run`.
     """
     held = [file.relative_to(path) for file in sorted(path.rglob("*")) if not file.is_dir()]
     if held and not (resume or overwrite):
@@ -259,12 +217,7 @@ def held_files(
 
 
 def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
-    """Check that Runs may be written into a folder, and remove what a killed writer left behind.
-
-    Raises:
-        UsageError: it is not empty without `resume` or `overwrite`, or holds something else than Runs.
-        FoltrAuditError: it cannot be written.
-    """
+    """Check that Runs may be written into a folder, and remove what a killed writer left behind."""
     held = held_files(path, is_part, "a Run", resume=resume, overwrite=overwrite)
     for file in held:
         if file.name == SPEC:
@@ -288,9 +241,3 @@ def _empty(path: Path, files: Sequence[Path]) -> None:
         (path / file).unlink()
     for folder in sorted((entry for entry in path.rglob("*") if entry.is_dir()), reverse=True):
         folder.rmdir()
-
-
-def _same_spec(path: Path, spec: Spec) -> None:
-    difference = first_difference(RunFolder(path).spec.public, spec.public)
-    if difference is not None:
-        raise UsageError(f"--resume: {path} is the Run of another Spec: {difference}")

@@ -13,12 +13,7 @@ from foltr_audit.utils.reading import file_text
 
 
 def read_runs(path: Path) -> dict[Path, StoredRun]:
-    """The finished Runs of an `--out` folder by their own folder, in the order of its plan.
-
-    Raises:
-        UsageError: no such folder, it holds no Run, or one is missing or unfinished.
-        TraceError: a Run or the plan is damaged.
-    """
+    """The finished Runs of an `--out` folder by their own folder, in the order of its plan."""
     if not (path / PLAN).is_file():
         if (path / "trace.toml").exists() and not (path / SPEC).exists():
             raise UsageError(f"{path}: a trace without its Run; expected a folder that --out made")
@@ -44,11 +39,7 @@ def _finished(path: Path, spec: Spec) -> StoredRun:
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan of an `--out` folder with several Runs.
-
-    Raises:
-        TraceError: it is damaged.
-    """
+    """The plan of an `--out` folder with several Runs; a `TraceError` if it is damaged."""
     where = str(path / PLAN)
     try:
         return Plan.of(read_tables(file_text(path / PLAN, UsageError), where), where)
@@ -57,11 +48,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def spec_around(path: Path, spec_hash: str) -> Spec | None:
-    """The Spec of the Run that a trace lies in; None where it lies elsewhere.
-
-    Raises:
-        TraceError: it is damaged.
-    """
+    """The Spec of the Run that a trace lies in; None where it lies elsewhere."""
     for folder in tuple(path.resolve().parents)[:2]:
         if (folder / SPEC).is_file() and (spec := RunFolder(folder).spec).hash == spec_hash:
             return spec

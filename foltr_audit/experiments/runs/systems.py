@@ -25,12 +25,7 @@ _WORDS = {"None": "none", "True": "yes", "False": "no"}
 
 
 class RunKey(NamedTuple):
-    """What two Runs of a pair have in common.
-
-    Attributes:
-        fingerprint: of the data, before normalisation.
-        fold, seed, repetition: of the Spec.
-    """
+    """What two Runs of a pair have in common; the fingerprint is of the data before normalisation."""
 
     fingerprint: str
     fold: int
@@ -75,12 +70,7 @@ class RankingSystem:
 
 
 def read_systems(folders: Sequence[Path]) -> list[RankingSystem]:
-    """The systems in some `--out` folders, in order.
-
-    Raises:
-        UsageError: a folder without a Run, a Run that is unfinished or given twice, or only one system.
-        TraceError: a damaged Run.
-    """
+    """The systems in some `--out` folders, in order; a `UsageError` where it is only one."""
     runs, places = [], set()
     for folder in folders:
         for path, run in read_runs(folder).items():
@@ -113,15 +103,9 @@ def read_systems(folders: Sequence[Path]) -> list[RankingSystem]:
 
 
 def match_runs(a: RankingSystem, b: RankingSystem, *, paired_only: bool = False) -> list[RunKey]:
-    """The repetitions of which both systems have a Run, in order.
+    """The repetitions of which both systems have a Run, in order; two at least.
 
-    Args:
-        a: a system.
-        b: another one.
-        paired_only: leave out Runs without a partner instead of refusing them.
-
-    Raises:
-        UsageError: a Run without a partner, other data, or fewer than two pairs.
+    `paired_only`: leave out Runs without a partner instead of refusing them.
     """
     both = [repetition for repetition in a.runs if repetition in b.runs]
     if not {one.fingerprint for one in a.runs} & {one.fingerprint for one in b.runs}:

@@ -10,7 +10,7 @@ import numpy as np
 from foltr_audit.auditing.function_audit import audit_outputs
 from foltr_audit.auditing.function_outputs import MOST_NUMBERS, FunctionOutputs
 from foltr_audit.core.records.population import ONE_GROUP
-from foltr_audit.core.results import Estimate, LowerBound
+from foltr_audit.core.results import Estimate, FunctionRecord
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.settings.defaults import MODEL_ATTACKS
@@ -32,8 +32,6 @@ from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress
-
-# --- clicks in the stored messages -----------------------------------------------------------------
 
 VIEWS = ("individual", "aggregate")
 """What may be stored of a round, as in `AttackSpec.view`: every message, or their sum alone."""
@@ -66,22 +64,6 @@ def history_leakage(
     return found
 
 
-# --- the audit game --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnlearningGame:
-    """What the models of many trainings tell about clients that left.
-
-    Attributes:
-        lower: lower bound on the epsilon between both worlds.
-        score: the score of a model that told them apart best, on trainings of its own.
-    """
-
-    lower: LowerBound
-    score: str
-
-
 def game_settings(settings: UnlearningSpec, seed: int) -> FunctionAuditSpec:
     """The game as an audit of a function whose output is the model; it says how many trainings there are.
 
@@ -97,11 +79,7 @@ def game_settings(settings: UnlearningSpec, seed: int) -> FunctionAuditSpec:
 
 
 def refuse_too_large(audit: FunctionAuditSpec, methods: int, parameters: int) -> None:
-    """Refuse a game whose models do not fit into memory.
-
-    Raises:
-        UsageError: all models of all trainings hold too many numbers.
-    """
+    """Refuse a game whose models do not fit into memory."""
     numbers = 2 * audit.calls * methods * parameters
     if numbers > MOST_NUMBERS:
         raise UsageError(
@@ -110,7 +88,7 @@ def refuse_too_large(audit: FunctionAuditSpec, methods: int, parameters: int) ->
         )
 
 
-def play_game(never: Floats, left: Floats, audit: FunctionAuditSpec) -> UnlearningGame:
+def play_game(never: Floats, left: Floats, audit: FunctionAuditSpec) -> FunctionRecord:
     """Tell models (N, P) of federations that the clients left from those (N, P) that they were never in.
 
     Both worlds answer the request with the same method; in the second one nobody is to be forgotten. So the
@@ -121,11 +99,7 @@ def play_game(never: Floats, left: Floats, audit: FunctionAuditSpec) -> Unlearni
     Source: Sekhari, Acharya, Kamath & Suresh 2021, "Remember what you want to forget: algorithms for machine
     unlearning", the definition of (epsilon, delta)-unlearning.
     """
-    found = audit_outputs(FunctionOutputs.of_arrays(never, left), audit)
-    return UnlearningGame(lower=found.lower, score=found.score)
-
-
-# --- the experiment --------------------------------------------------------------------------------
+    return audit_outputs(FunctionOutputs.of_arrays(never, left), audit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +128,7 @@ class UnlearningFinding:
     client_rounds: float
     interactions: float
     stored_bytes: float
-    game: UnlearningGame
+    game: FunctionRecord
 
     @property
     def contradiction(self) -> CodedWarning | None:
@@ -188,10 +162,6 @@ def unlearn(
     """The result of the unlearning protocol of a Spec; empty without one.
 
     The history of a `recording`, a training of this Spec, is attacked.
-
-    Raises:
-        DataError: a global model is no longer finite.
-        UsageError: clients do not send models, or there are too many trials for memory.
     """
     protocol = setup.spec.unlearning
     if protocol is None:
@@ -260,7 +230,7 @@ class UnlearningWorlds:
         return np.array(self._never[name]), np.array([one.parameters for one in self._left[name]])
 
     def finding(
-        self, name: UnlearningMethod, resamples: QueryBootstrap, game: UnlearningGame
+        self, name: UnlearningMethod, resamples: QueryBootstrap, game: FunctionRecord
     ) -> UnlearningFinding:
         """What a method reaches and takes, with intervals over trainings."""
         found, retrained = self._left[name], np.array(self._retrained)

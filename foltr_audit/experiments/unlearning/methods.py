@@ -20,8 +20,6 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import FedAvgServer
 from foltr_audit.utils.arrays import Floats, Ints
 
-# --- what the server stored ------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredRound:
@@ -80,8 +78,6 @@ class UpdateHistory:
         return sum(size * (one.context.clients.size + 1) for one in self.rounds[rounds])
 
 
-# --- training again without some clients -----------------------------------------------------------
-
 NOBODY = np.empty(0, dtype=np.int64)
 """No client."""
 
@@ -135,11 +131,7 @@ class ReducedFederation:
     def play(
         self, streams: Streams, without: Ints, model: Floats, numbers: Iterable[int]
     ) -> tuple[tuple[StoredRound, ...], Floats]:
-        """Rounds with these numbers from a model (P,), and the model after them.
-
-        Raises:
-            DataError: a global model is no longer finite.
-        """
+        """Rounds with these numbers from a model (P,), and the model after them."""
         cohorts = self.federation.cohorts(self._everybody, streams)
         state, played = self.server.first(model), []
         for number in numbers:
@@ -164,9 +156,6 @@ class ReducedFederation:
         context, asked = self.asked(self.context(round_, clients, model, streams))
         local, _ = self.server.senders.clients.play(asked, context)
         return -local.steps
-
-
-# --- methods ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import FoltrAuditError
 
-# --- tables of expected arrays ---------------------------------------------------------------------
-
 
 class ArraySchema(NamedTuple):
     """The expected type and axes of an array.
@@ -42,15 +40,7 @@ class ArraySchema(NamedTuple):
 def refuse_other_forms(
     arrays: Mapping[str, NDArray[np.generic]], forms: Mapping[str, ArraySchema]
 ) -> dict[str, int]:
-    """Check arrays against their forms; the length of each axis by its letter.
-
-    Args:
-        arrays: by name.
-        forms: by a pattern of names; every array must match one.
-
-    Raises:
-        ValueError: an array that is not expected, or of another type, shape or range.
-    """
+    """Check arrays by name against the form of the first pattern of their name; the length of each axis."""
     lengths: dict[str, int] = {}
     for name, array in arrays.items():
         form = next((form for pattern, form in forms.items() if re.fullmatch(pattern, name)), None)
@@ -75,8 +65,6 @@ def _refuse_other_form(name: str, array: NDArray[np.generic], form: ArraySchema)
     if np.any((numbers < form.least) | (numbers > form.most)):
         raise ValueError(f"{name}: a value outside of {form.least:g} to {form.most:g}")
 
-
-# --- reading ---------------------------------------------------------------------------------------
 
 KINDS = "fiubU"
 """Kinds of numbers, truth values and text that an array may hold."""
@@ -131,12 +119,7 @@ class ArrayHeader(NamedTuple):
 
 
 def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[np.generic]:
-    """The array of a `.npy` file, read-only.
-
-    Raises:
-        FoltrAuditError: of the given kind: the file is missing, or is not one plain array
-            of its own size.
-    """
+    """The array of a `.npy` file, read-only; an error of the given kind if it is not one plain array."""
     try:
         with path.open("rb") as stream:
             return array_in(stream, path.stat().st_size)
@@ -149,12 +132,7 @@ def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[np.generic]:
 
 
 def map_array(path: Path) -> NDArray[np.generic]:
-    """The array of a `.npy` file, mapped into memory and read-only.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is not one plain array of numbers of its own size.
-    """
+    """The array of a `.npy` file, mapped into memory and read-only; an error if it is not one plain array."""
     with path.open("rb") as stream:
         header = header_in(stream, path.stat().st_size)
     # Without the subclass memmap, kernels see the type that they were compiled for.
@@ -203,11 +181,7 @@ def read_archive(
 
 
 def _members(archive: zipfile.ZipFile, size: int, ways: tuple[int, ...]) -> dict[str, zipfile.ZipInfo]:
-    """The arrays of an archive by name, if it may be unpacked.
-
-    Raises:
-        ValueError: it unpacks to too much, or holds something else than arrays, or an array twice.
-    """
+    """The arrays of an archive by name, if it may be unpacked."""
     infos = archive.infolist()
     # The sizes are claims of the archive, but a safe bound: the zip reader returns no more bytes of a member
     # than it claims.
@@ -227,11 +201,7 @@ def _members(archive: zipfile.ZipFile, size: int, ways: tuple[int, ...]) -> dict
 
 
 def _array_at(content: bytes, info: zipfile.ZipInfo, longest: int) -> NDArray[np.generic]:
-    """A member of an archive that is stored as it is, without a copy where its values are aligned.
-
-    Raises:
-        ValueError: it is something else than one plain array, or of another size.
-    """
+    """A member of an archive that is stored as it is, without a copy where its values are aligned."""
     begin = info.header_offset
     name, extra = (int.from_bytes(content[begin + at : begin + at + 2], "little") for at in (26, 28))
     start = begin + _LOCAL_HEADER + name + extra
@@ -249,11 +219,7 @@ def _array_at(content: bytes, info: zipfile.ZipInfo, longest: int) -> NDArray[np
 
 
 def array_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> NDArray[np.generic]:
-    """One array, which is all of a stream of `size` bytes.
-
-    Raises:
-        ValueError: it is something else than one plain array, or of another size.
-    """
+    """One array, which is all of a stream of `size` bytes."""
     header = header_in(stream, size, longest)
     content = stream.read(size - header.start)
     if len(content) != size - header.start or stream.read(1):
@@ -267,11 +233,7 @@ def array_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> NDArray[np
 
 
 def header_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> ArrayHeader:
-    """The header of an array, if it claims as many bytes as the stream has.
-
-    Raises:
-        ValueError: it is no header of a plain array, or claims another size.
-    """
+    """The header of an array, if it claims as many bytes as the stream has."""
     magic, length = stream.read(len(_MAGIC)), int.from_bytes(stream.read(2), "little")
     if magic != _MAGIC:
         raise ValueError("another beginning than that of NumPy's format 1.0")
@@ -295,11 +257,7 @@ def header_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> ArrayHead
 
 
 def _refuse_odd_values(flat: NDArray[np.generic]) -> None:
-    """Refuse bytes that are no value of their type, which NumPy trusts.
-
-    Raises:
-        ValueError: a truth value that is neither 0 nor 1, or a number that is no character.
-    """
+    """Refuse bytes that are no value of their type, which NumPy trusts."""
     if flat.dtype.kind == "b" and flat.view(np.uint8).max() > 1:
         raise ValueError("a truth value that is neither 0 nor 1")
     if flat.dtype.kind == "U":

@@ -15,8 +15,6 @@ from typing import NoReturn, TypeGuard
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.utils.formatting import JsonValue
 
-# --- bytes and text --------------------------------------------------------------------------------
-
 MOST_BYTES = 256 << 20
 """A larger file is not read: the results of some 20,000 cells have this size."""
 
@@ -50,27 +48,17 @@ def file_bytes(path: Path, error: type[FoltrAuditError], most: int = MOST_BYTES,
 
 
 def file_text(path: Path, error: type[FoltrAuditError], most: int = MOST_BYTES) -> str:
-    """The content of a UTF-8 text file.
-
-    Raises:
-        FoltrAuditError: of the given kind: as `file_bytes`, or it is not UTF-8.
-    """
+    """The content of a UTF-8 text file."""
     return decoded(file_bytes(path, error, most), str(path), error)
 
 
 def decoded(content: bytes, where: str, error: type[FoltrAuditError]) -> str:
-    """UTF-8 bytes as text.
-
-    Raises:
-        FoltrAuditError: of the given kind: they are not UTF-8.
-    """
+    """UTF-8 bytes as text."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
         raise error(f"{where}: byte {problem.start + 1} is not UTF-8; expected UTF-8 text") from problem
 
-
-# --- limits on values ------------------------------------------------------------------------------
 
 MOST_LEVELS = 32
 """Lists and tables inside each other; no file of ours has ten."""
@@ -105,9 +93,7 @@ def _reason(problem: ValueError) -> str:
 def refuse_odd(value: object, *, finite: bool) -> None:
     """Refuse a value that no file of ours holds, or that holds one.
 
-    Args:
-        value: what a parser returned.
-        finite: whether infinity and NaN are refused.
+    `finite`: whether infinity and NaN are refused.
 
     Raises:
         InvalidValueError: a number beyond 64 bits, text that is not valid Unicode, a date, too many levels,
@@ -173,9 +159,6 @@ def whole_number(text: str, least: int, most: int) -> int | None:
     return number if least <= number <= most else None
 
 
-# --- JSON ------------------------------------------------------------------------------------------
-
-
 def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> JsonValue:
     """The value of a JSON text.
 
@@ -193,25 +176,14 @@ def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -
 
 
 def json_table(content: bytes | str, where: str, error: type[FoltrAuditError]) -> dict[str, JsonValue]:
-    """The object of a JSON text.
-
-    Raises:
-        FoltrAuditError: of the given kind: as `json_value`, or it is no object.
-    """
+    """The object of a JSON text; a value that is none is an error."""
     value = json_value(content, where, error)
     if not isinstance(value, dict):
-        raise error(f"{where}: {_KINDS[type(value)]}; expected a JSON object")
+        raise error(f"{where}: {_KINDS.get(type(value), 'null')}; expected a JSON object")
     return value
 
 
-_KINDS = {
-    list: "a list",
-    str: "text",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
+_KINDS = {list: "a list", str: "text", int: "a number", float: "a number", bool: "true or false"}
 _MOST_DIGITS = 20  # of 2^64
 
 
@@ -227,15 +199,13 @@ def _table(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 def _whole(digits: str) -> int:
     # Checked before `int`, whose time grows faster than the number of digits.
     if len(digits.removeprefix("-")) > _MOST_DIGITS:
-        raise InvalidValueError("a whole number beyond 64 bits; expected a smaller one")
+        raise InvalidValueError(_TOO_LARGE)
     return int(digits)
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise InvalidValueError(f"{name}; expected finite numbers")
 
-
-# --- TOML ------------------------------------------------------------------------------------------
 
 MOST_CHARACTERS = 4 << 20
 """A longer text is not parsed: it would take seconds."""
