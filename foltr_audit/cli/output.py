@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from foltr_audit.core.warning_kinds import coded, warning_lines
 from foltr_audit.errors import UsageError
-from foltr_audit.report.table import make_table
 from foltr_audit.utils.formatting import json_text, visible
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from foltr_audit.core.warning_kinds import CodedWarning
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.table import Column
+    from foltr_audit.report.table import Table
 
 
 def stdout_console(label: str = "") -> Console:
@@ -39,11 +38,11 @@ def stdout_console(label: str = "") -> Console:
     return StdoutConsole(label) if fits else StdoutConsole(label, width=UNLIMITED)
 
 
-def print_rows(title: str, columns: Sequence[Column], rows: Iterable[object], caption: str = "") -> None:
-    """Print a table with a line for each row on stdout."""
+def show_table(table: Table) -> None:
+    """Print a table on stdout."""
     from foltr_audit.report.terminal import print_table
 
-    print_table(make_table(title, columns, rows, caption=caption), stdout_console())
+    print_table(table, stdout_console())
 
 
 def print_line(text: str) -> None:

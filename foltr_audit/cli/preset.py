@@ -11,7 +11,7 @@ from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import ANSWER, CommonOptions, takes
 from foltr_audit.cli.merge import run_merge_study
 from foltr_audit.cli.options import DATA, Json, Plot, option, switch
-from foltr_audit.cli.output import print_json, print_line, stdout_console
+from foltr_audit.cli.output import print_json, print_line, show_table
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
@@ -30,13 +30,12 @@ def list_(json: Json = False) -> None:
     """Show what each preset reproduces, which data it needs, and how large it is."""
     from foltr_audit.experiments.presets import load_preset, preset_names
     from foltr_audit.report.presets import preset_row, preset_table
-    from foltr_audit.report.terminal import print_table
 
     presets = [load_preset(name) for name in preset_names()]
     if json:
         print_json("studies/1", presets=[preset_row(preset) for preset in presets])
     else:
-        print_table(preset_table(presets), stdout_console())
+        show_table(preset_table(presets))
 
 
 @app.command(cls=page(examples={"Show one": "foltr-audit study show pham-2022"}))

@@ -14,7 +14,6 @@ from foltr_audit.cli.options import argument, option, refuse_others, switch, wor
 from foltr_audit.cli.output import note, print_line
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
-from foltr_audit.report.notebook import csv_text
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
@@ -162,6 +161,8 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
     if to is ReportFormat.json:
         return found.json_with_decision() + "\n"
     if to is ReportFormat.csv:
+        from foltr_audit.report.notebook import csv_text
+
         return csv_text(found.rows())
     from foltr_audit.report.page import Provenance, html_page, markdown, page_of
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foltr_audit.cli.options import Json, Know
-from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
+from foltr_audit.cli.output import note, print_json, print_line, show_table, stdout_console
 from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
-from foltr_audit.report.table import Column
+from foltr_audit.report.table import Column, make_table
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
@@ -101,7 +101,7 @@ def _print(title: str, facts: dict[str, Any]) -> None:
 
     name = Column("fact", lambda name: name.replace("_", " "), "name")
     columns = [name, Column("value", value, "fold")]
-    print_rows(title, columns, facts)
+    show_table(make_table(title, columns, facts))
 
 
 def _fact_text(value: object) -> str:

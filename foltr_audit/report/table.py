@@ -16,9 +16,8 @@ from html import escape
 from typing import Any, Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.results import Estimate
-from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.formatting import epsilon, name_in, short
 
 # --- cells -----------------------------------------------------------------------------------------
 

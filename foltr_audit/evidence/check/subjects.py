@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.settings.defaults import NO_DEFENSE
@@ -27,7 +26,7 @@ from foltr_audit.experiments.table import (
     warnings_of,
 )
 from foltr_audit.judge.protocol import not_for_clicks
-from foltr_audit.utils.formatting import JsonValue, join_names
+from foltr_audit.utils.formatting import JsonValue, join_names, name_in
 from foltr_audit.utils.progress import SILENT, Progress
 
 
