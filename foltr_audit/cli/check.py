@@ -48,9 +48,9 @@ from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
-    from foltr_audit.evidence.check.checks import Checked
     from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.outcomes import Checked
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.check import CheckReport, Format, LimitsPlace
 
@@ -174,8 +174,9 @@ def check(
     for flag, value in {"--sample": sample, "--all": rerun_all or None, "--jobs": jobs}.items():
         if value is not None:
             raise UsageError(f"{flag}: only with a zip of results")
-    from foltr_audit.evidence.check.checks import check_comparison, check_trace
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.recorded_runs import check_trace
+    from foltr_audit.evidence.check.subjects import check_comparison
     from foltr_audit.report.check import CheckReport, LimitsPlace
 
     if limits.is_dir():
@@ -204,7 +205,7 @@ def check(
 def _check_fresh(
     limits: SystemLimits, common: CommonOptions, method: list[str] | None, click_model: list[str] | None
 ) -> Checked:
-    from foltr_audit.evidence.check.checks import check_fresh
+    from foltr_audit.evidence.check.fresh_runs import check_fresh
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS, CEILING
     from foltr_audit.experiments.comparison.folder import comparison_folder
     from foltr_audit.report.compare import CompareReport

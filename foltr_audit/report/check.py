@@ -18,9 +18,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.markup import escape
 
-from foltr_audit.evidence.check.checks import Checked
 from foltr_audit.evidence.check.limits import NAMES
-from foltr_audit.evidence.check.outcomes import Status, outcomes, printable
+from foltr_audit.evidence.check.outcomes import Checked, Status, outcomes, printable
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
 from foltr_audit.report.settings import WARNING, warning_row

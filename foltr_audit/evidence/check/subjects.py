@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
@@ -13,7 +14,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.outcomes import CheckSubject, Reason
+from foltr_audit.evidence.check.outcomes import Checked, CheckSubject, Reason
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.experiments.plan import Plan
@@ -32,15 +33,7 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedSubjects:
-    """The pools of a finished comparison that are judged.
-
-    Attributes:
-        table: all its pools.
-        chosen: those that are judged.
-        config: its grid as a plain table.
-        left_out: combinations that are impossible, and why.
-        failed: why audits could not be run.
-    """
+    """All pools of a finished comparison, those that are judged, its grid, and what is missing in it."""
 
     table: ComparisonTable
     chosen: Sequence[ComparedPool]
@@ -56,13 +49,7 @@ class ComparedSubjects:
         eps: Sequence[float] = (),
         progress: Progress = SILENT,
     ) -> ComparedSubjects:
-        """Read a comparison, of which only audits may have failed.
-
-        Args:
-            folder: the comparison.
-            defenses: as for `chosen_pools`.
-            eps: as for `chosen_pools`.
-            progress: shows how far this is.
+        """Read a comparison, of which only audits may have failed; alternatives as in `chosen_pools`.
 
         Raises:
             UsageError: the comparison does not have an alternative or epsilon, or no pool is left.
@@ -136,13 +123,9 @@ def chosen_pools(
     defenses: Sequence[str] = (),
     eps: Sequence[float] = (),
 ) -> list[ComparedPool]:
-    """The pools of some alternatives and epsilons.
+    """The pools of some alternatives, as they were written, or of all except `none`; and of some epsilons.
 
-    Args:
-        table: all pools.
-        left_out: combinations that are impossible, and why.
-        defenses: alternatives as they were written; if empty, all except `none`.
-        eps: epsilons of the alternatives; if empty, all. Alternatives without one are always chosen.
+    Alternatives without an epsilon are always chosen.
 
     Raises:
         UsageError: there is no such alternative or epsilon, or no pool is left.
@@ -188,7 +171,16 @@ def _loss(pool: ComparedPool) -> Estimate:
     return Estimate(0.0 - size.value, None if size.ci95 is None else (0.0 - size.ci95[1], 0.0 - size.ci95[0]))
 
 
-# --- attacks --------------------------------------------------------------------------------------
+def check_comparison(
+    limits: SystemLimits,
+    path: Path,
+    defenses: Sequence[str] = (),
+    eps: Sequence[float] = (),
+    progress: Progress = SILENT,
+) -> Checked:
+    """Check rows of a finished comparison, see `ComparedSubjects.read`."""
+    compared = ComparedSubjects.read(ComparisonFolder.open(path), defenses, eps, progress)
+    return Checked(limits, compared.subjects(limits), compared.config, list(compared.warnings()))
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
@@ -197,15 +189,11 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
     Raises:
         UsageError: an unknown attack, or a refused one.
     """
-    found = []
-    for text in methods:
-        problem = not_for_clicks([make(Attack, text)])
-        if not problem:
-            found.append(text)
-        elif not every:
-            name, why = next(iter(problem.items()))
+    problems = {text: not_for_clicks([make(Attack, text)]) for text in methods}
+    for problem in () if every else problems.values():
+        for name, why in problem.items():
             raise UsageError(f"--method {name}: {why}; expected attacks that max_attack_auc can be judged by")
-    return tuple(found)
+    return tuple(text for text in methods if not problems[text])
 
 
 def untried_warnings(plan: Plan) -> Iterator[CodedWarning]:
