@@ -33,8 +33,7 @@ class CheckRunRequest:
         plan: a Spec for each learner, click model, chain and repetition; users click the same way in training
             and attack.
         defenses: the chains as alternatives of a comparison.
-        eps: claimed epsilons of the published chain; empty for chains that state their own.
-        sensitivity: the sensitivity of these epsilons; None for the learner's own.
+        eps, sensitivity: of the published chain.
         audit: fields of the audit protocol.
     """
 
@@ -55,6 +54,8 @@ class CheckRunRequest:
         folds = {spec.repetition: spec.data.fold for spec in specs}
         for outer, inner in _VARIED:
             del shared[outer][inner]
+        named = self.audit.get("views", AuditSpec().views) if limits.no_refuted_claims else ()
+        views = _each([*cast("Sequence[AuditView]", named), limits.view])
         grid: dict[str, object] = {
             "runs": len(folds),
             "defenses": self.defenses,
@@ -65,19 +66,11 @@ class CheckRunRequest:
             "scenarios": _each(spec.population.scenario for spec in specs),
             "folds": _each(folds[run] for run in sorted(folds)),
             "audit": bool(limits.audited),
-            "spec": {**shared, "seed": table["seed"], "audit": self._protocol(limits)},
+            "spec": {**shared, "seed": table["seed"], "audit": {**self.audit, "views": views}},
         }
         if self.eps:
             grid["eps"] = self.eps
         return ComparisonGrid.parse(grid)
-
-    def _protocol(self, limits: SystemLimits) -> dict[str, object]:
-        """The audit protocol, with the views of the limits."""
-        views = [limits.view]
-        if limits.no_refuted_claims:
-            named = cast("Sequence[AuditView]", self.audit.get("views", AuditSpec().views))
-            views = _each([*named, limits.view])
-        return {**self.audit, "views": views}
 
 
 _VARIED = (

@@ -149,10 +149,8 @@ def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> tuple[Estimate, str]
     if not rounds or OFFLINE_NDCG not in rounds[-1]:
         return UNKNOWN, "the trace holds no metrics of its training"
     if spec is not None and len(rounds) < spec.train.rounds:
-        return (
-            UNKNOWN,
-            f"{len(rounds)} of {spec.train.rounds} rounds are recorded; finish the run with --resume",
-        )
+        planned = spec.train.rounds
+        return UNKNOWN, f"{len(rounds)} of {planned} rounds are recorded; finish the run with --resume"
     value = float(rounds[-1][OFFLINE_NDCG])
     if not with_interval:
         return Estimate(value), ""
