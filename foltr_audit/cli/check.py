@@ -94,7 +94,7 @@ WITH_COMPARISON = (*ALWAYS, *words("comparison defense eps"))
 PACKED = words("limits sample rerun_all jobs seed data intents json threads")
 
 _SHARED: tuple[str | OtherHelp, ...] = (
-    *shared_but("data.source", "data.intents", "seed"),
+    *shared_but("data.source data.intents seed"),
     OtherHelp(
         "data.source",
         "Folder or file with LETOR data or a search log, or synthetic:NAME[:QUERIES]; with a zip, where its "
