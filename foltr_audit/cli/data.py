@@ -35,13 +35,11 @@ def info(
         _facts({"source": path, "fold": fold, "normalise": "none", "intents": intents}, seed)
         for fold in folds_of(common.fold, path) or (0,)
     ]
-    if not common.json:
-        for described in facts:
-            _print(described, seed)
-    elif common.fold == "all":
-        print_json("data-info/1", folds=facts)
-    else:
-        print_json("data-info/1", **facts[0])
+    if common.json:
+        print_json("data-info/1", **({"folds": facts} if common.fold == "all" else facts[0]))
+        return
+    for described in facts:
+        _print(described, seed)
 
 
 def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:

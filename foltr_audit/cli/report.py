@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.options import argument, option, refuse_others, switch, words
-from foltr_audit.cli.output import note, print_line
+from foltr_audit.cli.output import note, print_line, write_file
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.formatting import json_text
@@ -119,11 +119,9 @@ def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, ov
     if out is None:
         print_line(text.removesuffix("\n"))
         return
-    from foltr_audit.experiments.runs.folder import report_write_errors
     from foltr_audit.recorder import atomic_files
 
-    with report_write_errors(out):
-        atomic_files.write_text(out, text)
+    write_file("--out", out, lambda file: atomic_files.write_text(file, text))
     note(f"wrote {out}")
 
 
