@@ -67,11 +67,7 @@ class CheckReport(Document):
 
     @classmethod
     def of(cls, checked: Checked) -> CheckReport:
-        """Hold the limits against what was checked.
-
-        Raises:
-            ContradictionError: the proof and the trials of a claim contradict each other.
-        """
+        """Hold the limits against what was checked; a `ContradictionError` as of `outcomes`."""
         rows = [OUTCOME.of(outcome) for outcome in outcomes(checked.limits, checked.subjects)]
         warnings = [each._replace(text=printable(each.text)) for each in checked.every_warning()]
         return cls(
@@ -114,7 +110,6 @@ class CheckReport(Document):
 
     @property
     def counts(self) -> str:
-        """All outcomes in one short line."""
         statuses = [row["status"] for row in self.outcomes]
         bad = [f"{statuses.count(bad)} {bad}" for bad in ("broken", "not judged") if bad in statuses]
         subjects = counted(len({row["subject"] for row in self.outcomes}), "row")
@@ -123,7 +118,7 @@ class CheckReport(Document):
 
 
 def outcome_line(row: Row) -> str:
-    """An outcome in one line: limit, subject, value, interval, allowed number, and what it describes."""
+    """An outcome in one line."""
     start = f"{row['limit']}: {row['subject']}"
     if row["status"] == "not judged":
         return f"{start}: {row['missing']}"
@@ -133,7 +128,6 @@ def outcome_line(row: Row) -> str:
 
 
 def _details(row: Row) -> str:
-    """What the value describes, or why the limit cannot be judged."""
     return str(row["missing"] if row["status"] == "not judged" else row["about"])
 
 
@@ -179,7 +173,6 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def markdown(report: CheckReport) -> str:
-    """A heading, a table of all outcomes, and the warnings."""
     table = _table(report.outcomes).on("page")
     lines = [
         f"### foltr-audit check: {report.counts}",
@@ -243,7 +236,6 @@ _KINDS = {"broken": "failure", "not judged": "error"}
 
 
 def junit_xml(report: CheckReport) -> str:
-    """The XML document."""
     counts = {
         "tests": str(len(report.outcomes)),
         "failures": str(len(report.of_status("broken"))),
@@ -267,7 +259,6 @@ def junit_xml(report: CheckReport) -> str:
 
 
 def text_in(form: Format, report: CheckReport, place: LimitsPlace) -> str:
-    """The report in a form for files."""
     if form == "json":
         return report.json()
     if form == "junit":
@@ -276,11 +267,7 @@ def text_in(form: Format, report: CheckReport, place: LimitsPlace) -> str:
 
 
 def write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> None:
-    """Write the report into a file; Markdown is added after an empty line to what it holds.
-
-    Raises:
-        OSError: it cannot be read or written.
-    """
+    """Write the report into a file; Markdown is added after an empty line to what it holds."""
     text = text_in(form, report, place).rstrip("\n") + "\n"
     before = file.read_bytes().rstrip() if form == "markdown" and file.exists() else b""
     atomic_files.write_bytes(file, (before + b"\n\n" if before else b"") + text.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import re
 import textwrap
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,22 +83,14 @@ class NotebookReport:
         raise UsageError(f"{type(self).__name__} has no picture; .summary() has its numbers")
 
     def summary(self, *, full: bool = False) -> str:
-        """The report in words and tables of at most 100 columns.
-
-        Args:
-            full: everything, as `--full` prints it; else the short answer.
-        """
+        """The short answer, or everything if `full`, in words and tables of at most 100 columns."""
         answer = None if full else self.short_answer()
         if answer is None:
             return plain_text(self.show)
         return plain_text(partial(answer.print, how=".summary(full=True)"))
 
     def plot(self) -> Figure:
-        """A picture of the main numbers, as a figure of matplotlib.
-
-        Raises:
-            UsageError: the report has no picture, or matplotlib is not installed.
-        """
+        """A picture of the main numbers, if the report has one, as a figure of matplotlib."""
         _require("matplotlib", "plot")
         with picture_style():
             return self.figure()
@@ -109,26 +102,17 @@ class NotebookReport:
         return pl.DataFrame(self.rows(), infer_schema_length=None)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The main rows as a pandas data frame; pandas alone is enough, no pyarrow.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
+        """The main rows as a pandas data frame; pandas alone is enough, no pyarrow."""
         _require("pandas", "to_pandas")
         import pandas as pd
 
         return pd.DataFrame(self.rows())
 
     def save(self, path: str | Path) -> None:
-        """Write the report to a file.
+        """Write the report to a file, whose ending says what is written.
 
-        Args:
-            path: its ending says what is written: `.json` everything; `.csv` the main rows; `.txt` the
-                full text; `.html` the short answer; `.svg`, `.png` or `.pdf` the picture.
-
-        Raises:
-            UsageError: another ending, or no picture.
-            FoltrAuditError: it cannot be written.
+        `.json` is everything; `.csv` the main rows; `.txt` the full text; `.html` the short answer; `.svg`,
+        `.png` or `.pdf` the picture.
         """
         place = Path(path)
         forms: dict[str, Callable[[], str]] = {
@@ -176,9 +160,7 @@ class NotebookReport:
         return f"<div>{''.join(parts)}</div>"
 
 
-WIDTH = 100
-"""Columns of a text."""
-
+WIDTH = 100  # of a text
 _LINES = 8  # of a short text, between its first and its last
 _STYLES = {
     "good": "color:#00694c;font-weight:600",
@@ -224,7 +206,8 @@ def _cell(column: Column, cell: Cell) -> str:
 CI95 = "_ci95"
 """Ending of the column that holds the 95 % interval of the column before it."""
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with these a spreadsheet starts a formula
+# With these a spreadsheet starts a formula; a negative number is none.
+_FORMULA = re.compile(r"[=+@\t\r]|-(?!(inf|[\d.]+(e[+-]?\d+)?)\Z)")
 
 
 def csv_text(rows: Sequence[Mapping[str, JsonValue]]) -> str:
@@ -258,13 +241,5 @@ def _csv_value(value: JsonValue) -> str:
 
 
 def _safe(text: str) -> str:
-    """The text of a cell, which no spreadsheet takes for a formula."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")  # the csv module leaves a lone CR unquoted
-    return f"'{lines}" if text.startswith(_FORMULA) and not _is_negative(text) else lines
-
-
-def _is_negative(text: str) -> bool:
-    try:
-        return text[0] == "-" and float(text) < 0
-    except ValueError:
-        return False
+    return f"'{lines}" if _FORMULA.match(text) else lines

@@ -109,8 +109,7 @@ def verdict_cell(claimed: float, verdict: str) -> Cell:
     return Cell(text, mark=mark)
 
 
-NAME_WIDTH = 19
-"""Letters of a narrow column of names: those of the longest usual part, `secure-aggregation,`."""
+NAME_WIDTH = 19  # of a narrow column: that of the longest usual part, `secure-aggregation,`
 
 
 def name_lines(name: str) -> str:
@@ -144,12 +143,11 @@ def short_method(text: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things: `1 run`, `2 runs`."""
+    """`1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def shortened(these: Sequence[object], most: int = 4) -> str:
-    """Names in a sentence, not too many."""
     names = list(map(str, these))
     if len(names) <= most + 1:
         return "; ".join(names)

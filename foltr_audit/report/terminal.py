@@ -18,8 +18,10 @@ from foltr_audit.utils.formatting import join_names, visible
 if TYPE_CHECKING:
     import rich.table
 
-UNLIMITED = 10_000
-"""Width where lines have no end: nothing is wrapped for a pipe or a file."""
+UNLIMITED = 10_000  # a width where nothing is wrapped, for a pipe or a file
+WORDS = 24  # letters that a column needs whose words are wrapped where there is no more room
+VERDICT = "verdict"  # a column that is never left out, as the first column is not
+MOST_ROWS = 12  # of the table of a short answer
 
 
 class ResultConsole(Console):
@@ -27,10 +29,8 @@ class ResultConsole(Console):
 
     def __init__(self, label: str = "", *, width: int | None = None, file: TextIO | None = None) -> None:
         """Print on stdout, or into a file without colours; a label is added to the title of every table."""
-        if file is None:
-            super().__init__(width=width)
-        else:
-            super().__init__(width=width, file=file, color_system=None, force_terminal=False)
+        plain: Any = {} if file is None else {"color_system": None, "force_terminal": False}
+        super().__init__(width=width, file=file, **plain)
         self.label = label
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -53,13 +53,6 @@ def _stripped(line: list[Segment]) -> list[Segment]:
         if text := last.text.rstrip(" "):
             return [*line, Segment(text, last.style)]
     return line
-
-
-WORDS = 24
-"""Letters that a column of words needs: it is as wide as there is room, and its words are wrapped."""
-
-VERDICT = "verdict"
-"""Header of a column that is never left out, as the first column is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,20 +160,14 @@ def _rich_table(fit: FittedTable) -> rich.table.Table:
     return shown
 
 
-MOST_ROWS = 12
-"""Rows of the table of a short answer."""
-
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BriefAnswer:
-    """A short answer.
+    """A short answer: what the results mean, a line each, the rows that this is about, and the data.
 
     Attributes:
-        conclusion: what the results mean, in one sentence or a few, each on a line of its own.
-        table: the rows that the conclusion is about; at most `MOST_ROWS`.
-        about: the data and how they were prepared.
         left_out: what `--full` also shows, as the end of a sentence that begins with "--full also shows".
     """
 
