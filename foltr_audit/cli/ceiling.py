@@ -15,9 +15,7 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.report.documents import Row
 
-_LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)
-"""Epsilons that are shown if nothing is given."""
-
+_LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)  # shown if nothing is given
 _PRIOR = 0.1
 
 app = new_app()

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 
 ReportOf = TypeVar("ReportOf", bound="Document")
 
+# Options that change a parameter of the learner of the same name.
 LEARNER = words("interactions learning_rate clip_without_pairs rank_with")
-"""Options that change a parameter of the learner of the same name."""
-
 FRESH = words("attack.target attack.on attack.repeats attack.interactions")
 CLAIM = ("audit.claim", "audit.delta", "audit.trials")
 ATTACK = (
@@ -90,11 +89,7 @@ def shared_but(without: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """Options that several commands share; None where one was not given.
-
-    Attributes:
-        fields: the fields of a Spec, grid or study that options set, by dotted name.
-    """
+    """Options that several commands share; `fields` are those of a Spec, grid or study, by dotted name."""
 
     fields: Table = field(default_factory=dict)
     eps: list[float] | None = shared(
@@ -175,11 +170,8 @@ class CommonOptions:
 
     def of_table(self, table: str) -> Table:
         """The given fields of a table, by their names in it."""
-        return {
-            name.removeprefix(f"{table}."): value
-            for name, value in self.fields.items()
-            if name.startswith(f"{table}.")
-        }
+        of_table = {name.partition(".")[::2]: value for name, value in self.fields.items()}
+        return {name: value for (outer, name), value in of_table.items() if outer == table}
 
     def point(self) -> Table:
         """The Spec fields that the given options set, by dotted name, except those that make axes."""
@@ -289,7 +281,6 @@ IN_CELLS = (
     OtherHelp("out", "Folder for the cells and results."),
     OtherHelp("resume", "Go on with the cells in --out."),
 )
-"""Options of commands that run many cells."""
 
 
 def takes(*names: str | OtherHelp) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -345,11 +336,10 @@ def _parameter(name: str, kind: Any, info: Any, default: Any) -> inspect.Paramet
 def field_flags() -> dict[str, str]:
     """The option that sets each field of the Spec, for messages."""
     every = (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
-    names = tuple(name for name in every if "." in name or name == "seed")
+    # Commands name the click model of the training differently.
+    names = (name for name in every if name == "seed" or ("." in name and name != "train.click_model"))
     own = {"population": "", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
-    flag_of = own | flags(names)
-    del flag_of["train.click_model"]  # commands name it differently
-    return flag_of
+    return own | flags(tuple(names))
 
 
 def folds_of(text: str | None, source: str | None) -> Sequence[int]:

@@ -13,9 +13,7 @@ from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.report.table import Column, make_table
 
-QRELS = "intents"
-"""Folder of the qrels for each intent, next to the synthetic data."""
-
+QRELS = "intents"  # folder of the qrels for each intent, next to the synthetic data
 _MOST_FILES = 8  # whose names are shown
 _RANGE = {"min", "mean", "max"}
 

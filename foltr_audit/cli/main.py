@@ -24,11 +24,8 @@ from foltr_audit.cli.pages import Entry, lazy_group
 from foltr_audit.cli.user_code import import_plugin
 from foltr_audit.errors import FoltrAuditError
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 plus the number of SIGINT."""
-
-READER_GONE = 141
-"""Exit code if the reader of stdout has gone: 128 plus the number of SIGPIPE."""
+# Exit codes: 128 plus the number of SIGINT, of Ctrl-C, and of SIGPIPE, where the reader of stdout has gone.
+INTERRUPTED, READER_GONE = 130, 141
 
 COMMANDS = (
     Entry("Start", "attack", "Attack what clients send, and show what it reveals.", "attack"),

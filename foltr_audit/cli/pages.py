@@ -18,9 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-HELP_ALL = "--help-all"
-"""The option of every command that shows all its options."""
-
+HELP_ALL = "--help-all"  # of every command: shows all its options
 _WHOLE = f"{__name__}.whole"  # key of `Context.meta`: the whole page was asked for
 _OPTIONS = "Options"
 _COLUMNS, _WIDEST = 79, 30  # of a page, and of its first column

@@ -49,7 +49,6 @@ _ACROSS_VERSIONS = {"relative": 1e-6, "absolute": 1e-9}
 
 Outcome = tuple[str, Sequence[str]]  # the state of a check, and its findings, a line each
 Row = dict[str, str | list[str]]  # a check with both
-
 Remake = Callable[[Path, Sequence[Run], Path, Progress], None]
 """Writes the results of an unpacked folder again: of its cells, or of its Runs, which were run again."""
 

@@ -144,9 +144,6 @@ def _read(
     return LimitOutcome(value, judged, interval, about)
 
 
-# --- attacks, proofs and utility -------------------------------------------------------------------
-
-
 def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     refused = "; ".join(f"{name}: {why}" for name, why in subject.refused.items())
     if not subject.attacks:
@@ -193,9 +190,6 @@ def _ndcg(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
 def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     about = "offline nDCG@10 compared with no defense"
     return _read(limits, subject.loss, about, subject.missing.get("loss"), high_is_bad=True)
-
-
-# --- audits ----------------------------------------------------------------------------------------
 
 
 def _in_view(

@@ -49,12 +49,7 @@ class ComparedSubjects:
         eps: Sequence[float] = (),
         progress: Progress = SILENT,
     ) -> ComparedSubjects:
-        """Read a comparison, of which only audits may have failed; alternatives as in `chosen_pools`.
-
-        Raises:
-            UsageError: the comparison does not have an alternative or epsilon, or no pool is left.
-            TraceError: a cell is missing or damaged.
-        """
+        """Read a comparison, of which only audits may have failed; defenses and epsilons of `chosen_pools`."""
         planned, left_out = folder.cells(), folder.left_out()
         specs = {cell.spec.hash: cell.spec for cell in planned}
         gaps = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
@@ -91,21 +86,20 @@ class ComparedSubjects:
         ]
 
     def _missing(self, pool: ComparedPool) -> dict[Reason, str]:
-        no_sum = "no round opens a sum, so that attacks have nothing to read"
-        missing: dict[Reason, str] = {"attacks": no_sum} if pool.unread else {}
-        missing["loss"] = "there is no training without a defense to compare with"
-        missing["proof"] = "the comparison holds no such proof"
+        missing: dict[Reason, str] = {
+            "loss": "there is no training without a defense to compare with",
+            "proof": "the comparison holds no such proof",
+        }
+        if pool.unread:
+            missing["attacks"] = "no round opens a sum, so that attacks have nothing to read"
         if not pool.audits:
-            missing["audits"] = missing["links"] = self._no_audit(pool)
+            why = [left.why for left in self.left_out if left.defense in ("audit", pool.label.alternative)]
+            chain = chain_of(pool.spec)
+            why += [reason for spec, reason in self.failed.items() if chain_of(spec) == chain]
+            known = "; ".join(dict.fromkeys(why)) or "no audit of it was run"
+            ran = self.config.get("audit", True)
+            missing["audits"] = missing["links"] = known if ran else "the comparison ran without audits"
         return missing
-
-    def _no_audit(self, pool: ComparedPool) -> str:
-        if not self.config.get("audit", True):
-            return "the comparison ran without audits"
-        reasons = [one.why for one in self.left_out if one.defense in ("audit", pool.label.alternative)]
-        mine = chain_of(pool.spec)
-        reasons += [why for spec, why in self.failed.items() if chain_of(spec) == mine]
-        return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
 
     def warnings(self) -> Iterator[CodedWarning]:
         """The warnings about the judged pools, and what the comparison left out."""
@@ -184,11 +178,7 @@ def check_comparison(
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
-    """The attacks among some that infer clicks; with `every` the others are skipped, else refused.
-
-    Raises:
-        UsageError: an unknown attack, or a refused one.
-    """
+    """The attacks among some that infer clicks; with `every` the others are skipped, else refused."""
     problems = {text: not_for_clicks([make(Attack, text)]) for text in methods}
     for problem in () if every else problems.values():
         for name, why in problem.items():
