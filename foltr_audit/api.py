@@ -17,10 +17,10 @@ from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.checks import check_comparison, check_fresh, check_trace
-from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
+from foltr_audit.evidence.check.fresh_runs import CheckRunRequest, check_fresh
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.subjects import click_attacks
+from foltr_audit.evidence.check.recorded_runs import check_trace
+from foltr_audit.evidence.check.subjects import check_comparison, click_attacks
 from foltr_audit.experiments.comparison.folder import INDEX, comparison_folder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.runner import compare as run_grid

@@ -24,18 +24,13 @@ if TYPE_CHECKING:
     from foltr_audit.report.attack import AttackReport
     from foltr_audit.report.presets import PresetComparison
 
-SAME = "same"
-"""The value of --train-click-model that trains under each attacked click model."""
-
+SAME = "same"  # of --train-click-model: train under each attacked click model
 WITH_TRACE = words(
     "method trace know client_step guesses target view hide queries choices colluders data intents seed "
     "json threads full quiet"
 )
 _ONLY_FRESH = words("click_models on repeats min_documents interactions lists view")
-
-
-RECORDED = "Recorded messages"
-"""The part of the help with the options of --trace."""
+RECORDED = "Recorded messages"  # the part of the help with the options of --trace
 
 app = new_app()
 FIRST = words(
@@ -91,11 +86,7 @@ def attack(
 
 
 def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | None = None) -> None:
-    """Run a plan of attacks, show and save its report, and compare it with the figures of a preset.
-
-    Raises:
-        FoltrAuditError: something cannot be run or written.
-    """
+    """Run a plan of attacks, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.attack import AttackReport
@@ -177,7 +168,7 @@ def _show(report: AttackReport, common: CommonOptions, published: PresetComparis
     else:
         brief = partial(report.show_short, quiet=common.quiet)
         print_published(published, report.show if common.full else brief)
-    wrong_facts = [warning for warning in report.coded_warnings if warning.code == warning_code("facts")]
-    warn(wrong_facts)
-    others = [warning for warning in report.coded_warnings if warning not in wrong_facts]
+    facts = warning_code("facts")
+    warn(warning for warning in report.coded_warnings if warning.code == facts)
+    others = [warning for warning in report.coded_warnings if warning.code != facts]
     warn(others, full=common.full, quiet=common.quiet)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,19 +28,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from foltr_audit.experiments.lint_subjects import LintSubject
 
-FUNCTION = "Functions"
-"""The part of the help with the options of a function's audit."""
-
+FUNCTION = "Functions"  # the part of the help
 OF_FUNCTION = words("what zero one inputs eps delta trials confidence estimator seed json")
-"""Options of the audit of a function."""
-
 DECLARED = words(
     "no_trials eps sensitivity defense data fold clients cohort separation cohorts scenario learner "
     "interactions rounds rank_with clip_without_pairs ranker message message_dtype seed config json"
 )
-"""Options that say what a system is."""
 
 _AUDIT: tuple[str | OtherHelp, ...] = (
     *(name for name in AUDIT if name not in ("audit.delta", "audit.trials", "audit.estimator")),
@@ -132,8 +126,7 @@ def audit(
 
 
 def _compare_declared(ctx: typer.Context, common: CommonOptions, path: str | None) -> None:
-    """Compare what a system declares with what follows from it; exit code 1 if a claim does not follow."""
-    from foltr_audit.experiments.lint_subjects import subjects_of
+    from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
     from foltr_audit.report.audit import SystemLintReport
 
     if path is not None and ":" in path and not Path(path).exists():
@@ -143,60 +136,38 @@ def _compare_declared(ctx: typer.Context, common: CommonOptions, path: str | Non
         systems = tuple(subjects_of(common.plan().specs))
     else:
         refuse_others(ctx, {"what", "no_trials", "json"}, "not with a path, which says what the system is")
-        systems = tuple(_stored(Path(path)))
+        try:
+            systems = tuple(subjects_at(Path(path)))
+        except UsageError as error:
+            raise UsageError(str(error) if path in str(error) else f"{path}: {error}") from error
     report = SystemLintReport.of(systems)
     show(report.json, report.show, json=common.json)
     if report.errors:
         raise typer.Exit(1)
 
 
-def _stored(path: Path) -> Iterator[LintSubject]:
-    """The systems of a Spec, a Run folder or a trace."""
-    from foltr_audit.experiments.lint_subjects import subjects_at
-
-    try:
-        yield from subjects_at(path)
-    except UsageError as error:
-        raise UsageError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
-
-
-# --- the two inputs --------------------------------------------------------------------------------
-
 _SUFFIXES = (".npz", ".json", ".toml")
 _NAMES = ("zero", "one")
 
 
 def input_pair(inputs: str | None, zero: str | None, one: str | None, function: str) -> tuple[object, object]:
-    """The two neighbouring inputs of --inputs, or of --zero and --one.
-
-    Args:
-        inputs: a file with arrays `zero` and `one`, or the name of a function, of the same module unless it
-            names another, that returns both inputs.
-        zero: one input as numbers.
-        one: the other.
-        function: the text that names the audited function.
-    """
+    """The two neighbouring inputs of --inputs, for the audit of `function`, or of --zero and --one."""
     import numpy as np
 
-    first, second = _given_pair(inputs, zero, one, function)
-    numbers = isinstance(first, np.ndarray | np.generic) and isinstance(second, np.ndarray | np.generic)
-    if numbers and np.array_equal(np.asarray(first), np.asarray(second)):
-        raise UsageError("both inputs are the same; expected neighbours that differ")
-    return first, second
-
-
-def _given_pair(
-    inputs: str | None, zero: str | None, one: str | None, function: str
-) -> tuple[object, object]:
     if inputs is not None:
         if zero is not None or one is not None:
             raise UsageError("--inputs: expected no --zero and --one beside it")
-        if inputs.endswith(_SUFFIXES):
-            return _pair_of_file(Path(inputs))
-        return _pair_of_function(inputs, function)
-    if zero is None or one is None:
+        of_file = inputs.endswith(_SUFFIXES)
+        pair = _pair_of_file(Path(inputs)) if of_file else _pair_of_function(inputs, function)
+    elif zero is None or one is None:
         raise UsageError("--zero and --one, or --inputs: expected two neighbouring inputs")
-    return _literal(zero, "--zero"), _literal(one, "--one")
+    else:
+        pair = _literal(zero, "--zero"), _literal(one, "--one")
+    first, second = pair
+    numbers = isinstance(first, np.ndarray | np.generic) and isinstance(second, np.ndarray | np.generic)
+    if numbers and np.array_equal(np.asarray(first), np.asarray(second)):
+        raise UsageError("both inputs are the same; expected neighbours that differ")
+    return pair
 
 
 def _literal(text: str, option: str) -> object:
@@ -257,8 +228,6 @@ def _pair_of_function(name: str, function: str) -> tuple[object, object]:
     return pair[0], pair[1]
 
 
-# --- the audit of a function -----------------------------------------------------------------------
-
 _FIELDS = words(
     "function.eps function.delta function.trials function.confidence function.estimator function.seed"
 )
@@ -267,14 +236,7 @@ _FIELDS = words(
 def run_function_audit(
     function: str, common: CommonOptions, *, zero: str | None, one: str | None, inputs: str | None
 ) -> None:
-    """Check a claimed epsilon of a Python function by trials with two neighbouring inputs, and print it.
-
-    The function is run. Without a claim only the lower bound is shown.
-
-    Raises:
-        UsageError: there is no such function, or inputs or an option are wrong.
-        typer.Exit: with code 1 if the trials refute the claim, or if noise repeats.
-    """
+    """Check a claimed epsilon of a Python function, which is run with two neighbouring inputs."""
     from foltr_audit.auditing.function_audit import audit_function
     from foltr_audit.core.settings.audit import FunctionAuditSpec
     from foltr_audit.report.audit import FunctionAuditReport

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.cli.common import changed_learner
@@ -15,11 +15,8 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.report.documents import Row
 
-_LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)
-"""Epsilons that are shown if nothing is given."""
-
+_LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)  # shown if nothing is given
 _PRIOR = 0.1
-
 
 app = new_app()
 EXAMPLES = {
@@ -78,9 +75,9 @@ def ceiling(
     priors = prior or [_PRIOR]
     for probability in priors:
         _within("--prior", probability, 0.0 < probability < 1.0, "above 0, below 1")
+    if not (eps or auc or accuracy or mu or defense):
+        eps = [*_LADDER]
     rows = list(_of_numbers(eps or (), auc or (), accuracy or (), mu or (), delta or 0.0, priors))
-    if not rows and not defense:
-        rows = list(_of_numbers(_LADDER, (), (), (), delta or 0.0, priors))
     scope = None
     for text in defense or ():
         row, scope = _of_chain(text, priors, **given)
@@ -95,10 +92,10 @@ def _within(name: str, value: float, right: bool, expected: str) -> None:
 
 
 def _of_numbers(
-    eps: list[float] | tuple[float, ...],
-    aucs: list[float] | tuple[float, ...],
-    accuracies: list[float] | tuple[float, ...],
-    mus: list[float] | tuple[float, ...],
+    eps: Sequence[float],
+    aucs: Sequence[float],
+    accuracies: Sequence[float],
+    mus: Sequence[float],
     delta: float,
     priors: list[float],
 ) -> Iterator[Row]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -49,104 +48,53 @@ from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
-    from foltr_audit.evidence.check.checks import Checked
     from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.outcomes import Checked
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.check import CheckReport, LimitsPlace
+    from foltr_audit.report.check import CheckReport, Format, LimitsPlace
 
-# --- the forms of an answer: option `--format` -----------------------------------------------------
-
-Format = Literal["table", "json", "junit", "markdown", "github"]
-FORMATS: tuple[Format, ...] = get_args(Format)
+FORMATS: tuple[Format, ...] = ("table", "json", "junit", "markdown", "github")
 
 
-@dataclass(frozen=True)
-class CheckOutputs:
-    """The form on stdout, and that of each file; Markdown is added to its file, all others replace theirs."""
+class Outputs(NamedTuple):
+    """The form on stdout, and that of each file."""
 
     shown: Format
-    files: tuple[tuple[Format, Path], ...]
+    files: Sequence[tuple[Format, Path]]
 
     @classmethod
-    def of(cls, texts: Sequence[str], *, json: bool) -> CheckOutputs:
+    def of(cls, texts: Sequence[str], *, json: bool) -> Outputs:
         """What `--format` asks for; stdout shows a table unless a form without a file is named."""
         shown: list[Format] = ["json"] if json else []
-        files = []
+        files: list[tuple[Format, Path]] = []
         for text in texts:
             name, equals, file = text.partition("=")
             if name not in FORMATS:
                 raise UsageError(f"--format: unknown {name!r}; {suggest_name(name, FORMATS)}")
-            form: Format = name
             if not equals:
-                shown.append(form)
+                shown.append(name)
                 continue
-            if form == "table":
+            if name == "table":
                 raise UsageError(f"--format: {text}: a table is for stdout; expected markdown={file}")
             refuse_place("--format", Path(file))
-            files.append((form, Path(file)))
+            files.append((name, Path(file)))
         if len(shown) > 1:
             raise UsageError(
                 f"--format: {shown[0]} and {shown[1]} both go to stdout; expected a file for one of them, "
                 f"e.g. --format {shown[1]}=FILE"
             )
-        return cls(shown[0] if shown else "table", tuple(files))
+        return cls(shown[0] if shown else "table", files)
 
-    def write(self, report: CheckReport, place: LimitsPlace) -> FoltrAuditError | None:
-        """Write the files, then show the outcomes.
-
-        An error of a file is returned, so that the verdict is not lost with it.
-        """
-        problem = None
-        for form, file in self.files:
-            try:
-                write_file("--format", file, partial(_write, form, report, place))
-            except FoltrAuditError as error:
-                problem = problem or error
-        if self.shown == "table":
-            from foltr_audit.report.check import print_check
-
-            print_check(report, stdout_console())
-        else:
-            print_line(_text(self.shown, report, place).rstrip("\n"))
-        return problem
-
-
-def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> None:
-    from foltr_audit.recorder import atomic_files
-    from foltr_audit.report.check import append
-
-    text = _text(form, report, place)
-    if form == "markdown":
-        append(file, text)
-    else:
-        atomic_files.write_text(file, text.rstrip("\n") + "\n")
-
-
-def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
-    from foltr_audit.report.check import annotation_lines, junit_xml, markdown
-
-    if form == "json":
-        return report.json()
-    if form == "junit":
-        return junit_xml(report).decode()
-    if form == "github":
-        return annotation_lines(report, place)
-    return markdown(report)
-
-
-# --- the command -----------------------------------------------------------------------------------
 
 ALWAYS = words("limits json threads formats")
 WITH_TRACE = (*ALWAYS, *words("trace method data intents seed"))
 _PLACES = {"data": "data.source", "seed": "seed", "intents": "data.intents"}
 WITH_COMPARISON = (*ALWAYS, *words("comparison defense eps"))
-
-
 PACKED = words("limits sample rerun_all jobs seed data intents json threads")
 
 _SHARED: tuple[str | OtherHelp, ...] = (
-    *shared_but("data.source", "data.intents", "seed"),
+    *shared_but("data.source data.intents seed"),
     OtherHelp(
         "data.source",
         "Folder or file with LETOR data or a search log, or synthetic:NAME[:QUERIES]; with a zip, where its "
@@ -226,8 +174,9 @@ def check(
     for flag, value in {"--sample": sample, "--all": rerun_all or None, "--jobs": jobs}.items():
         if value is not None:
             raise UsageError(f"{flag}: only with a zip of results")
-    from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.recorded_runs import check_trace
+    from foltr_audit.evidence.check.subjects import check_comparison
     from foltr_audit.report.check import CheckReport, LimitsPlace
 
     if limits.is_dir():
@@ -238,11 +187,12 @@ def check(
         raise UsageError(f"LIMITS.toml: {limits}: no such file; foltr-audit new limits NAME writes one")
     text = read_text(limits, "LIMITS")
     given, place = SystemLimits.from_toml(text, str(limits)), LimitsPlace.of(limits, text)
-    outputs = CheckOutputs.of(formats or (), json=common.json)
+    outputs = Outputs.of(formats or (), json=common.json)
     if trace is not None:
         refuse_others(ctx, WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        checked = _check_trace(trace, given, common, method)
+        places = {name: common.fields.get(field) for name, field in _PLACES.items()}
+        checked = check_trace(given, trace, _methods(method), on_terminal(), every=_every(method), **places)
     elif comparison is not None:
         refuse_others(ctx, WITH_COMPARISON, "not with --comparison, which was run already")
         use_threads(common.threads)
@@ -255,7 +205,7 @@ def check(
 def _check_fresh(
     limits: SystemLimits, common: CommonOptions, method: list[str] | None, click_model: list[str] | None
 ) -> Checked:
-    from foltr_audit.evidence.check.checks import check_fresh
+    from foltr_audit.evidence.check.fresh_runs import check_fresh
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS, CEILING
     from foltr_audit.experiments.comparison.folder import comparison_folder
     from foltr_audit.report.compare import CompareReport
@@ -333,34 +283,31 @@ def _alternatives(common: CommonOptions, plan: Plan) -> tuple[tuple[str, ...], t
     return tuple(dict.fromkeys("+".join(spec.defense) for spec in plan.specs)), ()
 
 
-def _check_trace(
-    path: Path, limits: SystemLimits, common: CommonOptions, method: list[str] | None
-) -> Checked:
-    from foltr_audit.evidence.check.checks import check_trace
+def _finish(report: CheckReport, outputs: Outputs, place: LimitsPlace) -> None:
+    """Write the files, show the outcomes, and exit with the code of the outcomes."""
+    from foltr_audit.report.check import outcome_line, text_in, write
 
-    places = {name: common.fields.get(field) for name, field in _PLACES.items()}
-    return check_trace(limits, path, _methods(method), on_terminal(), every=_every(method), **places)
-
-
-def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:
-    """Write the files, print the outcomes, and exit with the code of the outcomes."""
-    problem = outputs.write(report, place)
+    problem = None
+    for form, file in outputs.files:
+        try:
+            write_file("--format", file, partial(write, form, report, place))
+        except FoltrAuditError as error:  # the verdict is not lost with a file
+            problem = problem or error
+    if outputs.shown == "table":
+        report.show(stdout_console())
+    else:
+        print_line(text_in(outputs.shown, report, place).rstrip("\n"))
     warn(report.coded_warnings, full=False, how="--json")
-    for line in report.lines_of("broken"):
-        note(f"broken: {line}")
-    for line in report.lines_of("not judged"):
-        note(f"error: cannot be judged: {line}")
+    for status, said in (("broken", "broken"), ("not judged", "error: cannot be judged")):
+        for row in report.of_status(status):
+            note(f"{said}: {outcome_line(row)}")
     if problem is not None:
         raise problem
     if not report.holds:
         raise typer.Exit(1 if report.of_status("broken") else 2)
 
 
-# --- a zip of results ------------------------------------------------------------------------------
-
-
 def _verify(file: Path, common: CommonOptions, sample: int | None, jobs: int | None, *, every: bool) -> None:
-    """Check every hash of a file of results, that they follow from the cells, and some cells by a re-run."""
     import secrets
 
     from foltr_audit.evidence.verification import SAMPLE, DataPlaces, verify

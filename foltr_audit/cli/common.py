@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 
 ReportOf = TypeVar("ReportOf", bound="Document")
 
+# Options that change a parameter of the learner of the same name.
 LEARNER = words("interactions learning_rate clip_without_pairs rank_with")
-"""Options that change a parameter of the learner of the same name."""
-
 FRESH = words("attack.target attack.on attack.repeats attack.interactions")
 CLAIM = ("audit.claim", "audit.delta", "audit.trials")
 ATTACK = (
@@ -83,18 +82,14 @@ SHARED = words(
 ANSWER = ("full", "quiet")
 
 
-def shared_but(*without: str) -> tuple[str, ...]:
+def shared_but(without: str) -> tuple[str, ...]:
     """`SHARED` without some options."""
-    return tuple(name for name in SHARED if name not in without)
+    return tuple(name for name in SHARED if name not in words(without))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """Options that several commands share; None where one was not given.
-
-    Attributes:
-        fields: the fields of a Spec, grid or study that options set, by dotted name.
-    """
+    """Options that several commands share; `fields` are those of a Spec, grid or study, by dotted name."""
 
     fields: Table = field(default_factory=dict)
     eps: list[float] | None = shared(
@@ -175,11 +170,8 @@ class CommonOptions:
 
     def of_table(self, table: str) -> Table:
         """The given fields of a table, by their names in it."""
-        return {
-            name.removeprefix(f"{table}."): value
-            for name, value in self.fields.items()
-            if name.startswith(f"{table}.")
-        }
+        of_table = {name.partition(".")[::2]: value for name, value in self.fields.items()}
+        return {name: value for (outer, name), value in of_table.items() if outer == table}
 
     def point(self) -> Table:
         """The Spec fields that the given options set, by dotted name, except those that make axes."""
@@ -201,16 +193,11 @@ class CommonOptions:
         from foltr_audit.core.settings.train import default_learner
 
         plain = default_learner(attacks=protocol is not None)
-        return [
-            {"train.learner": plain if text.strip() == LEARNER else text} for text in self.learner or ()
-        ] or [{}]
+        texts = [plain if text.strip() == LEARNER else text for text in self.learner or ()]
+        return [{"train.learner": text} for text in texts] or [{}]
 
     def defense_axis(self, table: Table) -> list[Table]:
-        """One point for each chain: those of --defense, or the learner's published one for each --eps.
-
-        Raises:
-            UsageError: both options are given, --sensitivity is without --eps, or a value is out of range.
-        """
+        """One point for each chain: those of --defense, or the learner's published one for each --eps."""
         if self.eps and self.defense:
             raise UsageError("--eps and --defense: give one or the other; --eps means the published chain")
         if self.sensitivity is not None and not self.eps:
@@ -244,12 +231,9 @@ class CommonOptions:
     def plan(
         self, *, protocol: str | None = None, same: bool = False, tables: Sequence[Table] | None = None
     ) -> Plan:
-        """The plan of all options.
+        """The plan of all options, or of `tables` instead of --config.
 
-        Args:
-            protocol: the one of `PROTOCOLS` that follows training; None to train only.
-            same: train under each attacked click model.
-            tables: Spec tables to start from instead of those of --config.
+        A protocol, one of `PROTOCOLS`, follows training; `same` trains under each attacked click model.
         """
         from foltr_audit.experiments.plan import Plan, apply_changes, expand, trained_on_each, with_users
 
@@ -265,7 +249,9 @@ class CommonOptions:
                     table.setdefault(name, {})
                 else:
                     table.pop(name, None)
-            _change_learner(table, self.learner_changes())
+            if changes := self.learner_changes():
+                learner = changed_learner(_learner_of(table).text, changes)
+                table.update(apply_changes(table, {"train.learner": learner}))
         if same:
             tables = [cell for table in tables for cell in trained_on_each(table)]
         tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
@@ -295,17 +281,13 @@ IN_CELLS = (
     OtherHelp("out", "Folder for the cells and results."),
     OtherHelp("resume", "Go on with the cells in --out."),
 )
-"""Options of commands that run many cells."""
 
 
 def takes(*names: str | OtherHelp) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take options that several commands share: they arrive as its parameter `common`.
 
-    Typer reads the options of a command from its signature and knows no records of options, so this decorator
-    adds a parameter for each to the signature, and makes the record of their values.
-
-    Args:
-        names: fields of `CommonOptions`, or dotted names of fields of a Spec, see `options.FieldOption`.
+    They are fields of `CommonOptions`, or have the dotted name of a field of a Spec, see `FieldOption`. Typer
+    reads options from a signature and knows no records of them, so each is added to the signature.
     """
     taken = [OtherHelp(name) if isinstance(name, str) else name for name in names]
     shared_fields = {field.name: field for field in fields(CommonOptions)}
@@ -354,11 +336,10 @@ def _parameter(name: str, kind: Any, info: Any, default: Any) -> inspect.Paramet
 def field_flags() -> dict[str, str]:
     """The option that sets each field of the Spec, for messages."""
     every = (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
-    names = tuple(name for name in every if "." in name or name == "seed")
+    # Commands name the click model of the training differently.
+    names = (name for name in every if name == "seed" or ("." in name and name != "train.click_model"))
     own = {"population": "", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
-    flag_of = own | flags(names)
-    del flag_of["train.click_model"]  # commands name it differently
-    return flag_of
+    return own | flags(tuple(names))
 
 
 def folds_of(text: str | None, source: str | None) -> Sequence[int]:
@@ -388,11 +369,6 @@ def read_config(config: Path) -> list[Table]:
     tables = read_tables(read_text(config, "--config"), str(config))
     Plan.of(tables, str(config), field_flags())  # refuses errors in the file before options hide them
     return tables
-
-
-def _change_learner(table: Table, changes: dict[str, object]) -> None:
-    if changes:
-        table.setdefault("train", {})["learner"] = changed_learner(_learner_of(table).text, changes)
 
 
 def changed_learner(text: str, changes: dict[str, object]) -> str:

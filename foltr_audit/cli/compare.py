@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.common import (
@@ -44,11 +44,9 @@ _GRID: tuple[str | OtherHelp, ...] = (
     ),
 )
 _SHARED = shared_but(
-    *words("runs out resume eps sensitivity defense population.scenario train.init trace.every no_trace"),
-    *words("trace.embed_features threads"),
+    "runs out resume eps sensitivity defense population.scenario train.init trace.every no_trace "
+    "trace.embed_features threads"
 )
-
-
 _RUNS = "Number of repetitions; run i uses fold i mod K. Default: 3, or K with --fold all."
 
 app = new_app()
@@ -104,33 +102,24 @@ def compare(
 
 def grid_of(common: CommonOptions) -> ComparisonGrid:
     """The grid of --config, or with --resume that of --out, changed by the options."""
+    from foltr_audit.experiments.comparison.folder import GRID, ComparisonFolder
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import apply_changes, table_in, with_users
 
-    table = _start(common).table()
+    grid = ComparisonGrid()
+    if common.config is not None:
+        grid = ComparisonGrid.from_toml(read_text(common.config, "--config"), str(common.config))
+    elif common.resume and common.out is not None and (common.out / GRID).is_file():
+        grid = ComparisonFolder(common.out).grid
+    table = grid.table()
     of_cells = {name: value for name, value in common.point().items() if not name.startswith("grid.")}
     table["spec"] = with_users(apply_changes(table_in(table, "spec"), of_cells))
     table |= common.of_table("grid")
-    table["learners"] = [*_learners(common, cast("list[str]", table["learners"]))]
+    learners = [point["train.learner"] for point in common.learner_axis("attack") if point]
+    changes = common.learner_changes()
+    table["learners"] = [changed_learner(text, changes) for text in learners or grid.learners]
     table |= _repetitions(common, table)
     return ComparisonGrid.parse(table)
-
-
-def _start(common: CommonOptions) -> ComparisonGrid:
-    from foltr_audit.experiments.comparison.folder import GRID, ComparisonFolder
-    from foltr_audit.experiments.comparison.grid import ComparisonGrid
-
-    if common.config is not None:
-        return ComparisonGrid.from_toml(read_text(common.config, "--config"), str(common.config))
-    if common.resume and common.out is not None and (common.out / GRID).is_file():
-        return ComparisonFolder(common.out).grid
-    return ComparisonGrid()
-
-
-def _learners(common: CommonOptions, present: Sequence[str]) -> list[str]:
-    texts = [point["train.learner"] for point in common.learner_axis("attack") if point] or present
-    changes = common.learner_changes()
-    return [changed_learner(text, changes) for text in texts]
 
 
 def _repetitions(common: CommonOptions, table: Table) -> Table:
@@ -161,15 +150,13 @@ def _compare(
     pictures: Sequence[Path],
 ) -> None:
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.experiments.comparison.runner import compare as run_comparison
-    from foltr_audit.experiments.comparison.runner import failure_error
-    from foltr_audit.experiments.comparison.runner import worst_failure as worst_error
+    from foltr_audit.experiments.comparison import runner
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.compare_tables import print_brief_compare
 
     warn_of_unloadable(Attack)
     progress = on_terminal()
-    failed = run_comparison(grid, folder, workers, progress)
+    failed = runner.compare(grid, folder, workers, progress)
     report = CompareReport.of(folder, failed, progress)
     folder.save_results(report.json())
     for picture in pictures:
@@ -178,10 +165,10 @@ def _compare(
     show(report.json_with_decision, report.show if common.full else brief, json=common.json)
     warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     refuse_contradiction(report.claims)
-    worst = worst_error(failed)
+    worst = runner.worst_failure(failed)
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "
-        raise failure_error(worst, several)
+        raise runner.failure_error(worst, several)
 
 
 def _list_cells(grid: ComparisonGrid, common: CommonOptions) -> None:

@@ -8,14 +8,12 @@ from typing import Any
 
 from foltr_audit.cli.common import CommonOptions, folds_of, takes
 from foltr_audit.cli.options import argument, option, switch
-from foltr_audit.cli.output import note, print_json, print_rows
+from foltr_audit.cli.output import note, print_json, show_table
 from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.errors import UsageError
-from foltr_audit.report.table import Column
+from foltr_audit.report.table import Column, make_table
 
-QRELS = "intents"
-"""Folder of the qrels for each intent, next to the synthetic data."""
-
+QRELS = "intents"  # folder of the qrels for each intent, next to the synthetic data
 _MOST_FILES = 8  # whose names are shown
 _RANGE = {"min", "mean", "max"}
 
@@ -35,13 +33,11 @@ def info(
         _facts({"source": path, "fold": fold, "normalise": "none", "intents": intents}, seed)
         for fold in folds_of(common.fold, path) or (0,)
     ]
-    if not common.json:
-        for described in facts:
-            _print(described, seed)
-    elif common.fold == "all":
-        print_json("data-info/1", folds=facts)
-    else:
-        print_json("data-info/1", **facts[0])
+    if common.json:
+        print_json("data-info/1", **({"folds": facts} if common.fold == "all" else facts[0]))
+        return
+    for described in facts:
+        _print(described, seed)
 
 
 def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -76,7 +72,8 @@ def _print(described: dict[str, Any], seed: int) -> None:
     title = f"{kind} {source}{fold}, {described['features']} features"
     if left_out := described.get("queries_left_out"):
         title += f", {left_out} queries that are not in the log left out"
-    print_rows(title, columns, rows, "\n".join(_origin(described, seed)))
+    caption = "\n".join(_origin(described, seed))
+    show_table(make_table(title, columns, rows, caption=caption))
 
 
 def _origin(described: dict[str, Any], seed: int) -> Iterator[str]:

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from foltr_audit.cli.options import Json, words
-from foltr_audit.cli.output import print_json, print_line, print_rows, show, warn_of_unloadable
+from foltr_audit.cli.output import print_json, print_line, show, show_table, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.report.table import Column
+from foltr_audit.report.table import Column, make_table
 
 app = new_app()
 
@@ -64,7 +64,7 @@ def _explain(code: str | None, *, json: bool) -> None:
             Column("code", lambda kind: kind.code, "name"),
             Column("what is wrong", lambda kind: kind.title, "words"),
         ]
-        print_rows("warnings; foltr-audit list warnings CODE says more", columns, kinds)
+        show_table(make_table("warnings; foltr-audit list warnings CODE says more", columns, kinds))
 
 
 def _row(kind: WarningKind) -> dict[str, str]:

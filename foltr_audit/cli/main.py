@@ -24,11 +24,8 @@ from foltr_audit.cli.pages import Entry, lazy_group
 from foltr_audit.cli.user_code import import_plugin
 from foltr_audit.errors import FoltrAuditError
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 plus the number of SIGINT."""
-
-READER_GONE = 141
-"""Exit code if the reader of stdout has gone: 128 plus the number of SIGPIPE."""
+# Exit codes: 128 plus the number of SIGINT, of Ctrl-C, and of SIGPIPE, where the reader of stdout has gone.
+INTERRUPTED, READER_GONE = 130, 141
 
 COMMANDS = (
     Entry("Start", "attack", "Attack what clients send, and show what it reveals.", "attack"),
@@ -81,9 +78,6 @@ def _options(
         import_plugin(reference, "--plugin")
 
 
-_OBJECTS_BETWEEN_SEARCHES = 20_000
-
-
 @cache
 def command_line() -> Any:
     """The command line with its commands and their parameters, made once a process."""
@@ -97,7 +91,7 @@ def _search_less_for_garbage() -> None:
     Imports and compilers make many objects that live on. By default Python searches after each 700, which is
     an eighth of the time to compile the kernels, and twice before it ends, a tenth of the time of `attack`.
     """
-    gc.set_threshold(_OBJECTS_BETWEEN_SEARCHES)
+    gc.set_threshold(20_000)
     atexit.register(gc.freeze)
 
 
@@ -114,7 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FoltrAuditError as error:
         return _report_error(str(error), error.exit_code)
     except typer.TyperException as error:
-        return _report_error(_plainly(error.format_message()), error.exit_code)
+        message = error.format_message()
+        for theirs, ours in _PLAINLY.items():
+            message = message.replace(theirs, ours)
+        return _report_error(message, error.exit_code)
     except BrokenPipeError:  # while a command was still working, so its exit code is not known
         drop(sys.stdout)
         return READER_GONE
@@ -143,31 +140,23 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _was_ctrl_c(error: BaseException | None) -> bool:
-    # The KeyboardInterrupt is not the SystemError itself, but a cause or context of it, perhaps a distant
-    # one.
+    # The KeyboardInterrupt is a cause or context of the SystemError, perhaps a distant one.
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-_PARSED = {
+_PLAINLY = {
     "Value error, ": "",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
 }
-
-
-def _plainly(message: str) -> str:
-    """A message on an option's value without the words of the library that read it."""
-    for theirs, ours in _PARSED.items():
-        message = message.replace(theirs, ours)
-    return message
+"""Words for those of the library that reads the values of options."""
 
 
 def _report_error(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    if line:
-        note(f"error: {line}")
+    if message.strip():
+        note(f"error: {' '.join(message.split())}")
     return code
 
 

@@ -17,8 +17,6 @@ from foltr_audit.cli.pages import new_app, page
 
 app = new_app()
 
-# --- unlearning ------------------------------------------------------------------------------------
-
 _CLIENTS = OtherHelp("population.clients", "Number of clients. Default: 20.", FEDERATION)
 
 
@@ -44,8 +42,6 @@ def unlearning(common: CommonOptions) -> None:
     show(report.json, report.show, json=common.json)
     warn(report.coded_warnings)
 
-
-# --- membership ------------------------------------------------------------------------------------
 
 _MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
 

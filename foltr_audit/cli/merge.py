@@ -30,7 +30,7 @@ _STUDY = words(
 
 
 class StudyInterruptError(FoltrAuditError):
-    """Ctrl-C in a command that cannot resume; the exit code is 128 plus the number of SIGINT."""
+    """Ctrl-C in a command that cannot resume."""
 
     exit_code: ClassVar[int] = 130
 

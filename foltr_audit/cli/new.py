@@ -11,7 +11,7 @@ from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
-from foltr_audit.cli.options import argument, option
+from foltr_audit.cli.options import argument, option, words
 from foltr_audit.cli.output import print_line
 from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.errors import FoltrAuditError, UsageError
@@ -20,6 +20,8 @@ app = new_app(
     cls=HelpGroup, help="Begin an attack, a defense or a file of limits from a template that works."
 )
 
+_CLASSES = words("Attack Defense Inference View Field PrivacyEvent RoundContext Streams")
+"""What the templates import."""
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _MOST_LETTERS = 40
 _INTO: Path = option("Folder to put it into. Default: this one.", Path(), metavar="DIR")
@@ -79,12 +81,6 @@ def _write_package(kind: str, name: str, into: Path) -> None:
     for file in sorted(path.name for path in folder.iterdir()):
         print_line(f"wrote {folder / file}")
     print_line(f"next: cd {folder}; python -m pip install -e '.[test]'; python -m pytest")
-
-
-_CLASSES = frozenset(
-    {"Attack", "Defense", "Inference", "View", "Field", "PrivacyEvent", "RoundContext", "Streams"}
-)
-"""What the templates import."""
 
 
 def _checked(name: str) -> str:

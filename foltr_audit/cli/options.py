@@ -9,19 +9,18 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
 
 import typer
 from typer.models import OptionInfo
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.formatting import join_names
 from foltr_audit.utils.reading import file_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
-
-# --- names and files that options give, and options that exclude each other ------------------------
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
@@ -61,16 +60,13 @@ def parse_numbers(text: str, option: str) -> list[float]:
 def methods_of(given: list[str] | None) -> list[str] | None:
     """As `split_methods`, with every attack that can be loaded in the place of `all`."""
     given = split_methods(given)
-    if not given:
-        return None
-    if "all" not in given:
+    if not given or "all" not in given:
         return given
     from foltr_audit.core.plugins import Attack
     from foltr_audit.core.plugins.registry import loadable
 
-    return list(
-        dict.fromkeys(name for text in given for name in (loadable(Attack) if text == "all" else [text]))
-    )
+    names = [name for text in given for name in (loadable(Attack) if text == "all" else [text])]
+    return list(dict.fromkeys(names))
 
 
 def named_or_all(given: list[str]) -> list[str] | None:
@@ -110,8 +106,6 @@ def query_ids(text: str) -> list[str]:
     return ids
 
 
-# --- how commands declare options, and those that some of them share -------------------------------
-
 Table = dict[str, Any]
 
 GRID, DATA, FEDERATION, DEFENSE, OUTPUT = "Grid", "Data", "Federation", "Defense", "Run and output"
@@ -127,15 +121,9 @@ def option(
     metavar: str | None = None,
     least: int | None = None,
 ) -> Any:
-    """Declare an option as the default of a parameter.
+    """Declare an option with its help as the default of a parameter; an ellipsis if it has to be given.
 
-    Args:
-        text: its help.
-        default: the value if it is not given; an ellipsis if it has to be given.
-        panel: the part of the help that shows it.
-        name: its name, or names; None for the name of the parameter. A flag without a `--no-` form needs one.
-        metavar: the word for its value in the help.
-        least: its smallest value.
+    Without a `name`, or names, it is called as its parameter; a flag without a `--no-` form needs one.
     """
     return OptionInfo(
         default=default,
@@ -188,8 +176,6 @@ Plot = Annotated[
     typer.Option(metavar="FILE.svg|png|pdf", help="Draw the learning curves into a file. May be repeated."),
 ]
 
-
-# --- options that set fields of a Spec -------------------------------------------------------------
 
 _TABLES = {
     "function": "foltr_audit.core.settings.audit:FunctionAuditSpec",
@@ -261,22 +247,14 @@ class FieldOption(NamedTuple):
 
     def option(self, text: str | None = None, panel: str | None = None) -> OptionInfo:
         """The option in the help, with another text or panel than those of the field if they are given."""
-        table = self.name.partition(".")[0]
-        info: OptionInfo = option(
-            text or self.text,
-            ...,
-            panel=panel or _PANELS.get(self.name, _PANELS.get(table)),
-            name=self.flag if self.field.default is False else None,
-        )
-        return info
-
-    @property
-    def text(self) -> str:
-        """Its help."""
-        text = self.field.description or ""
-        if self.form == "list" and "May be repeated" not in text:
-            text += " May be repeated."
-        return f"{text} Default: {self.default}." if self.default else text
+        panel = panel or _PANELS.get(self.name, _PANELS.get(self.name.partition(".")[0]))
+        if text is None:
+            text = self.field.description or ""
+            if self.form == "list" and "May be repeated" not in text:
+                text += " May be repeated."
+            text += f" Default: {self.default}." if self.default else ""
+        name = self.flag if self.field.default is False else None
+        return cast("OptionInfo", option(text, ..., panel=panel, name=name))
 
     def read(self, given: Any) -> Any:
         """The value of the field; None if what was given does not set it."""
@@ -319,10 +297,7 @@ def _words(value: Any, form: str) -> str:
     if value is True:
         return "yes"
     if isinstance(value, tuple):
-        *most, last = map(str, value)
-        return (
-            ",".join((*most, last)) if form == "text" else " and ".join([", ".join(most), last][not most :])
-        )
+        return ",".join(map(str, value)) if form == "text" else join_names([*map(str, value)])
     return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 

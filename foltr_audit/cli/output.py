@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from foltr_audit.core.warning_kinds import coded, warning_lines
 from foltr_audit.errors import UsageError
-from foltr_audit.report.table import make_table
 from foltr_audit.utils.formatting import json_text, visible
 
 if TYPE_CHECKING:
@@ -21,14 +20,11 @@ if TYPE_CHECKING:
     from foltr_audit.core.warning_kinds import CodedWarning
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.table import Column
+    from foltr_audit.report.table import Table
 
 
 def stdout_console(label: str = "") -> Console:
-    """A console on stdout; where that is no terminal and COLUMNS is not set, it wraps no line.
-
-    A label is added to the title of every table.
-    """
+    """A console on stdout; where that is no terminal and COLUMNS is not set, it wraps no line."""
     from foltr_audit.report.terminal import UNLIMITED, ResultConsole
 
     class StdoutConsole(ResultConsole):
@@ -39,20 +35,23 @@ def stdout_console(label: str = "") -> Console:
     return StdoutConsole(label) if fits else StdoutConsole(label, width=UNLIMITED)
 
 
-def print_rows(title: str, columns: Sequence[Column], rows: Iterable[object], caption: str = "") -> None:
-    """Print a table with a line for each row on stdout."""
+def show_table(table: Table) -> None:
     from foltr_audit.report.terminal import print_table
 
-    print_table(make_table(title, columns, rows, caption=caption), stdout_console())
+    print_table(table, stdout_console())
 
 
 def print_line(text: str) -> None:
     """Print a text on stdout; the command continues if nobody reads it."""
+    _write(text, sys.stdout)
+
+
+def _write(text: str, stream: TextIO) -> None:
     try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        stream.write(text + "\n")
+        stream.flush()
     except BrokenPipeError:
-        drop(sys.stdout)
+        drop(stream)
 
 
 def print_json(schema: str, **facts: Any) -> None:
@@ -80,15 +79,7 @@ def drop(stream: TextIO) -> None:
 
 def note(text: str) -> None:
     """Print a line on stderr; the command continues if nobody reads it."""
-    _write(visible(text))
-
-
-def _write(text: str) -> None:
-    try:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-    except BrokenPipeError:
-        drop(sys.stderr)
+    _write(visible(text), sys.stderr)
 
 
 class _NoteHandler(logging.Handler):
@@ -99,7 +90,7 @@ class _NoteHandler(logging.Handler):
 
 
 def show_log() -> None:
-    """Show the messages of the logger `foltr_audit` on stderr."""
+    """Show the messages of our logger on stderr."""
     logger = logging.getLogger("foltr_audit")
     if not any(isinstance(handler, _NoteHandler) for handler in logger.handlers):
         logger.addHandler(_NoteHandler())
@@ -123,18 +114,18 @@ def warn(
         # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
             colours.print(Text(visible(line), style="yellow"), soft_wrap=True, end="")
-        _write(painted.get())
+        _write(painted.get(), sys.stderr)
 
 
 def warn_of_unloadable(kind: type[Plugin]) -> None:
-    """Warn of each plug-in of a kind that cannot be loaded, for commands that use all that can."""
+    """Warn of each plug-in of a kind that cannot be loaded."""
     from foltr_audit.core.plugins.registry import unloadable
 
     warn(coded("plug-in", f"{why}; left out") for why in unloadable(kind).values())
 
 
 def save_config(path: Path | None, plan: Plan | ComparisonGrid) -> None:
-    """Write a plan or grid to the file of --save-config; raises as `write_file` does."""
+    """Write a plan or grid to the file of --save-config."""
     from foltr_audit.recorder import atomic_files
 
     write_file("--save-config", path, lambda place: atomic_files.write_text(place, plan.toml))
@@ -148,7 +139,6 @@ def refuse_place(option: str, path: Path | None) -> None:
 
 
 def write_file(option: str, path: Path | None, write: Callable[[Path], None]) -> None:
-    """Write the file that an option names, if it names one."""
     if path is None:
         return
     from foltr_audit.experiments.runs.folder import report_write_errors

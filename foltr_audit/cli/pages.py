@@ -7,20 +7,18 @@ need, and examples; `--help-all` shows every option.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, cast, get_args, get_origin
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-HELP_ALL = "--help-all"
-"""The option of every command that shows all its options."""
-
+HELP_ALL = "--help-all"  # of every command: shows all its options
 _WHOLE = f"{__name__}.whole"  # key of `Context.meta`: the whole page was asked for
 _OPTIONS = "Options"
 _COLUMNS, _WIDEST = 79, 30  # of a page, and of its first column
@@ -89,7 +87,7 @@ def _help_all() -> Any:
 
 
 def page(first: Sequence[str] = (), *, examples: Mapping[str, str]) -> type[HelpCommand]:
-    """The class of a command with this help page: see `HelpCommand`."""
+    """The class of a command with a help page, see `HelpCommand`."""
     return type("Page", (HelpCommand,), {"first": first, "examples": examples})
 
 
@@ -125,7 +123,6 @@ def _write_panels(formatter: Any, options: Iterable[Any]) -> None:
 
 
 def _shown(command: Any, ctx: Any) -> list[Any]:
-    """The parameters of a command that help pages show."""
     return [field for field in command.get_params(ctx) if not getattr(field, "hidden", False)]
 
 
@@ -171,26 +168,20 @@ def value_word(field: Any) -> str:
     return {int: "NUMBER", float: "NUMBER", Path: "FILE"}.get(kind, "TEXT")
 
 
-# --- groups ----------------------------------------------------------------------------------------
-
-
 class HelpGroup(TyperGroup):
     """A group whose help page shows the whole summary of each command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What the arguments mean; without any, the help page goes to stdout."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help())
             ctx.exit(2)
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
         _write_panels(formatter, _shown(self, ctx))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write each command with the first sentence of its help."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         summaries = [
             (name, cmd.get_short_help_str(1000)) for name, cmd in commands.items() if cmd is not None
@@ -199,11 +190,7 @@ class HelpGroup(TyperGroup):
 
 
 class Entry(NamedTuple):
-    """A command that is imported when it is called.
-
-    Attributes:
-        module: the module in `foltr_audit.cli` that declares it on its `app`, alone or with others.
-    """
+    """A command that is imported when it is called; its module in `cli` declares it on its `app`."""
 
     section: str
     name: str
@@ -217,24 +204,17 @@ class Entry(NamedTuple):
         return command
 
 
-class _Commands(Mapping[str, Any]):
-    """Commands by name, each imported when it is asked for."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._entries = {entry.name: entry for entry in entries}
-        self._imported: dict[str, Any] = {}
+class _Commands(dict[str, Any]):
+    """Commands by name, each imported when it is asked for; `items` imports all."""
 
     def __getitem__(self, name: str) -> Any:
-        entry = self._entries[name]
-        if name not in self._imported:
-            self._imported[name] = entry.imported()
-        return self._imported[name]
+        command = super().__getitem__(name)
+        if isinstance(command, Entry):
+            self[name] = command = command.imported()
+        return command
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+    def items(self) -> Any:
+        return {name: self[name] for name in self}.items()
 
 
 class LazyGroup(HelpGroup):
@@ -248,13 +228,12 @@ class LazyGroup(HelpGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = cast("dict[str, Any]", _Commands(self.entries))
+        self.commands = _Commands({entry.name: entry for entry in self.entries})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a name; None if there is none."""
         del ctx
-        names = list(self.commands)  # a KeyError of the import is no unknown command
-        return self.commands[cmd_name] if cmd_name in names else None
+        known = cmd_name in self.commands
+        return self.commands[cmd_name] if known else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
@@ -265,7 +244,6 @@ class LazyGroup(HelpGroup):
 
 
 def lazy_group(entries: Sequence[Entry]) -> type[LazyGroup]:
-    """The class of a group of these commands."""
     return type("Group", (LazyGroup,), {"entries": tuple(entries)})
 
 

@@ -10,8 +10,8 @@ import typer
 from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import ANSWER, CommonOptions, takes
 from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import DATA, Json, Plot, option, switch
-from foltr_audit.cli.output import print_json, print_line, stdout_console
+from foltr_audit.cli.options import DATA, Json, Plot, option, switch, words
+from foltr_audit.cli.output import print_json, print_line, show_table
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
@@ -30,13 +30,12 @@ def list_(json: Json = False) -> None:
     """Show what each preset reproduces, which data it needs, and how large it is."""
     from foltr_audit.experiments.presets import load_preset, preset_names
     from foltr_audit.report.presets import preset_row, preset_table
-    from foltr_audit.report.terminal import print_table
 
     presets = [load_preset(name) for name in preset_names()]
     if json:
         print_json("studies/1", presets=[preset_row(preset) for preset in presets])
     else:
-        print_table(preset_table(presets), stdout_console())
+        show_table(preset_table(presets))
 
 
 @app.command(cls=page(examples={"Show one": "foltr-audit study show pham-2022"}))
@@ -62,19 +61,7 @@ def show(name: Name, json: Json = False) -> None:
         }
     )
 )
-@takes(
-    "fold",
-    "data.intents",
-    "runs",
-    "seed",
-    "out",
-    "resume",
-    "overwrite",
-    "json",
-    "verbose",
-    "threads",
-    *ANSWER,
-)
+@takes(*words("fold data.intents runs seed out resume overwrite json verbose threads"), *ANSWER)
 def run(
     name: Name,
     common: CommonOptions,
@@ -89,18 +76,18 @@ def run(
     plot: Plot = None,
 ) -> None:
     """Run a preset and show the published numbers next to those found."""
+    from foltr_audit.experiments.plan import apply_changes
     from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)
     common = common.setting(data__source=_source(preset, data, synthetic=synthetic))
     if preset.kind == "merge":
-        unused = {
-            "--runs": common.runs,
-            "--fold": common.fold,
-            "--intents": common.fields.get("data.intents"),
-        }
-        _refuse(preset, {"--plot": plot, **unused, "--resume": common.resume})
-        _merge(preset, common, category_feature, scale)
+        unused = {"--runs": common.runs, "--fold": common.fold}
+        unused |= {"--intents": common.fields.get("data.intents"), "--resume": common.resume}
+        _refuse(preset, {"--plot": plot, **unused})
+        check_scale(scale)
+        changes = common.setting(data__category_feature=category_feature).fields
+        run_merge_study(apply_changes(preset.merging(scale), changes), common, preset=preset, scale=scale)
         return
     _refuse(preset, {"--category-feature": category_feature})
     chosen = PresetSelection.of(preset, common, scale=scale)
@@ -117,21 +104,8 @@ def _refuse(preset: Preset, options: dict[str, object]) -> None:
             raise UsageError(f"{name}: not with {preset.name}, which is of kind {preset.kind}")
 
 
-def _merge(preset: Preset, common: CommonOptions, category_feature: int | None, scale: float) -> None:
-    from foltr_audit.experiments.plan import apply_changes
-
-    check_scale(scale)
-    changed = common.setting(data__category_feature=category_feature)
-    run_merge_study(apply_changes(preset.merging(scale), changed.fields), common, preset=preset, scale=scale)
-
-
 def _source(preset: Preset, data: str | None, *, synthetic: bool) -> str:
-    """The data to run on: those of --data, or their synthetic twin with --synthetic.
-
-    Raises:
-        UsageError: neither or both options were given.
-        DataError: the data do not exist; the message says how to get them.
-    """
+    """The data to run on: those of --data, or their synthetic twin with --synthetic."""
     needed = f"{preset.data.needs}: {preset.data.get}; or --synthetic for the twin, {preset.data.twin}"
     if data is not None and synthetic:
         raise UsageError("--data and --synthetic: give one or the other")

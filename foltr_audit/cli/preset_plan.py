@@ -84,14 +84,14 @@ class PresetSelection:
             values, published = now.get(name, ()), original.get(name, ())
             if name not in _NO_PARAMETERS and set(values) != set(published):
                 option = _OPTIONS.get(name) or field_flags().get(name, name)
-                yield ParameterOverride(option, _text(values), _text(published))
+                said = (" or ".join(each) or "none" for each in (values, published))
+                yield ParameterOverride(option, *said)
         repetitions = self.preset.repetitions
         if self.runs is not None and repetitions is not None and self.runs != repetitions:
             yield ParameterOverride("--runs", str(self.runs), str(repetitions))
 
 
 _OPTIONS = {"defense": "--defense", "train.click_model": "--train-click-model"}
-
 _NO_PARAMETERS = words("data.source data.fold data.intents repetition seed")
 
 
@@ -99,16 +99,12 @@ def _values(specs: Sequence[Spec]) -> dict[str, tuple[str, ...]]:
     """The distinct values of each field of some Specs, as texts."""
     from foltr_audit.core.settings.experiment import flat
 
-    found: dict[str, dict[str, None]] = {}
+    texts: dict[str, dict[str, None]] = {}
     for spec in specs:
         for name, value in flat(spec.table()).items():
             text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            found.setdefault(name, {})[text] = None
-    return {name: tuple(values) for name, values in found.items()}
-
-
-def _text(values: Sequence[str]) -> str:
-    return " or ".join(values) or "none"
+            texts.setdefault(name, {})[text] = None
+    return {name: tuple(values) for name, values in texts.items()}
 
 
 def check_scale(scale: float) -> None:
@@ -117,7 +113,6 @@ def check_scale(scale: float) -> None:
 
 
 def attack_preset(name: str) -> Preset:
-    """The preset that `attack --preset` names."""
     from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)

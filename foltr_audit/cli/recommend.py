@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 _LIMITS, _EFFORT = "Limits", "Effort"
 _SHARED = shared_but(
-    *words("out resume eps sensitivity defense train.init train.evaluate_every runs trace.every no_trace"),
-    *words("trace.embed_features threads"),
+    "out resume eps sensitivity defense train.init train.evaluate_every runs trace.every no_trace "
+    "trace.embed_features threads"
 )
-
-
 app = new_app()
 FIRST = words(
     "max_eps max_attack_auc max_proven_auc view candidates runs data click_model clients rounds jobs "

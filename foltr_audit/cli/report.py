@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.options import argument, option, refuse_others, switch, words
-from foltr_audit.cli.output import note, print_line
+from foltr_audit.cli.output import note, print_line, write_file
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
-from foltr_audit.report.notebook import csv_text
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
@@ -120,11 +119,9 @@ def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, ov
     if out is None:
         print_line(text.removesuffix("\n"))
         return
-    from foltr_audit.experiments.runs.folder import report_write_errors
     from foltr_audit.recorder import atomic_files
 
-    with report_write_errors(out):
-        atomic_files.write_text(out, text)
+    write_file("--out", out, lambda file: atomic_files.write_text(file, text))
     note(f"wrote {out}")
 
 
@@ -162,6 +159,8 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
     if to is ReportFormat.json:
         return found.json_with_decision() + "\n"
     if to is ReportFormat.csv:
+        from foltr_audit.report.notebook import csv_text
+
         return csv_text(found.rows())
     from foltr_audit.report.page import Provenance, html_page, markdown, page_of
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foltr_audit.cli.options import Json, Know
-from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
+from foltr_audit.cli.output import note, print_json, print_line, show_table, stdout_console
 from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
-from foltr_audit.report.table import Column
+from foltr_audit.report.table import Column, make_table, value_cell
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
@@ -88,20 +88,12 @@ def info(folder: Folder, json: Json = False) -> None:
     if json:
         print_json("trace-info/1", traces=facts)
         return
+    columns = [
+        Column("fact", lambda fact: fact[0].replace("_", " "), "name"),
+        Column("value", lambda fact: _fact_text(fact[1]), "fold"),
+    ]
     for path, rows in facts.items():
-        _print(path, rows)
-
-
-def _print(title: str, facts: dict[str, Any]) -> None:
-    def value(name: str) -> str:
-        held = facts[name]
-        if isinstance(held, dict):
-            return "\n".join(f"{key} = {_fact_text(fact)}" for key, fact in held.items())
-        return _fact_text(held)
-
-    name = Column("fact", lambda name: name.replace("_", " "), "name")
-    columns = [name, Column("value", value, "fold")]
-    print_rows(title, columns, facts)
+        show_table(make_table(path, columns, rows.items()))
 
 
 def _fact_text(value: object) -> str:
@@ -110,13 +102,11 @@ def _fact_text(value: object) -> str:
     >>> _fact_text(865.7727), _fact_text(True), _fact_text(["a", "b"]), _fact_text(25885)
     ('865.8', 'yes', 'a, b', '25,885')
     """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return "\n".join(f"{key} = {_fact_text(fact)}" for key, fact in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_fact_text, value))
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else value_cell(value).text
 
 
 @app.command("validate", cls=page(examples={"Check a Run": "foltr-audit trace validate run-a"}))
@@ -166,18 +156,13 @@ def check_facts(
     from foltr_audit.report.attack_details import FactsReport
     from foltr_audit.trace.facts import plain_facts
 
+    rows = []
     with no_result_printed():
-        rows = [
-            FactsReport.ROW.row(
-                {
-                    "trace": str(recorded.traces[name].folder),
-                    "known": plain_facts(recorded.known) or None,
-                    **check.table(),
-                }
-            )
-            for recorded in _open_attacks(folder, data, know, named_client_step(client_step))
-            for name, check in recorded.facts.items()
-        ]
+        for recorded in _open_attacks(folder, data, know, named_client_step(client_step)):
+            known = plain_facts(recorded.known) or None
+            for name, check in recorded.facts.items():
+                of = {"trace": str(recorded.traces[name].folder), "known": known}
+                rows.append(FactsReport.ROW.row(of | check.table()))
     report = FactsReport(facts=tuple(rows))
     if json:
         print_line(report.json())
@@ -199,10 +184,8 @@ def lint(folder: Folder, json: Json = False) -> None:
 
     results = {str(path): linted_of(path) for path in _find_traces(folder)}
     if json:
-        clean = all(result.clean for result in results.values())
-        print_json(
-            "trace-lint/2", clean=clean, traces={path: asdict(result) for path, result in results.items()}
-        )
+        traces = {path: asdict(result) for path, result in results.items()}
+        print_json("trace-lint/2", clean=all(each.clean for each in results.values()), traces=traces)
     else:
         print_lint(results, stdout_console())
     if any(result.leaks for result in results.values()):

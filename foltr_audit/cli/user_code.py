@@ -28,9 +28,8 @@ Function = Callable[..., object]
 def named_function(text: str, option: str, *, anew: bool = False) -> Function:
     """The function that `MODULE:FUNCTION` or `FILE.py:FUNCTION` names.
 
-    A module is looked for in the current folder, then among installed packages.
-
-    `anew`: run the module once more, even if it was imported before.
+    A module is looked for in the current folder, then among installed packages; with `anew` it is run once
+    more if it was imported before.
     """
     place, _, name = text.rpartition(":")
     if not place or not name:
@@ -48,12 +47,7 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
 
 
 def named_client_step(text: str | None) -> ClientStep | None:
-    """The client step that `--client-step` names: a registered one, or a function; None without a name.
-
-    Raises:
-        UsageError: there is no such module, file or function.
-        PluginError: a parameter of a registered step is wrong.
-    """
+    """The client step that `--client-step` names: a registered one, or a function; None without a name."""
     from foltr_audit.core.client_steps import as_client_step
     from foltr_audit.core.plugins import ClientStep
     from foltr_audit.core.plugins.registry import make, names

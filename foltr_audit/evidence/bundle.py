@@ -56,8 +56,6 @@ NAME = "manifest.json"
 MOST_MANIFEST_BYTES = 64 * 2**20
 Kind = Literal["comparison", "run", "plan"]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
-
 Facts = dict[str, Any]
 """What `packed-bundle-1.json` says of a packed bundle, and `verification-1.json` of a verified one."""
 
@@ -74,10 +72,8 @@ class BundleManifest(SpecTable):
 
     Attributes:
         kind: what was packed: a comparison, one Run, or the folder of a plan's Runs.
-        partial: whether the folder was unfinished.
         lists: whether it contains the judged lists, with the clicks of simulated users (comparisons).
         trace: whether it contains the observed traces (Runs); it never contains their truth.
-        versions: the versions that it was packed with, see `versions`.
         specs: the hash of each Spec, by the name of its file.
         files: every file except the manifest.
     """

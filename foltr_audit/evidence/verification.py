@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +39,6 @@ from foltr_audit.experiments.runs.folder import ARRAYS, MODEL, RECORDS, RESULTS,
 from foltr_audit.experiments.store import read_arrays, read_records, records_of
 from foltr_audit.experiments.versions import versions
 from foltr_audit.rng import Streams
-from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import read_array
@@ -50,7 +49,6 @@ _ACROSS_VERSIONS = {"relative": 1e-6, "absolute": 1e-9}
 
 Outcome = tuple[str, Sequence[str]]  # the state of a check, and its findings, a line each
 Row = dict[str, str | list[str]]  # a check with both
-
 Remake = Callable[[Path, Sequence[Run], Path, Progress], None]
 """Writes the results of an unpacked folder again: of its cells, or of its Runs, which were run again."""
 
@@ -155,21 +153,19 @@ def verify(
     }
 
 
+@dataclass
 class _Verifier:
     """Verifies one bundle; of its `finished` Specs those in `drawn` are run again, into `again`."""
 
-    def __init__(
-        self,
-        bundle: BundleFolder,
-        places: DataPlaces,
-        remake: Remake,
-        workers: Workers,
-        again: Path,
-        progress: Progress,
-    ) -> None:
-        self.bundle, self.root, self.manifest = bundle, bundle.root, bundle.manifest
-        self.places, self.remake, self.workers = places, remake, workers
-        self.again, self.progress = again, progress
+    bundle: BundleFolder
+    places: DataPlaces
+    remake: Remake
+    workers: Workers
+    again: Path
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.root, self.manifest = self.bundle.root, self.bundle.manifest
         self.comparison = self.manifest.kind == "comparison"
         self.cells = "cells" if self.comparison else "Runs"
         there, here = self.manifest.versions, versions()
@@ -292,9 +288,8 @@ class _Verifier:
             return "not possible", ["the judged lists are not in the zip; give --all"]
         if not self.comparison and len(self.runs) < len(contents.specs):
             return "not possible", [f"not all {len(contents.specs)} Runs were run again; give --all"]
-        self.remake(
-            self.root, [self.runs[at] for at in contents.specs if at in self.runs], self.again, self.progress
-        )
+        runs = [self.runs[at] for at in contents.specs if at in self.runs]
+        self.remake(self.root, runs, self.again, self.progress)
         problems = [self._difference(name) for name in (RESULTS, ROUNDS) if name in contents.files]
         return _outcome([*filter(None, problems)], f"{RESULTS} is what the report makes of the {self.cells}")
 
@@ -303,18 +298,17 @@ def _outcome(problems: Sequence[str], otherwise: str) -> Outcome:
     return ("fails", problems) if problems else ("holds", [otherwise])
 
 
-def _table(path: Path) -> dict[str, JsonValue]:
-    return json_table(file_bytes(path, TraceError), path.name, TraceError)
-
-
 def _values(path: Path) -> Mapping[str, object]:
     """The numbers of a file by name; none of other files: where versions differ, their bytes may too."""
     if path.name == MODEL:
         return {"parameters": read_array(path, TraceError)}
+    if path.name not in (RECORDS, RESULTS):
+        return read_arrays(path) if path.name == ARRAYS else {}
+    content = file_bytes(path, TraceError)
     if path.name == RECORDS:
-        lines = file_bytes(path, TraceError).splitlines()
-        return {f"line {n}": json_table(line, path.name, TraceError) for n, line in enumerate(lines, 1)}
-    return read_arrays(path) if path.name == ARRAYS else _table(path) if path.name == RESULTS else {}
+        lines = enumerate(content.splitlines(), start=1)
+        return {f"line {number}": json_table(line, path.name, TraceError) for number, line in lines}
+    return json_table(content, path.name, TraceError)
 
 
 def _first_difference(stored: object, found: object, tolerance: Mapping[str, float], name: str = "") -> str:

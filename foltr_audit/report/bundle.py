@@ -32,17 +32,7 @@ _REPORTS: dict[object, Any] = {kind.SCHEMA: kind for kind in _KINDS}
 
 
 def remake_results(root: Path, runs: Sequence[Run], into: Path, progress: Progress = SILENT) -> None:
-    """Write the results of a folder again, as its command did.
-
-    Args:
-        root: the folder of a comparison, whose cells are read, or of Runs, whose results name their command.
-        runs: the Runs, which were run again.
-        into: where the results go.
-        progress: shows how far this is.
-
-    Raises:
-        TraceError: the folder is damaged.
-    """
+    """Write the results of a comparison's folder, or of Runs that were run again, as their command did."""
     stored = json_table(file_bytes(root / RESULTS, TraceError), RESULTS, TraceError)
     if (root / INDEX).is_file():
         folder = ComparisonFolder(root)

@@ -13,15 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.markup import escape
 
-from foltr_audit.core.warning_kinds import CodedWarning
-from foltr_audit.evidence.check.checks import Checked
 from foltr_audit.evidence.check.limits import NAMES
-from foltr_audit.evidence.check.outcomes import Status, outcomes, printable
+from foltr_audit.evidence.check.outcomes import Checked, Status, outcomes, printable
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
 from foltr_audit.report.settings import WARNING, warning_row
@@ -43,6 +41,8 @@ from foltr_audit.utils.formatting import JsonValue, short
 if TYPE_CHECKING:
     from rich.console import Console
 
+Format = Literal["table", "json", "junit", "markdown", "github"]
+
 OUTCOME = Section(
     "limit subject",
     one_of("status", Status),
@@ -52,15 +52,7 @@ OUTCOME = Section(
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport(Document):
-    """The outcomes of all limits on all subjects.
-
-    Attributes:
-        holds: whether every limit holds.
-        limits: the limits.
-        outcomes: the outcomes, subject by subject.
-        warnings: the warnings for readers of the outcomes.
-        config: what was run or read, as a plain table.
-    """
+    """The outcomes of all limits on all subjects, subject by subject, and what was run or read."""
 
     SCHEMA: ClassVar[str] = "foltr-audit/check/2"
     FIELDS: ClassVar[Section] = Section(
@@ -75,41 +67,34 @@ class CheckReport(Document):
 
     @classmethod
     def of(cls, checked: Checked) -> CheckReport:
-        """Hold the limits against what was checked.
-
-        Raises:
-            ContradictionError: the proof and the trials of a claim contradict each other.
-        """
-        found = [OUTCOME.of(outcome) for outcome in outcomes(checked.limits, checked.subjects)]
+        """Hold the limits against what was checked; a `ContradictionError` as of `outcomes`."""
+        rows = [OUTCOME.of(outcome) for outcome in outcomes(checked.limits, checked.subjects)]
+        warnings = [each._replace(text=printable(each.text)) for each in checked.every_warning()]
         return cls(
-            holds=all(row["status"] == "holds" for row in found),
+            holds=all(row["status"] == "holds" for row in rows),
             limits=checked.limits.table(),
-            outcomes=found,
-            warnings=[
-                warning_row(warning._replace(text=printable(warning.text)))
-                for warning in checked.every_warning()
-            ],
+            outcomes=rows,
+            warnings=[warning_row(warning) for warning in warnings],
             config=checked.config,
         )
 
     def rows(self) -> list[dict[str, JsonValue]]:
-        """The outcomes with the columns that they have in JSON."""
         return [row.plain() for row in self.outcomes]
 
-    def of_status(self, status: Status) -> list[Row]:
+    def of_status(self, status: str) -> list[Row]:
         return [row for row in self.outcomes if row["status"] == status]
 
-    def lines_of(self, status: Status) -> list[str]:
-        """The outcomes of a status, a line each."""
-        return [outcome_line(row) for row in self.of_status(status)]
-
-    @property
-    def coded_warnings(self) -> list[CodedWarning]:
-        return [CodedWarning(row["code"], row["warning"]) for row in self.warnings]
-
     def show(self, console: Console) -> None:
-        """Print the whole report on a console of rich."""
-        print_check(self, console)
+        """Print a table for each subject with the details of its rows, and a summary line."""
+        for subject in dict.fromkeys(row["subject"] for row in self.outcomes):
+            rows = [row for row in self.outcomes if row["subject"] == subject]
+            console.print(escape(subject), style="italic", highlight=False)
+            print_table(_table(rows), console)
+            for row in rows:
+                details = escape(f"{row['limit']}: {_details(row)}")
+                console.print(f"  {details}", style="dim", highlight=False)
+            console.print()
+        console.print(self.counts, style="bold", highlight=False)
 
     def short_answer(self) -> BriefAnswer:
         """How many limits hold, and each limit that is broken or cannot be judged."""
@@ -119,25 +104,21 @@ class CheckReport(Document):
             conclusion=(f"{self.counts}.",),
             about="",
             table=_table(rows),
-            notes=tuple(self.lines_of("broken")),
+            notes=tuple(map(outcome_line, self.of_status("broken"))),
             left_out=more,
         )
 
     @property
     def counts(self) -> str:
-        """All outcomes in one short line."""
-        statuses: tuple[Status, ...] = ("broken", "not judged")
-        bad = [f"{len(rows)} {status}" for status in statuses if (rows := self.of_status(status))]
+        statuses = [row["status"] for row in self.outcomes]
+        bad = [f"{statuses.count(bad)} {bad}" for bad in ("broken", "not judged") if bad in statuses]
         subjects = counted(len({row["subject"] for row in self.outcomes}), "row")
-        limits = counted(len(self.outcomes), "limit")
+        limits = counted(len(statuses), "limit")
         return f"{limits} checked on {subjects}: {', '.join(bad) or 'all hold'}"
 
 
-# --- outcomes as text ------------------------------------------------------------------------------
-
-
 def outcome_line(row: Row) -> str:
-    """An outcome in one line: limit, subject, value, interval, allowed number, and what it describes."""
+    """An outcome in one line."""
     start = f"{row['limit']}: {row['subject']}"
     if row["status"] == "not judged":
         return f"{start}: {row['missing']}"
@@ -147,7 +128,6 @@ def outcome_line(row: Row) -> str:
 
 
 def _details(row: Row) -> str:
-    """What the value describes, or why the limit cannot be judged."""
     return str(row["missing"] if row["status"] == "not judged" else row["about"])
 
 
@@ -175,8 +155,6 @@ def _allowed(row: Row) -> str:
     return f"at {'least' if row['limit'] == 'min_ndcg' else 'most'} {edge}"
 
 
-# --- tables ----------------------------------------------------------------------------------------
-
 _MARKS: dict[str, Mark] = {"holds": "good", "broken": "bad", "not judged": "warn"}
 
 _COLUMNS = (
@@ -194,21 +172,7 @@ def _table(rows: Sequence[Row]) -> Table:
     return make_table("", _COLUMNS, rows, space=2, spare=("interval",))
 
 
-def print_check(report: CheckReport, console: Console) -> None:
-    """Print a table for each subject with the details of its rows, and a summary line."""
-    for subject in dict.fromkeys(row["subject"] for row in report.outcomes):
-        mine = [row for row in report.outcomes if row["subject"] == subject]
-        console.print(escape(subject), style="italic", highlight=False)
-        print_table(_table(mine), console)
-        for row in mine:
-            details = escape(f"{row['limit']}: {_details(row)}")
-            console.print(f"  {details}", style="dim", highlight=False)
-        console.print()
-    console.print(report.counts, style="bold", highlight=False)
-
-
 def markdown(report: CheckReport) -> str:
-    """A heading, a table of all outcomes, and the warnings."""
     table = _table(report.outcomes).on("page")
     lines = [
         f"### foltr-audit check: {report.counts}",
@@ -220,23 +184,7 @@ def markdown(report: CheckReport) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def append(path: Path, text: str) -> None:
-    """Append a text to a file after an empty line; create the file if it does not exist.
-
-    Raises:
-        OSError: it cannot be read or written.
-    """
-    before = path.read_bytes() if path.exists() else b""
-    if before.strip():
-        before = before.rstrip(b"\n") + b"\n\n"
-    atomic_files.write_bytes(path, before + text.encode())
-
-
-# --- GitHub ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LimitsPlace:
+class LimitsPlace(NamedTuple):
     """The file of limits.
 
     Attributes:
@@ -249,7 +197,6 @@ class LimitsPlace:
 
     @classmethod
     def of(cls, path: Path, text: str) -> LimitsPlace:
-        """The place of a file with this text."""
         whole, here = path.resolve(), Path.cwd()
         name = whole.relative_to(here).as_posix() if whole.is_relative_to(here) else whole.name
         lines: dict[str, int] = {}
@@ -259,15 +206,11 @@ class LimitsPlace:
                 lines.setdefault(found[1], number)
         return cls(name, lines)
 
-    def line(self, limit: str) -> int:
-        """The line of a limit; the first where it cannot be found."""
-        return self.lines.get(limit, 1)
-
 
 def annotation_lines(report: CheckReport, place: LimitsPlace) -> str:
     """A line for each limit that does not hold and for each warning, and the summary."""
     lines = [
-        f"::error file={_property(place.name)},line={place.line(row['limit'])},"
+        f"::error file={_property(place.name)},line={place.lines.get(row['limit'], 1)},"
         f"title={_property(': '.join((row['limit'], row['status'])))}::{_message(outcome_line(row))}"
         for row in (*report.of_status("broken"), *report.of_status("not judged"))
     ]
@@ -287,15 +230,12 @@ def _property(text: str) -> str:
     return _message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-# --- JUnit ----------------------------------------------------------------------------------------
-
 SUITE = "foltr-audit check"
 CLASS = "foltr-audit.check"
 _KINDS = {"broken": "failure", "not judged": "error"}
 
 
-def junit_xml(report: CheckReport) -> bytes:
-    """The XML document in UTF-8."""
+def junit_xml(report: CheckReport) -> str:
     counts = {
         "tests": str(len(report.outcomes)),
         "failures": str(len(report.of_status("broken"))),
@@ -306,17 +246,28 @@ def junit_xml(report: CheckReport) -> bytes:
     root = Element("testsuites", counts, name=SUITE)
     suite = SubElement(root, "testsuite", counts, name=SUITE)
     for row in report.outcomes:
-        _add(suite, row)
+        name, line = f"{row['limit']}: {row['subject']}", outcome_line(row)
+        case = SubElement(suite, "testcase", classname=CLASS, name=name, time="0")
+        if row["status"] in _KINDS:
+            SubElement(case, _KINDS[row["status"]], message=line, type=row["limit"]).text = line
+        else:
+            SubElement(case, "system-out").text = line
     if report.warnings:
         SubElement(suite, "system-out").text = "\n".join(map(str, report.coded_warnings))
     indent(root)
-    return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+    return str(tostring(root, encoding="utf-8", xml_declaration=True), "utf-8") + "\n"
 
 
-def _add(suite: Element, row: Row) -> None:
-    name, line = f"{row['limit']}: {row['subject']}", outcome_line(row)
-    case = SubElement(suite, "testcase", classname=CLASS, name=name, time="0")
-    if row["status"] in _KINDS:
-        SubElement(case, _KINDS[row["status"]], message=line, type=row["limit"]).text = line
-    else:
-        SubElement(case, "system-out").text = line
+def text_in(form: Format, report: CheckReport, place: LimitsPlace) -> str:
+    if form == "json":
+        return report.json()
+    if form == "junit":
+        return junit_xml(report)
+    return annotation_lines(report, place) if form == "github" else markdown(report)
+
+
+def write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> None:
+    """Write the report into a file; Markdown is added after an empty line to what it holds."""
+    text = text_in(form, report, place).rstrip("\n") + "\n"
+    before = file.read_bytes().rstrip() if form == "markdown" and file.exists() else b""
+    atomic_files.write_bytes(file, (before + b"\n\n" if before else b"") + text.encode())

@@ -72,7 +72,7 @@ ATTACK = Section(
     "clipped:num",
     " ".join(f"{name}:est" for name in METRICS),
     "precision_undefined:int unknown:int",
-    intervals_last=True,
+    intervals_last="unknown",
 )
 GROUP = Section(
     "method baseline:bool",

@@ -11,7 +11,7 @@ A document is a table of sections, and a section is a list of rows. Its columns 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast, get_args
 
@@ -33,25 +33,13 @@ _SIMPLE: dict[str, Schema] = {
     "any": {},
     "table": {"type": "object", "additionalProperties": {}},
 }
-_ENDS: Schema = {
-    "type": "array",
-    "prefixItems": [_SIMPLE["num"], _SIMPLE["num"]],
-    "minItems": 2,
-    "maxItems": 2,
-}
+_ENDS: Schema = {"type": "array", "prefixItems": [_SIMPLE["num"]] * 2, "minItems": 2, "maxItems": 2}
 _INTERVAL: Schema = {"anyOf": [_ENDS, _SIMPLE["null"]]}
 _SIMPLE["interval"] = _INTERVAL
 
 
 class Field(NamedTuple):
-    """A column of a section.
-
-    Attributes:
-        name: its name.
-        schema: the JSON Schema of its values.
-        optional: whether it is left out where its value is None or empty.
-        estimate: whether it is followed by the column of its interval.
-    """
+    """A column of a section; an optional one is left out where its value is None or empty."""
 
     name: str
     schema: Schema
@@ -93,17 +81,13 @@ def nested(name: str, section: Section, *, optional: bool = False, many: bool = 
 
 
 class Section:
-    """The columns of rows of one kind.
+    """The columns of rows of one kind, in order."""
 
-    Attributes:
-        fields: the columns, in order.
-        open: whether rows may have others.
-        intervals_last: whether the intervals of all estimates stand after the other columns, or the column
-            that they stand after.
-    """
+    def __init__(self, *parts: str | Field | Section, intervals_last: str = "") -> None:
+        """Columns as text, see `_field`, of which `...` lets rows have others; or those of another section.
 
-    def __init__(self, *parts: str | Field | Section, intervals_last: bool | str = False) -> None:
-        """Columns as text, see `_field`; `...` lets rows have others; the columns of another section."""
+        The intervals of estimates stand behind them, or all together behind the column `intervals_last`.
+        """
         self.fields: list[Field] = []
         self.open, self.intervals_last = False, intervals_last
         for part in parts:
@@ -155,27 +139,21 @@ class Section:
         return self.row(values, setting)
 
     def schema(self) -> Schema:
-        properties: Schema = {}
+        properties, later = dict[str, JsonValue](), dict[str, JsonValue]()
         required: list[JsonValue] = []
-        last: Schema = {}
         for each in self.fields:
             properties[each.name] = each.schema
+            required += [] if each.optional else [each.name]
             if each.estimate:
-                (last if self.intervals_last else properties)[each.name + CI95] = _INTERVAL
+                (later if self.intervals_last else properties)[each.name + CI95] = _INTERVAL
+                required.append(each.name + CI95)
             if each.name == self.intervals_last:
-                properties, last = properties | last, {}
-            names = [each.name, each.name + CI95] if each.estimate else [each.name]
-            required += [] if each.optional else names
-        return {"type": "object", "properties": properties | last, "required": required}
+                properties |= later
+        return {"type": "object", "properties": properties, "required": required}
 
 
 class Row(dict[str, Any]):
-    """A row of a section: values by column; an `Estimate` is two columns, `NAME` and `NAME_ci95`.
-
-    Attributes:
-        section: its columns.
-        setting: what was run; None of rows that name no setting.
-    """
+    """A row of a section: values by column; an `Estimate` is two columns, `NAME` and `NAME_ci95`."""
 
     def __init__(self, values: Mapping[str, Any], section: Section, setting: Setting | None = None) -> None:
         super().__init__(values)
@@ -184,12 +162,12 @@ class Row(dict[str, Any]):
 
     @property
     def setting(self) -> Setting:
+        """What was run."""
         if self._setting is None:
             raise KeyError("the row names no setting")
         return self._setting
 
     def with_values(self, **values: Any) -> Row:
-        """The row with other values."""
         return Row({**self, **values}, self.section, self._setting)
 
     def number(self, name: str) -> float:
@@ -207,24 +185,17 @@ class Row(dict[str, Any]):
 
     def plain(self) -> dict[str, JsonValue]:
         """The columns as values for JSON, in order; None for NaN."""
-        return dict(self._columns())
-
-    def _columns(self) -> Iterator[tuple[str, JsonValue]]:
-        later: list[tuple[str, JsonValue]] = []
+        columns, later = dict[str, JsonValue](), dict[str, JsonValue]()
         for name, value in self.items():
             if isinstance(value, Estimate):
-                yield name, plain_value(value.value)
-                ends: JsonValue = None if value.ci95 is None else list(value.ci95)
-                if self.section.intervals_last:
-                    later.append((name + CI95, ends))
-                else:
-                    yield name + CI95, ends
+                columns[name] = plain_value(value.value)
+                intervals = later if self.section.intervals_last else columns
+                intervals[name + CI95] = None if value.ci95 is None else list(value.ci95)
             elif name not in self.section.optional or not (value is None or value == () or value == []):
-                yield name, plain_value(value)
+                columns[name] = plain_value(value)
             if name == self.section.intervals_last:
-                yield from later
-                later = []
-        yield from later
+                columns |= later
+        return columns
 
 
 def plain_value(value: object) -> JsonValue:
@@ -251,16 +222,13 @@ def prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 class Document(NotebookReport):
     """The result of a command: sections of rows, as fields of a subclass; the last one holds its main rows.
 
-    Attributes:
-        SCHEMA: name and version of its JSON.
-        FIELDS: its fields in the order of the JSON: of sections of rows, of one row, and of plain values.
+    The JSON has the name and version `SCHEMA`, and the fields `FIELDS` in this order.
     """
 
     SCHEMA: ClassVar[str]
     FIELDS: ClassVar[Section]
 
     def plain(self) -> dict[str, JsonValue]:
-        """Everything as one plain table."""
         return self.FIELDS.of(self).plain()
 
     def json(self, more: Mapping[str, object] | None = None) -> str:

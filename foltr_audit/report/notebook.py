@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import re
 import textwrap
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.picture_style import FORMATS, picture_style, save_picture
-from foltr_audit.report.table import Cell, Column, Table, make_table
+from foltr_audit.report.table import Cell, Column, Table, counted, make_table
 from foltr_audit.report.terminal import ResultConsole, print_table
 from foltr_audit.utils.formatting import JsonValue, json_ready, visible
 
@@ -82,22 +83,14 @@ class NotebookReport:
         raise UsageError(f"{type(self).__name__} has no picture; .summary() has its numbers")
 
     def summary(self, *, full: bool = False) -> str:
-        """The report in words and tables of at most 100 columns.
-
-        Args:
-            full: everything, as `--full` prints it; else the short answer.
-        """
+        """The short answer, or everything if `full`, in words and tables of at most 100 columns."""
         answer = None if full else self.short_answer()
         if answer is None:
             return plain_text(self.show)
         return plain_text(partial(answer.print, how=".summary(full=True)"))
 
     def plot(self) -> Figure:
-        """A picture of the main numbers, as a figure of matplotlib.
-
-        Raises:
-            UsageError: the report has no picture, or matplotlib is not installed.
-        """
+        """A picture of the main numbers, if the report has one, as a figure of matplotlib."""
         _require("matplotlib", "plot")
         with picture_style():
             return self.figure()
@@ -109,42 +102,66 @@ class NotebookReport:
         return pl.DataFrame(self.rows(), infer_schema_length=None)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The main rows as a pandas data frame; pandas alone is enough, no pyarrow.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
+        """The main rows as a pandas data frame; pandas alone is enough, no pyarrow."""
         _require("pandas", "to_pandas")
         import pandas as pd
 
         return pd.DataFrame(self.rows())
 
     def save(self, path: str | Path) -> None:
-        """Write the report to a file.
+        """Write the report to a file, whose ending says what is written.
 
-        Args:
-            path: its ending says what is written: `.json` everything; `.csv` the main rows; `.txt` the
-                full text; `.html` the short answer; `.svg`, `.png` or `.pdf` the picture.
-
-        Raises:
-            UsageError: another ending, or no picture.
-            FoltrAuditError: it cannot be written.
+        `.json` is everything; `.csv` the main rows; `.txt` the full text; `.html` the short answer; `.svg`,
+        `.png` or `.pdf` the picture.
         """
-        save(self, Path(path))
+        place = Path(path)
+        forms: dict[str, Callable[[], str]] = {
+            ".json": self.json,
+            ".csv": lambda: csv_text(self.rows()),
+            ".txt": lambda: self.summary(full=True),
+            ".html": lambda: f'<!doctype html>\n<meta charset="utf-8">\n{self._repr_html_()}',
+        }
+        suffix = place.suffix.lower()
+        if suffix not in (*forms, *FORMATS):
+            expected = ", ".join((*forms, *FORMATS))
+            raise UsageError(f"save: {place}: expected a name that ends in {expected}")
+        if not place.parent.is_dir():
+            raise UsageError(f"save: {place}: no such folder {place.parent}")
+        if suffix in FORMATS:
+            save_picture(place, self.plot)
+            return
+        text = forms[suffix]().rstrip("\n") + "\n"
+        with report_write_errors(place):
+            atomic_files.write_text(place, text)
 
     def __repr__(self) -> str:
         """At most ten lines: the conclusion, and what the report holds."""
-        return ten_lines(self)
+        answer = self.short_answer()
+        if answer is None:
+            lines = plain_text(self.show).splitlines()
+        else:
+            said = (*answer.conclusion, *answer.notes, *warning_lines(self.coded_warnings))
+            lines = [line for text in said for line in textwrap.wrap(visible(text), WIDTH)]
+        lines = [line for line in lines if line.strip()]
+        if len(lines) > _LINES:
+            lines = [*lines[: _LINES - 1], "..."]
+        head = f"{type(self).__name__}: {counted(len(self.rows()), 'row')}"
+        return "\n".join([head, *lines, "more: .summary(), .plot(), .to_frame(), .save(PATH)"])
 
     def _repr_html_(self) -> str:
-        """The short answer for a notebook; every text is escaped."""
-        return fragment(self)
+        """The short answer as HTML that needs no style sheet; every text is escaped."""
+        answer = self.short_answer()
+        if answer is None:
+            return f"<pre>{escape(plain_text(self.show))}</pre>"
+        parts = [f"<p><strong>{_text(line)}</strong></p>" for line in answer.conclusion]
+        parts += [] if answer.table is None else [table_html(answer.table.on("page"))]
+        parts += [f"<p>{_text(line)}</p>" for line in (*answer.notes, *warning_lines(self.coded_warnings))]
+        parts += [f"<p><small>{_text(answer.about)}</small></p>"] if answer.about else []
+        return f"<div>{''.join(parts)}</div>"
 
 
-WIDTH = 100
-"""Columns of a text."""
-
-_LINES = 10
+WIDTH = 100  # of a text
+_LINES = 8  # of a short text, between its first and its last
 _STYLES = {
     "good": "color:#00694c;font-weight:600",
     "bad": "color:#a83a00;font-weight:600",
@@ -152,6 +169,7 @@ _STYLES = {
     "dim": "opacity:.65",
     "": "",
 }
+_DIM = f' style="{_STYLES["dim"]}"'
 
 
 def plain_text(draw: Callable[[Console], object]) -> str:
@@ -159,42 +177,6 @@ def plain_text(draw: Callable[[Console], object]) -> str:
     out = io.StringIO()
     draw(ResultConsole(width=WIDTH, file=out))
     return out.getvalue().strip("\n")
-
-
-def ten_lines(report: NotebookReport) -> str:
-    """The conclusion of a report, cut to ten lines, and how to see the rest."""
-    rows = len(report.rows())
-    head = f"{type(report).__name__}: {rows} row{'s' * (rows != 1)}"
-    last = "more: .summary(), .plot(), .to_frame(), .save(PATH)"
-    answer = report.short_answer()
-    lines = (
-        plain_text(report.show).splitlines()
-        if answer is None
-        else list(_said(answer, warning_lines(report.coded_warnings)))
-    )
-    lines = [line for line in lines if line.strip()]
-    most = _LINES - 2
-    if len(lines) > most:
-        lines = [*lines[: most - 1], "..."]
-    return "\n".join([head, *lines, last])
-
-
-def _said(answer: BriefAnswer, warnings: Sequence[str]) -> Iterator[str]:
-    for line in (*answer.conclusion, *answer.notes, *warnings):
-        yield from textwrap.wrap(visible(line), WIDTH)
-
-
-def fragment(report: NotebookReport) -> str:
-    """The short answer as a piece of HTML that needs no style sheet; every text is escaped."""
-    answer = report.short_answer()
-    if answer is None:
-        return f"<pre>{escape(plain_text(report.show))}</pre>"
-    parts = [f"<p><strong>{_text(line)}</strong></p>" for line in answer.conclusion]
-    if answer.table is not None:
-        parts.append(table_html(answer.table.on("page")))
-    parts += [f"<p>{_text(line)}</p>" for line in (*answer.notes, *warning_lines(report.coded_warnings))]
-    parts.append(f"<p><small>{_text(answer.about)}</small></p>" if answer.about else "")
-    return f"<div>{''.join(parts)}</div>"
 
 
 def _text(text: str) -> str:
@@ -205,7 +187,7 @@ def table_html(table: Table) -> str:
     """A table as a piece of HTML; every text is escaped."""
     heads = "".join(f"<th>{_text(' '.join(heading.header.split()))}</th>" for heading in table.columns)
     lines = "".join(
-        f"<tr{_style('dim') if line.dim else ''}>"
+        f"<tr{_DIM if line.dim else ''}>"
         + "".join(_cell(column, cell) for column, cell in zip(table.columns, line.cells, strict=True))
         + "</tr>"
         for line in table.lines
@@ -217,47 +199,15 @@ def table_html(table: Table) -> str:
 
 def _cell(column: Column, cell: Cell) -> str:
     below = f"<br><small>{_text(cell.below)}</small>" if cell.below else ""
-    side = "right" if column.numeric else "left"
+    side = "right" if column.align == "number" else "left"
     return f'<td style="text-align:{side};{_STYLES[cell.mark]}">{_text(cell.text)}{below}</td>'
 
-
-def _style(mark: str) -> str:
-    return f' style="{_STYLES[mark]}"'
-
-
-def save(report: NotebookReport, path: Path) -> None:
-    """Write a report to a file, in the form that the ending of its name says.
-
-    Raises:
-        UsageError: another ending, or a folder that does not exist.
-        FoltrAuditError: it cannot be written.
-    """
-    forms: dict[str, Callable[[], str]] = {
-        ".json": report.json,
-        ".csv": lambda: csv_text(report.rows()),
-        ".txt": lambda: report.summary(full=True),
-        ".html": lambda: f'<!doctype html>\n<meta charset="utf-8">\n{fragment(report)}',
-    }
-    suffix = path.suffix.lower()
-    if suffix not in (*forms, *FORMATS):
-        expected = ", ".join((*forms, *FORMATS))
-        raise UsageError(f"save: {path}: expected a name that ends in {expected}")
-    if not path.parent.is_dir():
-        raise UsageError(f"save: {path}: no such folder {path.parent}")
-    if suffix in FORMATS:
-        save_picture(path, report.plot)
-        return
-    text = forms[suffix]().rstrip("\n") + "\n"
-    with report_write_errors(path):
-        atomic_files.write_text(path, text)
-
-
-# --- comma-separated values ------------------------------------------------------------------------
 
 CI95 = "_ci95"
 """Ending of the column that holds the 95 % interval of the column before it."""
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with these a spreadsheet starts a formula
+# With these a spreadsheet starts a formula; a negative number is none.
+_FORMULA = re.compile(r"[=+@\t\r]|-(?!(inf|[\d.]+(e[+-]?\d+)?)\Z)")
 
 
 def csv_text(rows: Sequence[Mapping[str, JsonValue]]) -> str:
@@ -291,13 +241,5 @@ def _csv_value(value: JsonValue) -> str:
 
 
 def _safe(text: str) -> str:
-    """The text of a cell, which no spreadsheet takes for a formula."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")  # the csv module leaves a lone CR unquoted
-    return f"'{lines}" if text.startswith(_FORMULA) and not _is_negative(text) else lines
-
-
-def _is_negative(text: str) -> bool:
-    try:
-        return text[0] == "-" and float(text) < 0
-    except ValueError:
-        return False
+    return f"'{lines}" if _FORMULA.match(text) else lines

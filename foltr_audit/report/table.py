@@ -16,11 +16,8 @@ from html import escape
 from typing import Any, Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.results import Estimate
-from foltr_audit.utils.formatting import epsilon, short
-
-# --- cells -----------------------------------------------------------------------------------------
+from foltr_audit.utils.formatting import epsilon, name_in, short
 
 Align = Literal["number", "name", "fold", "line", "words"]
 Mark = Literal["", "good", "bad", "warn", "dim"]
@@ -32,13 +29,7 @@ UNKNOWN_TEXT = "-"
 
 
 class Cell(NamedTuple):
-    """One cell of a table.
-
-    Attributes:
-        text: the value.
-        below: smaller and below it, e.g. its interval.
-        mark: how it is highlighted.
-    """
+    """One cell of a table: a text, another one below it, e.g. its interval, and how it is highlighted."""
 
     text: str
     below: str = ""
@@ -62,7 +53,6 @@ def value_cell(value: object) -> Cell:
 
 
 def estimate_cell(estimate: Estimate) -> Cell:
-    """A number without its leading zero, and below it its interval in brackets."""
     return Cell(short(estimate.value), interval_text(estimate))
 
 
@@ -73,8 +63,7 @@ def known_cell(estimate: Estimate) -> Cell:
 
 def estimate_text(estimate: Estimate) -> str:
     """A number and its interval in one line."""
-    cell = estimate_cell(estimate)
-    return f"{cell.text} {cell.below}".rstrip()
+    return " ".join(filter(None, estimate_cell(estimate)[:2]))
 
 
 def interval_text(estimate: Estimate, digits: int = 2) -> str:
@@ -94,20 +83,12 @@ def percent(value: float | None) -> str:
 
 
 def whole_percent(share: float | None) -> str:
-    """A share in a sentence.
-
-    >>> whole_percent(0.314), whole_percent(None)
-    ('31 %', 'an unknown share')
-    """
+    """A share in a sentence."""
     return "an unknown share" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
 
 
 def bound_text(value: float | None) -> str:
-    """A proven or measured epsilon: three digits, `∞` where nothing bounds it, `-` where it is not known.
-
-    >>> bound_text(1.2), bound_text(float("inf")), bound_text(None)
-    ('1.2', '∞', '-')
-    """
+    """A proven or measured epsilon: three digits, `∞` where nothing bounds it, `-` where it is not known."""
     return UNKNOWN_TEXT if value is None else "∞" if math.isinf(value) else f"{value:.3g}"
 
 
@@ -117,29 +98,18 @@ def claim_text(value: float) -> str:
 
 
 def delta_text(delta: float) -> str:
-    """The delta of a claim as text; empty where it is 0.
-
-    >>> delta_text(1e-5), delta_text(0.0)
-    ('delta 1e-05', '')
-    """
+    """The delta of a claim; empty where it is 0."""
     return f"delta {delta:g}" if delta else ""
 
 
 def verdict_cell(claimed: float, verdict: str) -> Cell:
     """The verdict on a claimed epsilon; `no claim` where none is made: not to be refuted is no merit then."""
     text = "no claim" if math.isinf(claimed) and verdict == "not refuted" else verdict
-    return Cell(text, mark=verdict_mark(verdict))
+    mark: Mark = "bad" if verdict in (*FALSE, CONTRADICTION) else "good" if verdict == "proven" else ""
+    return Cell(text, mark=mark)
 
 
-def verdict_mark(verdict: str) -> Mark:
-    """How a verdict is highlighted: as bad where a claim is false, as good where it is proven."""
-    return "bad" if verdict in (*FALSE, CONTRADICTION) else "good" if verdict == "proven" else ""
-
-
-# --- names -----------------------------------------------------------------------------------------
-
-NAME_WIDTH = 19
-"""Letters of a narrow column of names: those of the longest usual part, `secure-aggregation,`."""
+NAME_WIDTH = 19  # of a narrow column: that of the longest usual part, `secure-aggregation,`
 
 
 def name_lines(name: str) -> str:
@@ -173,19 +143,16 @@ def short_method(text: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things: `1 run`, `2 runs`."""
+    """`1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def shortened(these: Sequence[object], most: int = 4) -> str:
-    """Names in a sentence, not too many."""
     names = list(map(str, these))
     if len(names) <= most + 1:
         return "; ".join(names)
     return "; ".join(names[:most]) + f"; and {len(names) - most} more"
 
-
-# --- tables ----------------------------------------------------------------------------------------
 
 Accessor = str | Callable[[Any], Cell | str]
 """The name of a column of a row, or what makes the cell of a row."""
@@ -196,7 +163,6 @@ class Column:
     """A column, which makes its cells from rows.
 
     Attributes:
-        header: the text above it.
         of: the name of a row's column, see `value_cell`; or the cell of a row. Every renderer escapes it.
         align: `number` at the right on one line, `name` at the left on one line, `fold` broken anywhere,
             `line` broken only where the text says so, `words` broken between words.
@@ -215,16 +181,10 @@ class Column:
     only: Medium | None = None
 
     def cell(self, row: Any) -> Cell:
-        """The cell of a row."""
         if isinstance(self.of, str):
             return value_cell(row.get(self.of))
         value = self.of(row)
         return Cell(value) if isinstance(value, str) else value
-
-    @property
-    def numeric(self) -> bool:
-        """Whether its values are numbers."""
-        return self.align == "number"
 
     @property
     def wraps(self) -> bool:
@@ -233,30 +193,20 @@ class Column:
 
 
 class Line(NamedTuple):
-    """One line of a table.
-
-    Attributes:
-        cells: one for each column.
-        dim: whether it is less important than the others.
-        section: a rule separates lines whose sections differ.
-    """
+    """A line of a table, which may be less important than others; a rule separates different sections."""
 
     cells: tuple[Cell, ...]
     dim: bool = False
     section: object = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Table:
     """A table.
 
     Attributes:
-        title: the text above it.
-        columns: its columns.
-        lines: its lines.
         caption: the text below it: unit and yardstick of its numbers.
-        space: blanks between columns on a terminal.
-        narrow_space: blanks between them on a terminal that is too narrow for the table.
+        space, narrow_space: blanks between columns on a terminal, and on one that is too narrow for it.
         spare: headers of columns that a narrow terminal leaves out first, the least important first.
     """
 
@@ -302,15 +252,7 @@ def make_table(
         )
         for row in rows
     ]
-    return Table(
-        title=title,
-        columns=columns,
-        lines=lines,
-        caption=caption,
-        space=space,
-        narrow_space=narrow_space,
-        spare=spare,
-    )
+    return Table(title, columns, lines, caption, space, narrow_space, spare)
 
 
 def method_column() -> Column:
@@ -334,9 +276,6 @@ def percent_column(header: str, name: str) -> Column:
 def beside_column(header: str, name: str) -> Column:
     """An estimate, on a wide terminal with its interval beside it."""
     return Column(header, name, "name", beside=True)
-
-
-# --- Markdown --------------------------------------------------------------------------------------
 
 
 def escape_markdown(text: str) -> str:

@@ -13,53 +13,38 @@ from rich.segment import Segment
 from rich.text import Text
 
 from foltr_audit.report.table import Align, Cell, Column, Mark, Table
-from foltr_audit.utils.formatting import visible
+from foltr_audit.utils.formatting import join_names, visible
 
 if TYPE_CHECKING:
     import rich.table
 
-UNLIMITED = 10_000
-"""Width where lines have no end: nothing is wrapped for a pipe or a file."""
+UNLIMITED = 10_000  # a width where nothing is wrapped, for a pipe or a file
+WORDS = 24  # letters that a column needs whose words are wrapped where there is no more room
+VERDICT = "verdict"  # a column that is never left out, as the first column is not
+MOST_ROWS = 12  # of the table of a short answer
 
 
 class ResultConsole(Console):
-    """A console whose lines end without blanks, and whose texts cannot control a terminal.
-
-    Attributes:
-        label: added to the title of every table.
-    """
+    """A console whose lines end without blanks, and whose texts cannot control a terminal."""
 
     def __init__(self, label: str = "", *, width: int | None = None, file: TextIO | None = None) -> None:
-        """Print on stdout, or into a file without colours."""
-        if file is None:
-            super().__init__(width=width)
-        else:
-            super().__init__(width=width, file=file, color_system=None, force_terminal=False)
+        """Print on stdout, or into a file without colours; a label is added to the title of every table."""
+        plain: Any = {} if file is None else {"color_system": None, "force_terminal": False}
+        super().__init__(width=width, file=file, **plain)
         self.label = label
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render, without blanks at the end of lines, and without what a terminal would obey in texts."""
-        harmless = (
-            piece if piece.control else Segment(visible(piece.text), piece.style)
-            for piece in super().render(renderable, options)
-        )
-        return _without_last_blanks(harmless)
-
-
-def _without_last_blanks(pieces: Iterable[Segment]) -> Iterator[Segment]:
-    line: list[Segment] = []
-    for piece in pieces:
-        if piece.control:
-            line.append(piece)
-            continue
-        *whole, rest = piece.text.split("\n")
-        for text in whole:
-            yield from _stripped([*line, Segment(text, piece.style)])
-            yield Segment("\n")
-            line = []
-        if rest:
-            line.append(Segment(rest, piece.style))
-    yield from line
+        line: list[Segment] = []
+        for piece in super().render(renderable, options):
+            texts = [] if piece.control else visible(piece.text).split("\n")
+            for number, text in enumerate(texts):
+                if number:
+                    yield from (*_stripped(line), Segment.line())
+                    line = []
+                line += [Segment(text, piece.style)] if text else []
+            line += [piece] if piece.control else []
+        yield from line
 
 
 def _stripped(line: list[Segment]) -> list[Segment]:
@@ -70,20 +55,12 @@ def _stripped(line: list[Segment]) -> list[Segment]:
     return line
 
 
-WORDS = 24
-"""Letters that a column of words needs: it is as wide as there is room, and its words are wrapped."""
-
-VERDICT = "verdict"
-"""Header of a column that is never left out, as the first column is not."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class FittedTable:
     """A table as a terminal shows it.
 
     Attributes:
         table: the columns that are shown.
-        narrow: whether it has its narrow form.
         broken: whether names have to be broken, since even without other columns they are too long.
         left_out: headers of the columns that have no room.
     """
@@ -98,12 +75,6 @@ class FittedTable:
         """Blanks after each column; the rule between two columns is one more."""
         return self.table.narrow_space if self.narrow else self.table.space
 
-    @property
-    def caption(self) -> str:
-        """What stands below it, with the columns that have no room."""
-        lost = f"no room for {', '.join(self.left_out)}" if self.left_out else ""
-        return "; ".join(filter(None, (self.table.caption, lost)))
-
     def text(self, column: Column, cell: Cell) -> str:
         """The text of a cell, with the second text below or beside the first."""
         text = column.narrow(cell.text) if self.narrow and column.narrow is not None else cell.text
@@ -112,36 +83,27 @@ class FittedTable:
 
     def needs(self) -> int:
         """The least width in which no name and no number is broken."""
-        columns = self.table.columns
-        widths = [self._width(place) for place in range(len(columns))]
-        return sum(widths) + len(columns) * (self.space + 1) - 1
-
-    def _width(self, place: int) -> int:
-        column = self.table.columns[place]
-        texts = [column.header, *(self.text(column, line.cells[place]) for line in self.table.lines)]
-        widest = max(cell_len(line) for text in texts for line in text.split("\n"))
-        return min(widest, WORDS) if place and column.wraps else widest
+        total = -1
+        for number, column in enumerate(self.table.columns):
+            texts = [column.header, *(self.text(column, line.cells[number]) for line in self.table.lines)]
+            widest = max(cell_len(line) for text in texts for line in text.split("\n"))
+            total += (min(widest, WORDS) if number and column.wraps else widest) + self.space + 1
+        return total
 
 
 def fitted(table: Table, width: int) -> FittedTable:
     """The form of a table that fits a width, with as many of its columns as possible."""
-    found = FittedTable(table=table)
-    for found in _forms(table):
-        if found.needs() <= width:
-            return found
-    return replace(found, broken=True)
-
-
-def _forms(table: Table) -> Iterator[FittedTable]:
-    yield FittedTable(table=table)
-    found = FittedTable(table=table, narrow=True)
-    yield found
+    shown = FittedTable(table=table)
+    if shown.needs() <= width:
+        return shown
+    shown = replace(shown, narrow=True)
     for header in _spared(table):
-        if any(column.header == header for column in found.table.columns):
-            found = replace(
-                found, table=found.table.without(header), left_out=(*found.left_out, " ".join(header.split()))
-            )
-            yield found
+        if shown.needs() <= width:
+            return shown
+        if any(column.header == header for column in shown.table.columns):
+            left_out = (*shown.left_out, " ".join(header.split()))
+            shown = replace(shown, table=shown.table.without(header), left_out=left_out)
+    return replace(shown, broken=shown.needs() > width)
 
 
 def _spared(table: Table) -> Iterator[str]:
@@ -162,61 +124,50 @@ _ALIGN: dict[Align, dict[str, Any]] = {
     "words": {"overflow": "fold"},
 }
 STYLES: dict[Mark, str] = {"": "", "good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim"}
-"""The style of each mark on a terminal."""
 
 
 def print_table(table: Table, console: Console) -> None:
     """Print a table; if it does not fit, its narrow form without some columns, which its caption names."""
-    found = fitted(table.on("terminal"), console.width)
+    shown = fitted(table.on("terminal"), console.width)
     label = console.label if isinstance(console, ResultConsole) else ""
     if table.title:
         console.print(Text(f"{table.title} ({label})" if label else table.title, style="table.title"))
-    console.print(_rich_table(found), crop=False)
-    if found.caption:
-        console.print(Text(found.caption, style="table.caption"))
+    console.print(_rich_table(shown), crop=False)
+    lost = f"no room for {', '.join(shown.left_out)}" if shown.left_out else ""
+    if table.caption or lost:
+        console.print(Text("; ".join(filter(None, (table.caption, lost))), style="table.caption"))
 
 
-def _rich_table(found: FittedTable) -> rich.table.Table:
+def _rich_table(fit: FittedTable) -> rich.table.Table:
     from rich import box
     from rich.table import Table as RichTable
 
-    table, narrow = found.table, found.narrow
-    shown = RichTable(box=box.SIMPLE_HEAD, padding=(0, found.space, 0, 0), show_edge=False)
-    for place, column in enumerate(table.columns):
-        by_parts = narrow and column.narrow is not None
-        align: Align = "line" if column.align == "fold" and (by_parts or not place) else column.align
-        options = _ALIGN[align] | ({"no_wrap": False, "overflow": "fold"} if found.broken else {})
+    columns, lines = fit.table.columns, fit.table.lines
+    shown = RichTable(box=box.SIMPLE_HEAD, padding=(0, fit.space, 0, 0), show_edge=False)
+    for number, column in enumerate(columns):
+        by_parts = fit.narrow and column.narrow is not None
+        align: Align = "line" if column.align == "fold" and (by_parts or not number) else column.align
+        options = _ALIGN[align] | ({"no_wrap": False, "overflow": "fold"} if fit.broken else {})
         if column.wraps:
             options["min_width"] = max(map(len, column.header.split()), default=0)
         shown.add_column(escape(column.header), **options)
-    section = None
-    for line in table.lines:
-        if shown.rows and line.section != section:
+    for before, line in zip([None, *lines], lines, strict=False):
+        if before is not None and line.section != before.section:
             shown.add_section()
-        cells = zip(table.columns, line.cells, strict=True)
-        shown.add_row(
-            *(Text(found.text(column, cell), style=STYLES[cell.mark]) for column, cell in cells),
-            style="dim" if line.dim else None,
-        )
-        section = line.section
+        cells = zip(columns, line.cells, strict=True)
+        texts = [Text(fit.text(column, cell), style=STYLES[cell.mark]) for column, cell in cells]
+        shown.add_row(*texts, style="dim" if line.dim else None)
     return shown
 
-
-MOST_ROWS = 12
-"""Rows of the table of a short answer."""
 
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BriefAnswer:
-    """A short answer.
+    """A short answer: what the results mean, a line each, the rows that this is about, and the data.
 
     Attributes:
-        conclusion: what the results mean, in one sentence or a few, each on a line of its own.
-        table: the rows that the conclusion is about; at most `MOST_ROWS`.
-        about: the data and how they were prepared.
-        notes: lines below the table.
         left_out: what `--full` also shows, as the end of a sentence that begins with "--full also shows".
     """
 
@@ -239,8 +190,7 @@ class BriefAnswer:
             console.print(escape(line), highlight=False)
         console.print(self.about, style="dim", highlight=False)
         if self.left_out:
-            *first, last = self.left_out
-            rest = f"{', '.join(first)} and {last}" if first else last
+            rest = join_names(self.left_out)
             console.print(escape(f"{how} also shows {rest}."), style="dim", highlight=False)
 
 

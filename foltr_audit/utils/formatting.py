@@ -60,6 +60,17 @@ def epsilon(value: float) -> str:
     return "none" if math.isinf(value) else f"{value:g}"
 
 
+def name_in(text: str) -> str:
+    """What a text calls a plug-in, without its parameters.
+
+    >>> name_in("clip:norm=3"), name_in("my_attacks:Trimmed:keep=0.5")
+    ('clip', 'my_attacks:Trimmed')
+    """
+    name, _, rest = (piece.strip() for piece in text.partition(":"))
+    inner = rest.partition(":")[0].strip()
+    return f"{name}:{inner}" if inner.replace(".", "_").isidentifier() and name else name
+
+
 def join_names(names: Sequence[str], word: str = "and") -> str:
     """Names with a word before the last one.
 

@@ -37,7 +37,7 @@ def test_every_field_has_an_option() -> None:
 def test_the_default_that_a_help_names_is_that_of_the_field(name: str) -> None:
     """Typed as the value of the option it makes the Spec that leaving the option out makes."""
     one = FieldOption.of(name)
-    words = re.findall(r" Default: (.*)\.$", one.text)
+    words = re.findall(r" Default: (.*)\.$", str(one.option().help))
     values = re.split(", | and ", words[0]) if words else []
     if not words or any(" " in value or value in ("all", "both", "yes") for value in values):
         listed = ("audit.models", "audit.views", "audit.estimator")
@@ -55,6 +55,6 @@ def test_the_default_that_a_help_names_is_that_of_the_field(name: str) -> None:
 def test_a_study_has_options_of_its_fields_too() -> None:
     trees = FieldOption.of("merge.trees")
     assert (trees.flag, trees.kind, trees.form) == ("--trees", int, "one")
-    assert str(MergeSpec().trees) in trees.text
+    assert str(MergeSpec().trees) in str(trees.option().help)
     split = FieldOption.of("merge.splits")
     assert (split.flag, split.kind, split.form) == ("--split", int, "list")

@@ -70,7 +70,7 @@ def test_columns_stand_in_the_order_of_the_values() -> None:
         {"method": "a", "auc": Estimate(0.5, (0.25, 0.75)), "clients": 5, "ndcg@10": 0.5}
     )
     assert list(row.plain()) == ["method", "auc", "auc_ci95", "clients", "ndcg@10"]
-    last = Section("auc:est f1:est", intervals_last=True)
+    last = Section("auc:est f1:est", intervals_last="f1")
     assert list(last.row({"auc": UNKNOWN, "f1": UNKNOWN}).plain()) == ["auc", "f1", "auc_ci95", "f1_ci95"]
     assert list(last.schema()["properties"]) == ["auc", "f1", "auc_ci95", "f1_ci95"]  # type: ignore[arg-type]
 

@@ -44,17 +44,6 @@ spec_names: dict[type[Plugin], str] = {}
 """What Specs call classes of the user's own code, see `registry`; others they call by their `name`."""
 
 
-def name_in(text: str) -> str:
-    """What a text calls a plug-in, without its parameters.
-
-    >>> name_in("clip:norm=3"), name_in("my_attacks:Trimmed:keep=0.5")
-    ('clip', 'my_attacks:Trimmed')
-    """
-    name, _, rest = (piece.strip() for piece in text.partition(":"))
-    inner = rest.partition(":")[0].strip()
-    return f"{name}:{inner}" if inner.replace(".", "_").isidentifier() and name else name
-
-
 def plain(value: object) -> str:
     """A parameter value as text that parses to the same value, e.g. `1.2`, `3`, `true`."""
     if isinstance(value, bool):

@@ -25,9 +25,10 @@ from foltr_audit.core.plugins import (
     Scenario,
     Server,
 )
-from foltr_audit.core.plugins.base import Plugin, name_in, spec_names
+from foltr_audit.core.plugins.base import Plugin, spec_names
 from foltr_audit.errors import PluginError, first_problem, message_of, suggest_name
 from foltr_audit.privacy.noise.parse import parts
+from foltr_audit.utils.formatting import name_in
 from foltr_audit.utils.reading import json_table
 
 # A class of a module is `MODULE:CLASS` in a Spec, e.g. `my_attacks:Trimmed:keep=0.5`. A class that only this

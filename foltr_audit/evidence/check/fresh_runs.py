@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 from foltr_audit.core.settings.attack import AttackSpec
@@ -12,6 +12,8 @@ from foltr_audit.core.settings.audit import AuditSpec, AuditView
 from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import AUDIT_LIMITS, SystemLimits
+from foltr_audit.evidence.check.outcomes import Checked
+from foltr_audit.evidence.check.subjects import ComparedSubjects, untried_warnings
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import failure_error, run_cells
@@ -31,8 +33,7 @@ class CheckRunRequest:
         plan: a Spec for each learner, click model, chain and repetition; users click the same way in training
             and attack.
         defenses: the chains as alternatives of a comparison.
-        eps: claimed epsilons of the published chain; empty for chains that state their own.
-        sensitivity: the sensitivity of these epsilons; None for the learner's own.
+        eps, sensitivity: of the published chain.
         audit: fields of the audit protocol.
     """
 
@@ -43,11 +44,7 @@ class CheckRunRequest:
     audit: dict[str, object] = field(default_factory=dict)
 
     def grid(self, limits: SystemLimits) -> ComparisonGrid:
-        """The grid of a comparison with these cells; it audits only if a limit needs it.
-
-        Raises:
-            UsageError: a value that a grid refuses.
-        """
+        """The grid of a comparison with these cells; it audits only if a limit needs it."""
         specs = self.plan.specs
         table = specs[0].table()
         shared = {
@@ -57,6 +54,8 @@ class CheckRunRequest:
         folds = {spec.repetition: spec.data.fold for spec in specs}
         for outer, inner in _VARIED:
             del shared[outer][inner]
+        named = self.audit.get("views", AuditSpec().views) if limits.no_refuted_claims else ()
+        views = _each([*cast("Sequence[AuditView]", named), limits.view])
         grid: dict[str, object] = {
             "runs": len(folds),
             "defenses": self.defenses,
@@ -67,19 +66,11 @@ class CheckRunRequest:
             "scenarios": _each(spec.population.scenario for spec in specs),
             "folds": _each(folds[run] for run in sorted(folds)),
             "audit": bool(limits.audited),
-            "spec": {**shared, "seed": table["seed"], "audit": self._protocol(limits)},
+            "spec": {**shared, "seed": table["seed"], "audit": {**self.audit, "views": views}},
         }
         if self.eps:
             grid["eps"] = self.eps
         return ComparisonGrid.parse(grid)
-
-    def _protocol(self, limits: SystemLimits) -> dict[str, object]:
-        """The audit protocol, with the views of the limits."""
-        views = [limits.view]
-        if limits.no_refuted_claims:
-            named = cast("Sequence[AuditView]", self.audit.get("views", AuditSpec().views))
-            views = _each([*named, limits.view])
-        return {**self.audit, "views": views}
 
 
 _VARIED = (
@@ -93,11 +84,6 @@ _VARIED = (
 """Fields of a Spec that are axes of a grid."""
 
 
-def with_strong_attacks(plan: Plan) -> Plan:
-    """A plan in which the default attacks run on each Spec too, whatever attacks it names."""
-    return Plan(tuple(spec.with_strong_attacks() for spec in plan.specs))
-
-
 def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
     """The attacks as a grid names them: none if each Spec has its default ones."""
     protocols = [(spec.attack or AttackSpec(), spec.message_kind) for spec in specs]
@@ -109,20 +95,35 @@ def _each(values: Iterable[T]) -> list[T]:
     return list(dict.fromkeys(values))
 
 
-def run_fresh(
-    request: CheckRunRequest, limits: SystemLimits, folder: ComparisonFolder, progress: Progress = SILENT
-) -> None:
-    """Run a request into a folder.
+def check_fresh(
+    limits: SystemLimits,
+    request: CheckRunRequest,
+    folder: ComparisonFolder,
+    progress: Progress = SILENT,
+    *,
+    named: bool,
+    every: bool,
+) -> Checked:
+    """Run a request into a folder, and hold what it finds against the limits.
+
+    Unless attacks are `named`, the default ones run too; `every` says that these are all attacks there are,
+    of which some may not fit.
 
     Raises:
         UsageError: a cell cannot run, or no limit could be judged.
         FoltrAuditError: the folder cannot be written.
     """
+    if not named:
+        plan = Plan(tuple(spec.with_strong_attacks() for spec in request.plan.specs))
+        request = replace(request, plan=plan)
     grid = request.grid(limits)
     runner = Runner(with_undefended=False)
     expansion = GridExpansion(grid, runner, {})
     cells = [cell for cell in expansion.cells() if _is_needed(cell, grid, limits)]
-    _refuse_left_out(expansion, limits)
+    for left in expansion.left_out:
+        if left.defense != "audit" or _needs_audit(limits):  # else the other limits are judged
+            what = ", ".join(limits.audited) if left.defense == "audit" else left.defense
+            raise UsageError(f"{what} cannot be judged: {left.why}")
     _refuse_other_specs(cells, request)
     if limits.given == ("no_refuted_claims",):
         _refuse_no_claim(cells, runner)
@@ -134,6 +135,10 @@ def run_fresh(
         if spec.audit is None or gap.exit_code != UsageError.exit_code or _needs_audit(limits):
             names = ", ".join(limits.given if spec.audit is None else limits.audited)
             raise failure_error(gap, f"{names} cannot be judged: {'+'.join(spec.defense)}: ")
+    compared = ComparedSubjects.read(folder, grid.defenses, progress=progress)
+    untried = untried_warnings(request.plan) if limits.max_attack_auc is not None else ()
+    warnings = [*untried, *compared.warnings()]
+    return Checked(limits, compared.subjects(limits, all_attacks=not every), compared.config, warnings)
 
 
 def _is_needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bool:
@@ -146,14 +151,6 @@ def _is_needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bo
 def _needs_audit(limits: SystemLimits) -> bool:
     """Whether nothing can be judged without an audit; where nothing is proven, that alone breaks a limit."""
     return set(limits.given) <= set(AUDIT_LIMITS)
-
-
-def _refuse_left_out(expansion: GridExpansion, limits: SystemLimits) -> None:
-    for one in expansion.left_out:
-        if one.defense == "audit" and not _needs_audit(limits):
-            continue  # the other limits are judged
-        what = ", ".join(limits.audited) if one.defense == "audit" else one.defense
-        raise UsageError(f"{what} cannot be judged: {one.why}")
 
 
 def _refuse_other_specs(cells: Sequence[CellPlan], request: CheckRunRequest) -> None:

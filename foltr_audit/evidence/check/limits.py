@@ -76,11 +76,7 @@ class SystemLimits(SpecTable):
 
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str) -> SystemLimits:
-        """The limits of a plain table.
-
-        Raises:
-            UsageError: an unknown field, a refused value, or no limit at all.
-        """
+        """The limits of a plain table; a `UsageError` if it has none, or another field or value."""
         for name in table:
             if name not in cls.model_fields:
                 raise UsageError(f"{where}: unknown limit {name!r}; {suggest_name(name, cls.model_fields)}")
@@ -91,11 +87,7 @@ class SystemLimits(SpecTable):
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> SystemLimits:
-        """The limits of a TOML text.
-
-        Raises:
-            UsageError: it is no TOML, or holds no valid limits.
-        """
+        """The limits of a TOML text."""
         try:
             return cls.parse(toml_table(text, where, UsageError), where)
         except UsageError as error:

@@ -8,10 +8,11 @@ from typing import Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.observer_views import sees, with_article
-from foltr_audit.utils.formatting import join_names
+from foltr_audit.utils.formatting import JsonValue, join_names
 
 Reason = Literal["attacks", "proof", "links", "audits", "ndcg", "loss"]
 
@@ -21,8 +22,6 @@ class CheckSubject:
     """One defense in one world, and what is known of it.
 
     Attributes:
-        name: its name, e.g. `published, eps 1.2, perfect clicks`.
-        chain: its defenses.
         attacks: those that ran and read messages.
         refused: why attacks could not run, by their names.
         all_attacks: whether the AUC cannot be judged if an attack could not run.
@@ -44,6 +43,25 @@ class CheckSubject:
     missing: Mapping[Reason, str] = field(default_factory=dict)
 
 
+class Checked(NamedTuple):
+    """What was held against limits, what was run or read as a plain table, and warnings about it."""
+
+    limits: SystemLimits
+    subjects: Sequence[CheckSubject]
+    config: Mapping[str, JsonValue]
+    warnings: Sequence[CodedWarning] = ()
+
+    def every_warning(self) -> list[CodedWarning]:
+        """Each warning once, also about attacks that were refused."""
+        refused = [
+            coded("refused attack", f"{subject.name}: {name} could not run and is not judged: {why}")
+            for subject in self.subjects
+            if self.limits.max_attack_auc is not None and not subject.all_attacks
+            for name, why in subject.refused.items()
+        ]
+        return list(dict.fromkeys((*self.warnings, *refused)))
+
+
 Status = Literal["holds", "broken", "not judged"]
 
 
@@ -53,12 +71,8 @@ class LimitOutcome(NamedTuple):
     Attributes:
         value: the value of the subject: a number or the verdict on a claim; None if it is unknown.
         judged: the number that is compared with the limit; None if it cannot be judged.
-        interval: the interval of the value; None if it has none.
         about: what the value describes, e.g. the attack.
         missing: why the limit cannot be judged.
-        limit: name of the limit.
-        subject: name of the subject.
-        status: whether the limit holds.
         allowed: the number in the limit; None for a limit without one.
         attacks: the attacks that ran, for the limit on attacks.
     """
@@ -108,7 +122,7 @@ def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOut
 
 
 def printable(text: str) -> str:
-    """A name in which `?` replaces the characters that terminals and XML cannot print."""
+    """A text in which `?` replaces the characters that terminals and XML cannot print."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
@@ -128,9 +142,6 @@ def _read(
         )
     judged = max(value, interval[1]) if high_is_bad else min(value, interval[0])
     return LimitOutcome(value, judged, interval, about)
-
-
-# --- attacks, proofs and utility -------------------------------------------------------------------
 
 
 def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
@@ -181,9 +192,6 @@ def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     return _read(limits, subject.loss, about, subject.missing.get("loss"), high_is_bad=True)
 
 
-# --- audits ----------------------------------------------------------------------------------------
-
-
 def _in_view(
     judge: Callable[[SystemLimits, Sequence[AuditRecord]], LimitOutcome],
 ) -> Callable[[SystemLimits, CheckSubject], LimitOutcome]:
@@ -214,11 +222,8 @@ def _about(audit: AuditRecord) -> str:
 
 def _measured_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> LimitOutcome:
     audit = max(audits, key=lambda one: one.lower.epsilon)
-    value, trials, about = (
-        audit.lower.epsilon,
-        audit.lower.trials,
-        f"{_about(audit)}, {audit.lower.trials} trials",
-    )
+    value, trials = audit.lower.epsilon, audit.lower.trials
+    about = f"{_about(audit)}, {trials} trials"
     interval = value, audit.upper.epsilon  # from the measured bound to the proven one
     allowed = limits.max_measured_eps or 0.0
     ceiling = min(one.lower.ceiling for one in audits)

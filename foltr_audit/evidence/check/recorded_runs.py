@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
-from foltr_audit.core.settings.attack import refuse_unknown_queries
+from foltr_audit.core.settings.attack import changed_protocol, refuse_unknown_queries
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.outcomes import CheckSubject, Reason
+from foltr_audit.evidence.check.outcomes import Checked, CheckSubject, Reason
 from foltr_audit.evidence.check.subjects import refusals
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.run import proofs_of
@@ -38,21 +40,28 @@ _TRIALS = 20
 """Of the audit of a Run's links: these are tested before its games, which a ceiling does not need."""
 
 
-def recorded_subjects(
-    recorded: TraceAttack, limits: SystemLimits, *, all_attacks: bool, progress: Progress = SILENT
-) -> list[CheckSubject]:
-    """Attack a recorded Run or trace if a limit needs it, and read its nDCG; a subject for each click model.
-
-    Args:
-        recorded: the Run or trace.
-        limits: the limits, which decide what is computed.
-        all_attacks: as in `CheckSubject`.
-        progress: receives the progress of all work.
+def check_trace(
+    limits: SystemLimits,
+    path: Path,
+    methods: Sequence[str] = (),
+    progress: Progress = SILENT,
+    *,
+    every: bool = False,
+    data: str | None = None,
+    seed: int | None = None,
+    intents: str | None = None,
+) -> Checked:
+    """Check a recorded Run or trace; a subject for each click model; `every` as for `check_fresh`.
 
     Raises:
-        UsageError: no attack can run.
-        TraceError: the folder is damaged.
+        UsageError: the folder or the data do not exist, or no attack can run.
+        TraceError: it is damaged.
     """
+    recorded = TraceAttack.open(path, data=data, seed=seed, intents=intents)
+    protocol = recorded.protocol.strengthened(recorded.header.content)
+    if methods:
+        protocol = changed_protocol(protocol, {"methods": tuple(methods)})
+    recorded = replace(recorded, protocol=protocol)
     attacks, refused = _attacks(recorded, progress) if limits.max_attack_auc is not None else ({}, {})
     missing: dict[Reason, str] = {
         "attacks": "no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
@@ -68,25 +77,23 @@ def recorded_subjects(
         missing |= {"links": why} if why else {}
     chain = recorded.header.knowledge.get("defense", [])
     defense = ("+".join(chain) if isinstance(chain, list) else str(chain)) or "unknown defense"
-    return [
+    subjects = [
         CheckSubject(
             name=f"{defense}, {click_model} clicks",
             chain=defense,
             attacks=attacks.get(click_model, ()),
             refused=refusals(refused.get(click_model, {})),
-            all_attacks=all_attacks,
+            all_attacks=not every,
             proof=proof,
             ndcg=ndcg,
             missing=missing,
         )
         for click_model in recorded.traces
     ]
-
-
-def recorded_config(recorded: TraceAttack) -> dict[str, JsonValue]:
-    """What was attacked, as a plain table."""
     config: dict[str, JsonValue] = {"trace": str(recorded.path), "methods": list(recorded.methods)}
-    return config if recorded.spec is None else config | {"spec": recorded.spec.public.table()}
+    if recorded.spec is not None:
+        config["spec"] = recorded.spec.public.table()
+    return Checked(limits, subjects, config)
 
 
 def _attacks(
@@ -106,9 +113,6 @@ def _attacks(
         reasons = judged.found.refused.items()
         refused[judged.click_model] = {name: recorded.advised(why) for name, why in reasons}
     return attacks, refused
-
-
-# --- proofs ----------------------------------------------------------------------------------------
 
 
 class _RunProofs(NamedTuple):
@@ -135,30 +139,24 @@ def _proof(recorded: TraceAttack, limits: SystemLimits, progress: Progress) -> t
     return proof_of(_RunProofs(proofs_of(setup.privacy), audits), limits.view), why
 
 
-# --- utility ---------------------------------------------------------------------------------------
-
-
 def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> tuple[Estimate, str]:
     """The nDCG@10 after the last round, with its interval over queries if the Run has its model."""
-    trace = _training(recorded)
+    spec = recorded.spec
+    trace = next(iter(recorded.traces.values()))
+    if spec is not None:
+        trace = Trace.open(RunFolder(recorded.path).training)
     rounds = trace.metrics() if trace.has_truth else []
     if not rounds or OFFLINE_NDCG not in rounds[-1]:
         return UNKNOWN, "the trace holds no metrics of its training"
-    if recorded.spec is not None and len(rounds) < recorded.spec.train.rounds:
-        planned = recorded.spec.train.rounds
+    if spec is not None and len(rounds) < spec.train.rounds:
+        planned = spec.train.rounds
         return UNKNOWN, f"{len(rounds)} of {planned} rounds are recorded; finish the run with --resume"
     value = float(rounds[-1][OFFLINE_NDCG])
     if not with_interval:
         return Estimate(value), ""
-    if recorded.spec is None or not (recorded.path / MODEL).is_file():
+    if spec is None or not (recorded.path / MODEL).is_file():
         return Estimate(value), "only a finished Run has the model that it is computed with"
     return Estimate(value, _interval(recorded)), ""
-
-
-def _training(recorded: TraceAttack) -> Trace:
-    if recorded.spec is None:
-        return next(iter(recorded.traces.values()))
-    return Trace.open(RunFolder(recorded.path).training)
 
 
 def _interval(recorded: TraceAttack) -> Interval | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.settings.defaults import NO_DEFENSE
@@ -14,7 +14,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.outcomes import CheckSubject, Reason
+from foltr_audit.evidence.check.outcomes import Checked, CheckSubject, Reason
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.experiments.plan import Plan
@@ -27,21 +27,13 @@ from foltr_audit.experiments.table import (
     warnings_of,
 )
 from foltr_audit.judge.protocol import not_for_clicks
-from foltr_audit.utils.formatting import JsonValue, join_names
+from foltr_audit.utils.formatting import JsonValue, join_names, name_in
 from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedSubjects:
-    """The pools of a finished comparison that are judged.
-
-    Attributes:
-        table: all its pools.
-        chosen: those that are judged.
-        config: its grid as a plain table.
-        left_out: combinations that are impossible, and why.
-        failed: why audits could not be run.
-    """
+    """All pools of a finished comparison, those that are judged, its grid, and what is missing in it."""
 
     table: ComparisonTable
     chosen: Sequence[ComparedPool]
@@ -57,18 +49,7 @@ class ComparedSubjects:
         eps: Sequence[float] = (),
         progress: Progress = SILENT,
     ) -> ComparedSubjects:
-        """Read a comparison, of which only audits may have failed.
-
-        Args:
-            folder: the comparison.
-            defenses: as for `chosen_pools`.
-            eps: as for `chosen_pools`.
-            progress: shows how far this is.
-
-        Raises:
-            UsageError: the comparison does not have an alternative or epsilon, or no pool is left.
-            TraceError: a cell is missing or damaged.
-        """
+        """Read a comparison, of which only audits may have failed; defenses and epsilons of `chosen_pools`."""
         planned, left_out = folder.cells(), folder.left_out()
         specs = {cell.spec.hash: cell.spec for cell in planned}
         gaps = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
@@ -105,21 +86,20 @@ class ComparedSubjects:
         ]
 
     def _missing(self, pool: ComparedPool) -> dict[Reason, str]:
-        no_sum = "no round opens a sum, so that attacks have nothing to read"
-        missing: dict[Reason, str] = {"attacks": no_sum} if pool.unread else {}
-        missing["loss"] = "there is no training without a defense to compare with"
-        missing["proof"] = "the comparison holds no such proof"
+        missing: dict[Reason, str] = {
+            "loss": "there is no training without a defense to compare with",
+            "proof": "the comparison holds no such proof",
+        }
+        if pool.unread:
+            missing["attacks"] = "no round opens a sum, so that attacks have nothing to read"
         if not pool.audits:
-            missing["audits"] = missing["links"] = self._no_audit(pool)
+            why = [left.why for left in self.left_out if left.defense in ("audit", pool.label.alternative)]
+            chain = chain_of(pool.spec)
+            why += [reason for spec, reason in self.failed.items() if chain_of(spec) == chain]
+            known = "; ".join(dict.fromkeys(why)) or "no audit of it was run"
+            ran = self.config.get("audit", True)
+            missing["audits"] = missing["links"] = known if ran else "the comparison ran without audits"
         return missing
-
-    def _no_audit(self, pool: ComparedPool) -> str:
-        if not self.config.get("audit", True):
-            return "the comparison ran without audits"
-        reasons = [one.why for one in self.left_out if one.defense in ("audit", pool.label.alternative)]
-        mine = chain_of(pool.spec)
-        reasons += [why for spec, why in self.failed.items() if chain_of(spec) == mine]
-        return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
 
     def warnings(self) -> Iterator[CodedWarning]:
         """The warnings about the judged pools, and what the comparison left out."""
@@ -137,13 +117,9 @@ def chosen_pools(
     defenses: Sequence[str] = (),
     eps: Sequence[float] = (),
 ) -> list[ComparedPool]:
-    """The pools of some alternatives and epsilons.
+    """The pools of some alternatives, as they were written, or of all except `none`; and of some epsilons.
 
-    Args:
-        table: all pools.
-        left_out: combinations that are impossible, and why.
-        defenses: alternatives as they were written; if empty, all except `none`.
-        eps: epsilons of the alternatives; if empty, all. Alternatives without one are always chosen.
+    Alternatives without an epsilon are always chosen.
 
     Raises:
         UsageError: there is no such alternative or epsilon, or no pool is left.
@@ -189,24 +165,25 @@ def _loss(pool: ComparedPool) -> Estimate:
     return Estimate(0.0 - size.value, None if size.ci95 is None else (0.0 - size.ci95[1], 0.0 - size.ci95[0]))
 
 
-# --- attacks --------------------------------------------------------------------------------------
+def check_comparison(
+    limits: SystemLimits,
+    path: Path,
+    defenses: Sequence[str] = (),
+    eps: Sequence[float] = (),
+    progress: Progress = SILENT,
+) -> Checked:
+    """Check rows of a finished comparison, see `ComparedSubjects.read`."""
+    compared = ComparedSubjects.read(ComparisonFolder.open(path), defenses, eps, progress)
+    return Checked(limits, compared.subjects(limits), compared.config, list(compared.warnings()))
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
-    """The attacks among some that infer clicks; with `every` the others are skipped, else refused.
-
-    Raises:
-        UsageError: an unknown attack, or a refused one.
-    """
-    found = []
-    for text in methods:
-        problem = not_for_clicks([make(Attack, text)])
-        if not problem:
-            found.append(text)
-        elif not every:
-            name, why = next(iter(problem.items()))
+    """The attacks among some that infer clicks; with `every` the others are skipped, else refused."""
+    problems = {text: not_for_clicks([make(Attack, text)]) for text in methods}
+    for problem in () if every else problems.values():
+        for name, why in problem.items():
             raise UsageError(f"--method {name}: {why}; expected attacks that max_attack_auc can be judged by")
-    return tuple(found)
+    return tuple(text for text in methods if not problems[text])
 
 
 def untried_warnings(plan: Plan) -> Iterator[CodedWarning]:

@@ -15,7 +15,6 @@ import numpy as np
 from foltr_audit.auditing.noise_for_target import calibrate, calibrations, list_mechanisms
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
 from foltr_audit.core.plugins import Defense, Learner, RoundContext, plain
-from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import called, names, own_class
 from foltr_audit.core.settings.defaults import (
     NO_DEFENSE,
@@ -31,6 +30,7 @@ from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.observer_views import VIEWS, WITHOUT_LISTS, without_lists
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.formatting import name_in
 
 PUBLISHED, PROVEN = "published", "proven-"
 DEFAULT_ALTERNATIVES = (
