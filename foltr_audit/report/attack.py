@@ -35,7 +35,6 @@ from foltr_audit.report.attack_details import (
     YARDSTICK,
     describe_world,
     group_by_world,
-    with_ceilings,
 )
 from foltr_audit.report.documents import Field, Row, Section, nested, prefixed
 from foltr_audit.report.figures import attack_figure
@@ -272,19 +271,12 @@ class AttackReport(PlanReport):
 
     def show(self, console: Console) -> None:
         """Print the whole report: data, results and their details, utility, and what it all means."""
-        inquiries = (
-            (self.query_identification, details.query_table),
-            (self.counts, details.count_table),
-            (self.intent_inference, details.intent_table),
-            (self.linkage, details.link_table),
-            (self.tasks, details.task_table),
-        )
         attacked = systems_of(self.results or self.counts)
         console.print(dataset_line(self.dataset, self.config, attacked))
         self._show_facts(console)
         worlds = group_by_world(self.results)
         for name, rows in worlds.items():
-            self._show_world(name, with_ceilings(rows), console)
+            self._show_world(name, rows, console)
         tables = []
         if len({row["learner"] for row in self.information}) > 1:
             tables.append(details.learners_table(self.information))
@@ -296,12 +288,18 @@ class AttackReport(PlanReport):
             tables.append(details.proven_table(self.proven))
         _print_tables(tables, console)
         self._show_queries(console)
-        for asked, table in inquiries:
-            _print_tables((table(*world) for world in group_by_world(asked).items()), console)
+        inquiries = {kind: getattr(self, kind) for kind in details.INQUIRIES}
+        for kind, asked in inquiries.items():
+            worlds_of = group_by_world(asked).items()
+            _print_tables((details.inquiry_table(kind, *world) for world in worlds_of), console)
         others = [row for row in self.refused if describe_world(row) not in worlds]
         _print_lines(details.refused_lines(others), console)
-        conclusions = [*details.inquiry_sentences(*(rows for rows, _ in inquiries[:4]))]
-        if any(not row["baseline"] for row in self.results) or not any(rows for rows, _ in inquiries):
+        conclusions = [
+            sentence
+            for kind, asked in inquiries.items()
+            for sentence in details.inquiry_sentences(kind, asked)
+        ]
+        if any(not row["baseline"] for row in self.results) or not any(inquiries.values()):
             conclusions.append(describe_results(self.results))
         _print_lines(conclusions, console, style="bold")
 
@@ -718,8 +716,7 @@ def _of_setting(rows: Sequence[Row], most: int) -> list[Row]:
     ranked = sorted(rows, key=lambda row: -row.number("auc") if row["auc"].known else 0.0)
     attacks = [row for row in ranked if not row["baseline"]][:most]
     guesses = [row for row in ranked if row["baseline"]][:1]
-    ceilings = [row for row in with_ceilings(attacks) if row["method"] == ANY_ATTACK][:1]
-    return [*attacks, *guesses, *ceilings]
+    return [*attacks, *guesses, *details.ceilings(attacks)[:1]]
 
 
 def _brief_table(world: str, rows: Sequence[Row]) -> Table:

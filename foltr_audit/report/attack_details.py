@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.warning_kinds import coded
-from foltr_audit.judge.promises import CEILINGS
-from foltr_audit.judge.scoring import METRICS, RANDOM
+from foltr_audit.judge.scoring import RANDOM
 from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.groups import difference_column, once, with_totals
@@ -55,7 +54,6 @@ EXPLAINED = (
 )
 YARDSTICK = ".5 is a coin flip, 1 is perfect"
 _OVER_QUERIES = "in brackets: the 95 % interval over queries"
-_OVER_CLIENTS = "in brackets: the 95 % interval over clients"
 _IDENTIFIABLE = "identifiable: accuracy on documents whose click is identifiable from the message"
 _BITS_CAPTION = (
     "leaked at least: lower bound on the mutual information between message and clicks; in total: entropy of "
@@ -79,9 +77,7 @@ _SINGLED_OUT = (
 
 def describe_world(row: Row) -> str:
     """What the rows of a table share: click model, observer, and Spec fields without a column."""
-    more = "".join(f", {name}={value}" for name, value in row.setting.fields.items())
-    seen = with_article(row["sees"] or "")
-    return f"{row['click_model']} clicks, the {attacker(row['view'])} sees {seen}{more}"
+    return f"{row['click_model']} clicks, the {attacker(row['view'])} sees {_seen(row)}{_fields(row)}"
 
 
 def group_by_world(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -90,6 +86,18 @@ def group_by_world(rows: Iterable[Row]) -> dict[str, list[Row]]:
     for row in rows:
         worlds.setdefault(describe_world(row), []).append(row)
     return worlds
+
+
+def _seen(row: Row) -> str:
+    return with_article(row["sees"] or "")
+
+
+def _fields(row: Row) -> str:
+    return "".join(f", {name}={value}" for name, value in row.setting.fields.items())
+
+
+def claims_vary(rows: Sequence[Row]) -> bool:
+    return len({row["eps_claimed"] for row in rows}) > 1
 
 
 def claimed_column() -> Column:
@@ -108,32 +116,27 @@ def _guess(line: Line) -> bool:
     return bool(line.get("baseline"))
 
 
+def ceilings(rows: Iterable[Row]) -> list[Row]:
+    """For each setting with a proof a line with the most that any attack can reach."""
+    lines = []
+    for row in first_of_settings(row for row in rows if row.get("ceiling_accuracy") is not None):
+        metrics = [name for name, value in row.items() if isinstance(value, Estimate)]
+        most = {name: row.estimate(f"ceiling_{name}") for name in metrics}
+        lines.append(row.with_values(method=ANY_ATTACK, baseline=True, **most))
+    return lines
+
+
 # --- attacks on clicks; rows of one world ----------------------------------------------------------
-
-
-def with_ceilings(rows: Sequence[Row]) -> list[Row]:
-    """The rows, and for each setting with a proof a line with the most that any attack can reach."""
-    proven = first_of_settings(row for row in rows if row["ceiling_accuracy"] is not None)
-    most = [{name: row.estimate(f"ceiling_{name}") for name in CEILINGS} for row in proven]
-    unknown = dict.fromkeys(METRICS, UNKNOWN)
-    return [
-        *rows,
-        *(
-            row.with_values(method=ANY_ATTACK, baseline=True, **(unknown | ceilings))
-            for row, ceilings in zip(proven, most, strict=True)
-        ),
-    ]
 
 
 def results_table(rows: Sequence[Row]) -> Table:
     """What every method reads, with unit and yardstick, and how many lists the metrics are means over."""
-    claims_vary = len({row["eps_claimed"] for row in rows}) > 1
-    lines = [f"{_OVER_QUERIES}; AUC: {YARDSTICK}"]
-    lines += [EXPLAINED] if any(row["method"] == ANY_ATTACK for row in rows) else []
+    most, vary = ceilings(rows), claims_vary(rows)
+    caption = [f"{_OVER_QUERIES}; AUC: {YARDSTICK}", *([EXPLAINED] if most else [])]
     for row in {row["defense"]: row for row in rows}.values():
         unknown = f"; {row['unknown']} whose clicks are not known left out" if row["unknown"] else ""
         clipped = "" if row["clipped"] is None else f"; {percent(row['clipped'])} of the steps clipped"
-        lines.append(
+        caption.append(
             f"{claim_words(row['eps_claimed'])}: {row['lists']} lists of {row['queries']} queries; "
             f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked "
             f"kept{unknown}{clipped}"
@@ -141,11 +144,11 @@ def results_table(rows: Sequence[Row]) -> Table:
     return make_table(
         describe_world(rows[0]),
         _columns("accuracy, precision, recall, F1=f1, exact\nmatch=exact, AUC=auc", beside=False),
-        in_method_order(rows),
-        caption="\n".join(lines),
+        in_method_order([*rows, *most]),
+        caption="\n".join(caption),
         space=0,
         dim=_guess,
-        section=lambda row: claims_vary and row["method"],
+        section=lambda row: vary and row["method"],
         spare=("F1", "accuracy", "recall", "exact\nmatch"),
     )
 
@@ -154,6 +157,7 @@ def scores_table(results: Sequence[Row]) -> Table:
     """How well scores do at few false alarms, and on identifiable documents."""
     # Of the random guesses only the one that knows most.
     rows = [row for row in results if not row["method"].startswith("random:") or row["method"] == RANDOM]
+    rows += ceilings(results)
     message = any(row["exact_message"].known for row in rows)
     counts = sorted({row["unclicked_documents"] for row in rows})
     among = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -173,7 +177,6 @@ def scores_table(results: Sequence[Row]) -> Table:
 
 def any_click_table(rows: Sequence[Row]) -> Table:
     """Whether a list has any click, compared with always saying yes."""
-    firsts = {(row["eps_claimed"], row["defense"]): row for row in rows}.values()
     always = [
         row.with_values(
             method="always yes",
@@ -181,7 +184,7 @@ def any_click_table(rows: Sequence[Row]) -> Table:
             auc=Estimate(0.5) if row["auc"].known else UNKNOWN,
             accuracy=row["base_rate"],
         )
-        for row in firsts
+        for row in {(row["eps_claimed"], row["defense"]): row for row in rows}.values()
     ]
     return make_table(
         "any click at all? (every list counts)",
@@ -221,45 +224,48 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
     )
 
 
-def _least(row: Row) -> Cell:
+def _at_least(row: Row) -> Cell:
+    """What is learned at least: 0 for a negative estimate."""
     return Cell("0") if row.number("bits") < 0 else estimate_cell(row["bits"])
 
 
+def _missed(row: Row) -> str:
+    """What that may miss at most: everything for a negative estimate."""
+    return short(row.number("entropy" if row.number("bits") < 0 else "bias_bound"))
+
+
+def _share(row: Row) -> str:
+    return percent(max(0.0, row.number("share")) if row["share"].known else None)
+
+
 _BITS = [
-    Column("leaked at least", _least, "name", beside=True),
-    Column(
-        "error at most",
-        lambda row: short(row.number("entropy" if row.number("bits") < 0 else "bias_bound")),
-        "name",
-    ),
+    Column("leaked at least", _at_least, "name", beside=True),
+    Column("error at most", _missed, "name"),
     Column("in total", lambda row: short(row.number("entropy")), "name"),
-    Column(
-        "share", lambda row: percent(max(0.0, row.number("share")) if row["share"].known else None), "name"
-    ),
+    Column("share", _share, "name"),
 ]
-"""What is learned at least (0 for a negative estimate), what that may miss, the entropy, the share."""
 
 
 def information_table(rows: Sequence[Row]) -> Table:
     """How many bits a message reveals of a list's clicks."""
-    lines = list(_BITS_CAPTION)
+    caption = list(_BITS_CAPTION)
     if any(row.number("bits") < 0 for row in rows):
-        lines.append("0: the attack errs more than who only knows grades (believes less: prior=relevance)")
+        caption.append("0: the attack errs more than who only knows grades (believes less: prior=relevance)")
     for row in rows:
         if row["impossible"]:
-            lines.append(
+            caption.append(
                 f"{row['method']}, {claim_words(row['eps_claimed'])}: it called the clicks of "
                 f"{counted(row['impossible'], 'list')} impossible; each counts as 20 bits or more"
             )
         if row["wrong_prior"]:
-            lines.append(
+            caption.append(
                 f"{row['method']}: the click model calls some clicks impossible; nothing is estimated"
             )
     return make_table(
         "what the server learns, in bits per list",
         [method_column(), claimed_column(), *_BITS],
         in_method_order(rows),
-        caption="\n".join(lines),
+        caption="\n".join(caption),
     )
 
 
@@ -270,14 +276,10 @@ def learners_table(rows: Sequence[Row]) -> Table:
     def learner(row: Row) -> str:
         return f"{setting_text(row.setting, 'learner', settings)} by {row['method'].partition(':')[0]}"
 
+    clicks = Column("clicks", "click_model", "name")
     return make_table(
         "what the server learns of a list's clicks, by learner, in bits",
-        [
-            Column("clicks", "click_model", "name"),
-            claimed_column(),
-            Column("learner", learner, "words"),
-            *_BITS,
-        ],
+        [clicks, claimed_column(), Column("learner", learner, "words"), *_BITS],
         sorted(rows, key=lambda row: (row["click_model"], row["eps_claimed"])),
         caption="claimed: the eps of one interaction; a message of several composes them",
     )
@@ -313,30 +315,14 @@ def promise_lines(rows: Sequence[Row]) -> Iterator[str]:
     """A sentence on what is proven for one interaction, for each chain of a world."""
     promises = {row["defense"]: row for row in rows if row["unit"] == "interaction"}
     for row in promises.values():
-        sees, delta = with_article(row["sees"] or ""), row["delta"]
-        text = f"nothing is proven for {row['about']}, where the server sees {sees}: {row['how']}"
+        text = f"nothing is proven for {row['about']}, where the server sees {_seen(row)}: {row['how']}"
         if math.isfinite(row["eps_proven"]):
+            delta = f" ({delta_text(row['delta'])})" if row["delta"] else ""
             text = (
-                f"proven for {row['about']}: epsilon {epsilon(row['eps_proven'])}"
-                f"{f' ({delta_text(delta)})' if delta else ''}, so no attack tells two possibilities apart "
-                f"with an AUC above {short(row['ceiling_auc'])} ({row['how']})"
+                f"proven for {row['about']}: epsilon {epsilon(row['eps_proven'])}{delta}, so no attack tells "
+                f"two possibilities apart with an AUC above {short(row['ceiling_auc'])} ({row['how']})"
             )
         yield _of_chain(row, text, several=len(promises) > 1)
-
-
-def _claim_prefix(row: Row, rows: Sequence[Row]) -> str:
-    """`eps 1.2: ` where rows differ in the claimed epsilon, else nothing."""
-    several = len({other["eps_claimed"] for other in rows}) > 1
-    return f"{claim_words(row['eps_claimed'])}: " if several else ""
-
-
-def identifiability_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per setting of a world: what its messages can reveal at all."""
-    for row in (row for row in rows if row["lists"]):
-        shares = {name: percent(row[name]) for name in ("identifiable", "not_observed", "not_told")}
-        text = _claim_prefix(row, rows) + _IDENTIFIABILITY.format(**(row | shares))
-        lost = f", {shares['not_told']} combinations of others, too faint, or not in a metric"
-        yield text + lost if row["not_told"] else text
 
 
 def published_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -346,6 +332,20 @@ def published_lines(rows: Sequence[Row]) -> Iterator[str]:
         other = f", those of several clients in {row['several']:,}" if row["several"] else ""
         text = _SINGLED_OUT.format(**row, still=still, other=other)
         yield _of_chain(row, text, several=len(rows) > 1)
+
+
+def _claim_prefix(row: Row, rows: Sequence[Row]) -> str:
+    """`eps 1.2: ` where rows differ in the claimed epsilon, else nothing."""
+    return f"{claim_words(row['eps_claimed'])}: " if claims_vary(rows) else ""
+
+
+def identifiability_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """One line per setting of a world: what its messages can reveal at all."""
+    for row in (row for row in rows if row["lists"]):
+        shares = {name: percent(row[name]) for name in ("identifiable", "not_observed", "not_told")}
+        text = _claim_prefix(row, rows) + _IDENTIFIABILITY.format(**(row | shares))
+        lost = f", {shares['not_told']} combinations of others, too faint, or not in a metric"
+        yield text + lost if row["not_told"] else text
 
 
 def calibration_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -366,11 +366,10 @@ def refused_lines(rows: Sequence[Row]) -> Iterator[str]:
 def utility_lines(rows: Sequence[Row]) -> Iterator[str]:
     """One line on the quality of the ranker for each epsilon, or for each chain where epsilons are equal."""
     chains = "defense" in differing([row.setting for row in rows])
-    claims_vary = len({row["eps_claimed"] for row in rows}) > 1
     lines: dict[str, str] = {}
     for row in rows:
         name = row["defense"] if chains else claim_words(row["eps_claimed"])
-        text = f"nDCG@10{f' ({name})' if claims_vary or chains else ''}: {short(row['ndcg@10'])}"
+        text = f"nDCG@10{f' ({name})' if chains or claims_vary(rows) else ''}: {short(row['ndcg@10'])}"
         for other, words in (("undefended", "without a defense"), ("untrained", "untrained")):
             value = row[f"ndcg@10_{other}"]
             text += "" if value is None else f", {short(value)} {words}"
@@ -396,7 +395,7 @@ def named_query_tables(rows: Sequence[Row]) -> Iterator[Table]:
             list(_query_lines(mine)),
             caption="documents by their place in the query's data, from 0, in the order shown; * clicked",
             dim=_guess,
-            section=lambda line: line["number"],
+            section=lambda line: line["list"],
         )
 
 
@@ -405,11 +404,10 @@ def _query_lines(rows: Sequence[Row]) -> Iterator[Line]:
     lists: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         lists.setdefault((row["query"], row["eps_claimed"], row["defense"], row["list"]), []).append(row)
-    for number, attacks in enumerate(lists.values()):
-        first, blank = attacks[0], {"number": number, "query": "", "claimed": "", "exact": ""}
-        shown = _documents(first, [True] * len(first["shown"]))
+    for attacked, attacks in lists.items():
+        first, blank = attacks[0], {"list": attacked, "query": "", "claimed": "", "exact": ""}
         named = {"query": first["query"], "claimed": claim_text(first["eps_claimed"])}
-        yield blank | named | {"who": "shown", "documents": shown}
+        yield blank | named | {"who": "shown", "documents": _documents(first, [True] * len(first["shown"]))}
         for row in attacks:
             guessed = {"who": row["method"], "documents": _documents(row, row["guessed"])}
             yield blank | guessed | {"exact": row["exact"], "baseline": row["baseline"]}
@@ -427,115 +425,145 @@ def not_attacked_lines(rows: Sequence[Row]) -> Iterator[str]:
         yield f"query {name}: not attacked"
 
 
-# --- attacks on something else; rows of one world --------------------------------------------------
+# --- attacks on something else ---------------------------------------------------------------------
 
 
-def query_table(name: str, rows: Sequence[Row]) -> Table:
-    """How often each attack names the query, compared with guessing."""
-    row = rows[0]
+class _Inquiry(NamedTuple):
+    """The texts on attacks that find something else than clicks; names in braces are those of `_words`.
+
+    Attributes:
+        metrics: columns as for `_columns`; all metrics if empty.
+        by_chance: the columns with what guessing reaches, by metric.
+        beside: whether intervals stand beside metrics.
+    """
+
+    title: str
+    metrics: str
+    caption: str
+    sentence: str = ""
+    by_chance: Mapping[str, str] = {}
+    beside: bool = True
+
+
+INQUIRIES = {
+    "query_identification": _Inquiry(
+        "which query? {world}",
+        "accuracy, MRR=mrr, with pairs=accuracy_with_pairs, MRR=mrr_with_pairs",
+        "one of {choices} queries{fewer}; {messages} messages of {queries} queries; in brackets: the 95 % "
+        "interval over queries\nwith pairs: the {messages_with_pairs} from whose clicks anything was learnt; "
+        "the others say nothing of the query\nMRR: mean reciprocal rank of the right one",
+        "{setting}: {method} names {accuracy} of the queries among {choices}, {accuracy_with_pairs} where "
+        "anything was learnt (guessing: {chance}).",
+        {
+            "accuracy": "chance",
+            "mrr": "chance_mrr",
+            "accuracy_with_pairs": "chance",
+            "mrr_with_pairs": "chance_mrr",
+        },
+    ),
+    "counts": _Inquiry(
+        "click counts, {world}",
+        "error, RMSE=rmse, Spearman=spearman, exact",
+        "{lists} lists of {queries} queries, sums over {summands}\nin brackets: the 95 % interval over "
+        "queries; errors are those of click-through rates\nconstant: the best one in hindsight; prior: what "
+        "is usual, without a sum",
+        "{setting}: {method} estimates click-through rates from sums over {summands} to within {error} on "
+        "average{without}.",
+        beside=False,
+    ),
+    "intent_inference": _Inquiry(
+        "which intent? {world}",
+        "accuracy, balanced=balanced_accuracy, bits",
+        "{intents} intents; {decisions} decisions, {clients} clients{mixed}{left_over}\nbalanced: mean over "
+        "intents; bits: log2 of the probability of the truth, above even odds\nrelevant shown: the intent of "
+        "which most relevant documents were shown; in brackets: the 95 % interval over clients",
+        "{setting}: {method} names {accuracy} of the clients' intents{together} (guessing: {chance}; by what "
+        "was shown: {shown}).",
+        {"accuracy": "chance", "balanced_accuracy": "chance"},
+    ),
+    "linkage": _Inquiry(
+        "same client? {world}",
+        "accuracy, MRR=mrr",
+        "one of {choices} messages of the next round{fewer}; {messages} messages of {clients} clients\n"
+        "count: nearest number of interactions; same-queries: most queries in common\nMRR: mean reciprocal "
+        "rank of the client's own; in brackets: the 95 % interval over clients",
+        "{setting}: {method} links {accuracy} of the messages to the next one of their client among "
+        "{choices} (guessing: {chance}{without}).",
+        {"accuracy": "chance", "mrr": "chance_mrr"},
+    ),
+    "tasks": _Inquiry("{task}: {world}", "", "in brackets: 95 % intervals"),
+}
+"""How each kind of rows is shown, in this order; `tasks` are those of other packages."""
+
+
+def inquiry_table(kind: str, world: str, rows: Sequence[Row]) -> Table:
+    """What attacks of one kind find in a world, compared with guessing."""
+    inquiry, first = INQUIRIES[kind], rows[0]
+    metrics = dict.fromkeys(
+        name for row in rows for name, value in row.items() if isinstance(value, Estimate)
+    )
+    guessing = {"method": "guessing", "baseline": True, "bits": 0.0}
+    guessing |= {metric: first[name] for metric, name in inquiry.by_chance.items()}
+    tasks = ", ".join(dict.fromkeys(row.get("task", "") for row in rows))
+    lines = [line for row in in_method_order(rows) for line in (*_without_message(kind, row), row)]
     return make_table(
-        f"which query? {name}",
-        _columns("accuracy, MRR=mrr, with pairs=accuracy_with_pairs, MRR=mrr_with_pairs"),
-        [
-            _guessing(row, accuracy="chance", mrr="chance_mrr")
-            | _guessing(row, accuracy_with_pairs="chance", mrr_with_pairs="chance_mrr"),
-            *in_method_order(rows),
-            *_ceilings(rows),
-        ],
-        caption=f"one of {row['choices']} queries{_fewer_choices(row)}; {row['messages']} messages of "
-        f"{row['queries']} queries; {_OVER_QUERIES}\nwith pairs: the {row['messages_with_pairs']} from whose "
-        "clicks anything was learnt; the others say nothing of the query\n"
-        "MRR: mean reciprocal rank of the right one",
+        inquiry.title.format(world=world, task=tasks),
+        _columns(inquiry.metrics or ", ".join(metrics), beside=inquiry.beside),
+        [*([guessing] if inquiry.by_chance else []), *lines, *ceilings(rows)],
+        caption=inquiry.caption.format_map(_words(first, rows)),
+        space=1 if inquiry.beside else 2,
         dim=_guess,
     )
 
 
-def count_table(name: str, rows: Sequence[Row]) -> Table:
-    """How well click counts are estimated, also without a message."""
-    row = rows[0]
-    return make_table(
-        f"click counts, {name}",
-        _columns("error, RMSE=rmse, Spearman=spearman, exact", beside=False),
-        in_method_order(rows),
-        caption=f"{row['lists']} lists of {row['queries']} queries, sums over {_summands(row)}\n"
-        f"{_OVER_QUERIES}; errors are those of click-through rates\n"
-        "constant: the best one in hindsight; prior: what is usual, without a sum",
-        space=2,
-        dim=_guess,
-    )
+def inquiry_sentences(kind: str, rows: Sequence[Row]) -> Iterator[str]:
+    """What each attack of one kind finds."""
+    if sentence := INQUIRIES[kind].sentence:
+        yield from (sentence.format_map(_words(row, rows)) for row in rows if not _guess(row))
 
 
-def intent_table(name: str, rows: Sequence[Row]) -> Table:
-    """How often each attack names the intent, also without a message."""
-    first = rows[0]
-    mixed = f"; left out: {first['mixed']} with several intents" if first["mixed"] else ""
-    few = f"; {first['left_over']} messages too few of a client" if first["left_over"] else ""
-    lines = [_guessing(first, accuracy="chance", balanced_accuracy="chance") | {"bits": 0.0}]
-    for row in in_method_order(rows):
+def _without_message(kind: str, row: Row) -> Iterator[Row]:
+    """How often an intent is named without a message."""
+    if kind == "intent_inference":
         of = f" ({row['messages_together']} messages)" if row["messages_together"] > 1 else ""
-        for guess, accuracy, balanced in (
-            ("most frequent", "most_frequent", "chance"),
-            ("relevant shown", "shown", "shown_balanced"),
-        ):
-            values = {"accuracy": row[accuracy], "balanced_accuracy": row[balanced], "bits": None}
-            lines.append(row.with_values(method=guess + of, baseline=True, **values))
-        lines.append(row)
-    return make_table(
-        f"which intent? {name}",
-        _columns("accuracy, balanced=balanced_accuracy, bits"),
-        [*lines, *_ceilings(rows)],
-        caption=f"{first['intents']} intents; {first['decisions']} decisions, {first['clients']} clients"
-        f"{mixed}{few}\nbalanced: mean over intents; bits: log2 of the probability of the truth, above even "
-        f"odds\nrelevant shown: the intent of which most relevant documents were shown; {_OVER_CLIENTS}",
-        dim=_guess,
-    )
+        guess = row.with_values(baseline=True, bits=None)
+        yield guess.with_values(
+            method=f"most frequent{of}", accuracy=row["most_frequent"], balanced_accuracy=row["chance"]
+        )
+        yield guess.with_values(
+            method=f"relevant shown{of}", accuracy=row["shown"], balanced_accuracy=row["shown_balanced"]
+        )
 
 
-def link_table(name: str, rows: Sequence[Row]) -> Table:
-    """How often a client's next message is named, also in simple ways."""
-    row = rows[0]
-    return make_table(
-        f"same client? {name}",
-        _columns("accuracy, MRR=mrr"),
-        [_guessing(row, accuracy="chance", mrr="chance_mrr"), *in_method_order(rows), *_ceilings(rows)],
-        caption=f"one of {row['choices']} messages of the next round{_fewer_choices(row)}; "
-        f"{row['messages']} messages of {row['clients']} clients\n"
-        "count: nearest number of interactions; same-queries: most queries in common\n"
-        f"MRR: mean reciprocal rank of the client's own; {_OVER_CLIENTS}",
-        dim=_guess,
-    )
+def _words(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    """The columns of a row, shares in whole percent, and phrases, which are empty where they do not apply."""
+
+    def if_any(name: str, phrase: str, least: int = 1) -> str:
+        return phrase.format(row[name]) if row.get(name, 0) >= least else ""
+
+    shares = {
+        name: whole_percent(row.number(name))
+        for name, value in row.items()
+        if isinstance(value, Estimate | float)
+    }
+    fewer = row.get("choices", 0) < row.get("choices_asked", 0)
+    counts = {} if "error" not in row else {"error": short(row.number("error")), "summands": _summands(row)}
+    return {
+        **row,
+        **shares,
+        **counts,
+        "setting": _setting(row),
+        "fewer": f", not {row['choices_asked']}: there are no more" if fewer else "",
+        "mixed": if_any("mixed", "; left out: {} with several intents"),
+        "left_over": if_any("left_over", "; {} messages too few of a client"),
+        "together": if_any("messages_together", " from {} messages", 2),
+        "without": _found_without(row, rows),
+    }
 
 
-def task_table(name: str, rows: Sequence[Row]) -> Table:
-    """Whatever tasks of other packages measure."""
-    metrics = [metric for row in rows for metric, value in row.items() if isinstance(value, Estimate)]
-    return make_table(
-        f"{', '.join(dict.fromkeys(row['task'] for row in rows))}: {name}",
-        [method_column(), claimed_column(), *(beside_column(each, each) for each in dict.fromkeys(metrics))],
-        in_method_order(rows),
-        caption="in brackets: 95 % intervals",
-        dim=_guess,
-    )
-
-
-def _guessing(row: Row, **names: str) -> Line:
-    """The line of guessing: columns of a row under other names."""
-    return {"method": "guessing", "baseline": True, **{metric: row[name] for metric, name in names.items()}}
-
-
-def _ceilings(rows: Sequence[Row]) -> list[Line]:
-    """The most that any attack can reach in each setting with a proof."""
-    return [
-        _guessing(row, accuracy="ceiling_accuracy", eps_claimed="eps_claimed") | {"method": ANY_ATTACK}
-        for row in first_of_settings(rows)
-        if row["ceiling_accuracy"] is not None
-    ]
-
-
-def _fewer_choices(row: Row) -> str:
-    """A note if there were fewer choices than asked for; else nothing."""
-    fewer = row["choices"] < row["choices_asked"]
-    return f", not {row['choices_asked']}: there are no more" if fewer else ""
+def _setting(row: Row) -> str:
+    """What a sentence about a row begins with: click model, epsilon, and Spec fields without a column."""
+    return f"{row['click_model']} clicks, {claim_words(row['eps_claimed'])}{_fields(row)}"
 
 
 def _summands(row: Row) -> str:
@@ -546,48 +574,15 @@ def _summands(row: Row) -> str:
     return f"{count} {what}{'' if most == 1 else 's'}{' of one client' if row['view'] == 'pooled' else ''}"
 
 
-def inquiry_sentences(
-    queries: Sequence[Row], counts: Sequence[Row], intents: Sequence[Row], links: Sequence[Row]
-) -> Iterator[str]:
-    """What each attack on something else than clicks finds."""
-
-    def share(row: Row, name: str) -> str:
-        return whole_percent(row.number(name))
-
-    for row in queries:
-        yield (
-            f"{_setting(row)}: {row['method']} names {share(row, 'accuracy')} of the queries among "
-            f"{row['choices']}, {share(row, 'accuracy_with_pairs')} where anything was learnt "
-            f"(guessing: {share(row, 'chance')})."
-        )
-    usual = {_setting(row): row.number("error") for row in counts if row["method"] == "position-prior:median"}
-    for row in (row for row in counts if not row["baseline"]):
-        without = f" (without the sums: {short(usual[_setting(row)])})" if _setting(row) in usual else ""
-        yield (
-            f"{_setting(row)}: {row['method']} estimates click-through rates from sums over {_summands(row)} "
-            f"to within {short(row.number('error'))} on average{without}."
-        )
-    for row in intents:
-        together = f" from {row['messages_together']} messages" if row["messages_together"] > 1 else ""
-        yield (
-            f"{_setting(row)}: {row['method']} names {share(row, 'accuracy')} of the clients' intents"
-            f"{together} (guessing: {share(row, 'chance')}; by what was shown: {share(row, 'shown')})."
-        )
-    for row in (row for row in links if not row["baseline"]):
-        simple = [each for each in links if each["baseline"] and _setting(each) == _setting(row)]
-        known = [each for each in simple if each["accuracy"].known]
-        best = max(known, key=lambda each: each.number("accuracy"), default=None)
-        alone = "" if best is None else f"; {best['method']} alone: {share(best, 'accuracy')}"
-        yield (
-            f"{_setting(row)}: {row['method']} links {share(row, 'accuracy')} of the messages to the next "
-            f"one of their client among {row['choices']} (guessing: {share(row, 'chance')}{alone})."
-        )
-
-
-def _setting(row: Row) -> str:
-    """What a sentence about a row begins with: click model, epsilon, and Spec fields without a column."""
-    more = "".join(f", {name}={value}" for name, value in row.setting.fields.items())
-    return f"{row['click_model']} clicks, {claim_words(row['eps_claimed'])}{more}"
+def _found_without(row: Row, rows: Sequence[Row]) -> str:
+    """How well a usual guess does in the setting of a row, at the end of a sentence."""
+    guesses = [each for each in rows if _guess(each) and _setting(each) == _setting(row)]
+    if "error" in row:
+        usual = [each for each in guesses if each["method"] == "position-prior:median"]
+        return f" (without the sums: {short(usual[-1].number('error'))})" if usual else ""
+    known = [each for each in guesses if each["accuracy"].known]
+    best = max(known, key=lambda each: each.number("accuracy"), default=None)
+    return "" if best is None else f"; {best['method']} alone: {whole_percent(best.number('accuracy'))}"
 
 
 # --- declared facts --------------------------------------------------------------------------------
