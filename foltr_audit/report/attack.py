@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.markup import escape
 
-from foltr_audit.core.client_steps import StepFunction, as_client_step
 from foltr_audit.core.pdgd import setting_text
-from foltr_audit.core.plugins import Attack, ClientStep
-from foltr_audit.core.plugins.registry import Attacks, make_if_known, texts_of
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.results import AttackRecord, ProofRecord
 from foltr_audit.core.settings.attack import refuse_unknown_queries
@@ -69,7 +67,6 @@ from foltr_audit.report.table import (
 from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.argument_names import names_arguments
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -474,52 +471,6 @@ def _proven_row(proof: ProofRecord, setting: Setting) -> Row:
 
 
 # --- recorded messages -----------------------------------------------------------------------------
-
-
-@names_arguments
-def attack_trace(
-    path: str | Path,
-    methods: Attacks | None = None,
-    *,
-    target: str | None = None,
-    data: str | None = None,
-    view: str | None = None,
-    step: ClientStep | StepFunction | None = None,
-    know: Mapping[str, object] | None = None,
-) -> AttackReport:
-    """Attack a recorded Run or trace that holds its truth, with one attack or several.
-
-    Args:
-        path: the folder of a Run or a trace.
-        methods: attacks: texts, objects or classes; None for those of its Spec, or the strong ones that fit
-            its messages.
-        target: of a Run: `fresh` clients or `training` rounds.
-        data: path of the data set, if features are not embedded and it has moved.
-        view: what the observer sees: `individual` messages; `aggregate`, the sum of each round; `client`, the
-            global models before and after it, and the lists of its clients.
-        step: what the clients compute from a list and its clicks, if it is not PDGD: a client step such as
-            `torch_step` makes, or a function `step(model, features, clicks)` as of `numpy_step`.
-        know: facts over those of its header, e.g. `{"learning_rate": 0.1}`.
-
-    Returns:
-        A report with one row per attack.
-
-    Raises:
-        UsageError: it holds no truth, its data set is missing, or a fact does not exist.
-        TraceError: it is damaged, or was recorded on other data.
-        PluginError: the step fails, or does not fit the trace.
-
-    Example:
-        >>> import foltr_audit as fa
-        >>> fa.attack_trace("run", "lad").summary()  # doctest: +SKIP
-    """
-    chosen = None if methods is None else texts_of(Attack, methods)
-    own = None if step is None else as_client_step(step)
-    changes = {"methods": chosen, "view": view}
-    recorded = TraceAttack.open(
-        Path(path), target=target, data=data, changes=changes, know=know, client_step=own
-    )
-    return recorded_report(recorded)
 
 
 def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> AttackReport:
