@@ -26,14 +26,7 @@ from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS, identifiability, named_lists
 from foltr_audit.privacy.observer_views import attacker, attacker_sees, sees
 from foltr_audit.report import attack_details as details
-from foltr_audit.report.attack_details import (
-    ANY_ATTACK,
-    EXPLAINED,
-    FACTS,
-    YARDSTICK,
-    describe_world,
-    group_by_world,
-)
+from foltr_audit.report.attack_details import describe_world, group_by_world
 from foltr_audit.report.documents import Field, Row, Section, nested, prefixed
 from foltr_audit.report.figures import attack_figure
 from foltr_audit.report.groups import beside_all, served_group_rows, served_groups_table, served_rows
@@ -102,7 +95,7 @@ SECTIONS: dict[str, Section] = {
         "lists:int queries:int documents:int clients_min:int clients_max:int error:est rmse:est "
         "spearman:est exact:est"
     ),
-    "facts": Section("click_model", FACTS),
+    "facts": Section("click_model", details.FACTS),
     "groups": _GROUP,
     "identifiability": _section(
         "lists:int all_clicked:int without_click:int documents:int not_observed:num|null not_told:num|null "
@@ -176,22 +169,15 @@ class AttackReport(PlanReport):
     """The result of `attack`. Every row names its click model, training, claimed epsilon and view.
 
     Attributes:
-        any_click: whether a list has any click, over all lists.
-        calibration: attacks whose scores are probabilities.
-        counts: attacks on sums over clients, estimates without a message first.
+        results: attacks on clicks, baselines first; of these also `any_click`, `calibration`, `information`
+            (bits), and `groups` of clients and `places` of a list in its message, hit hardest first.
+        counts, intent_inference, linkage, query_identification, tasks: attacks on other secrets.
         facts: of recorded traces, whether their declared facts explain their messages.
-        groups, places: attacks by group of clients, and by place of a list in its message, hit hardest first.
         identifiability: what messages can reveal to any attack.
-        information: bits of a list's clicks in its message, of attacks that weigh click patterns.
-        intent_inference, linkage, query_identification: attacks that name the intent of a client, its next
-            message, and the query of a message.
-        promises: what is proven for the attacked messages, for each unit.
+        promises, proven: what is proven for the attacked messages, and of a round and the whole run.
         published: of view `client`, whose update each change of the global model is.
-        proven: for each observer, what is proven of a round, and of the whole run.
         queries: attacked lists of the named queries, and what each attack says of them.
         refused: attacks that could not run, and why.
-        tasks: attacks with another task, such as `participant` or one of another package.
-        results: attacks on clicks, baselines first.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
@@ -266,39 +252,37 @@ class AttackReport(PlanReport):
         fields |= {kind: tuple(mine) for kind, mine in rows.items() if mine}
         return cls(warnings=every, **fields)
 
+    @property
+    def about(self) -> str:
+        return dataset_line(self.dataset, self.config, systems_of(self.results or self.counts))
+
     def show(self, console: Console) -> None:
         """Print the whole report: data, results and their details, utility, and what it all means."""
-        attacked = systems_of(self.results or self.counts)
-        console.print(dataset_line(self.dataset, self.config, attacked))
-        self._show_facts(console)
+        console.print(self.about)
+        _print(self._facts_lines(), console)
         worlds = group_by_world(self.results)
-        for name, rows in worlds.items():
-            self._show_world(name, rows, console)
-        tables = []
+        for world, rows in worlds.items():
+            _print(self._of_world(world, rows), console)
+            console.print()
         if len({row["learner"] for row in self.information}) > 1:
-            tables.append(details.learners_table(self.information))
+            _print([details.learners_table(self.information)], console)
         if self.utility:
-            tables.append(utility_table(self.utility, no_relevant(self.config)))
+            _print([utility_table(self.utility, no_relevant(self.config))], console)
         if self.utility_groups:
-            tables.append(served_groups_table(self.utility_groups))
+            _print([served_groups_table(self.utility_groups)], console)
         if any(math.isfinite(row["eps_proven"]) for row in self.proven):
-            tables.append(details.proven_table(self.proven))
-        _print_tables(tables, console)
-        self._show_queries(console)
+            _print([details.proven_table(self.proven)], console)
+        _print(details.named_queries(self.queries), console)
         inquiries = {kind: getattr(self, kind) for kind in details.INQUIRIES}
-        for kind, asked in inquiries.items():
-            worlds_of = group_by_world(asked).items()
-            _print_tables((details.inquiry_table(kind, *world) for world in worlds_of), console)
-        others = [row for row in self.refused if describe_world(row) not in worlds]
-        _print_lines(details.refused_lines(others), console)
-        conclusions = [
-            sentence
-            for kind, asked in inquiries.items()
-            for sentence in details.inquiry_sentences(kind, asked)
-        ]
+        for kind, rows in inquiries.items():
+            _print((details.inquiry_table(kind, *world) for world in group_by_world(rows).items()), console)
+        _print(
+            details.refused_lines([row for row in self.refused if describe_world(row) not in worlds]), console
+        )
+        for kind, rows in inquiries.items():
+            _print(details.inquiry_sentences(kind, rows), console, style="bold")
         if any(not row["baseline"] for row in self.results) or not any(inquiries.values()):
-            conclusions.append(describe_results(self.results))
-        _print_lines(conclusions, console, style="bold")
+            _print([describe_results(self.results)], console, style="bold")
 
     def short_answer(self) -> BriefAnswer | None:
         """The conclusion with one table; None without attacks on clicks: then the tables are short."""
@@ -307,21 +291,18 @@ class AttackReport(PlanReport):
             return None
         worlds, world = group_by_world(self.results), describe_world(strongest.row)
         rows, more = first_rows(_shown(worlds[world]), "rows")
-        parts = world.split(", ")
-        others = (
-            [part for part in name.split(", ") if part not in parts] for name in worlds if name != world
-        )
+        others = [[part for part in name.split(", ") if part not in world.split(", ")] for name in worlds]
         return BriefAnswer(
             conclusion=(describe_results(self.results),),
-            about=dataset_line(self.dataset, self.config, systems_of(self.results)),
+            about=self.about,
             table=_brief_table(world, rows),
             notes=(
-                *details.promise_lines(_of_world(self.promises, world)),
-                *details.published_lines(_of_world(self.published, world)),
-                *details.refused_lines(_of_world(self.refused, world)),
+                *details.promise_lines(_only(world, self.promises)),
+                *details.published_lines(_only(world, self.published)),
+                *details.refused_lines(_only(world, self.refused)),
                 *details.utility_lines(self.utility),
             ),
-            left_out=(*map(" and ".join, others), *more, "all guesses, metrics and intervals"),
+            left_out=(*map(" and ".join, filter(None, others)), *more, "all guesses, metrics and intervals"),
         )
 
     def show_short(self, console: Console, *, quiet: bool = False) -> None:
@@ -329,64 +310,56 @@ class AttackReport(PlanReport):
         answer = self.short_answer()
         if answer is None:
             self.show(console)
-            return
-        if not quiet:
-            self._show_facts(console)
-        answer.print(console, quiet=quiet)
-        if not quiet:
-            self._show_queries(console)
+        elif quiet:
+            answer.print(console, quiet=True)
+        else:
+            _print(self._facts_lines(), console)
+            answer.print(console)
+            _print(details.named_queries(self.queries), console)
 
     def figure(self) -> Figure:
         """The AUC of every attack and guess with its interval, a panel for each world."""
         return attack_figure(self.results)
 
-    def _show_facts(self, console: Console) -> None:
+    def _facts_lines(self) -> Iterator[str]:
         """The facts that were given by hand, and one line per trace; warnings repeat what matters."""
         known = self.config.get("known")
-        lines = [details.given_text(known)] if isinstance(known, Mapping) and known else []
-        lines += [_click_prefix(row, self.facts) + row["text"] for row in self.facts]
-        _print_lines(lines, console)
+        if isinstance(known, Mapping) and known:
+            yield details.given_text(known)
+        for row in self.facts:
+            yield _click_prefix(row, self.facts) + row["text"]
 
-    def _show_world(self, name: str, results: Sequence[Row], console: Console) -> None:
+    def _of_world(self, world: str, results: Sequence[Row]) -> Iterator[Table | str]:
         """The tables and lines of one click model and view."""
-        any_click, learned = _of_world(self.any_click, name), _of_world(self.information, name)
-        tables = [details.results_table(results), details.scores_table(results)]
+        yield details.results_table(results)
+        yield details.scores_table(results)
+        any_click, learned = _only(world, self.any_click), _only(world, self.information)
         if any(row["auc"].known for row in any_click):
-            tables.append(details.any_click_table(any_click))
-        for rows, of in ((self.groups, "clients"), (self.places, "lists")):
-            mine = _of_world(rows, name)
-            tables += [details.groups_table(mine, of)] if mine else []
-        tables += [details.information_table(learned)] if learned else []
-        _print_tables(tables, console)
-        for rows, lines in (
-            (self.promises, details.promise_lines),
-            (self.published, details.published_lines),
-            (self.identifiability, details.identifiability_lines),
-            (self.calibration, details.calibration_lines),
-            (self.refused, details.refused_lines),
-        ):
-            _print_lines(lines(_of_world(rows, name)), console)
-        console.print()
-
-    def _show_queries(self, console: Console) -> None:
-        """What was found in the lists of the queries that --queries names."""
-        _print_tables(details.named_query_tables(self.queries), console)
-        _print_lines(details.not_attacked_lines(self.queries), console)
+            yield details.any_click_table(any_click)
+        for groups, of in ((self.groups, "clients"), (self.places, "lists")):
+            if mine := _only(world, groups):
+                yield details.groups_table(mine, of)
+        if learned:
+            yield details.information_table(learned)
+        yield from details.promise_lines(_only(world, self.promises))
+        yield from details.published_lines(_only(world, self.published))
+        yield from details.identifiability_lines(_only(world, self.identifiability))
+        yield from details.calibration_lines(_only(world, self.calibration))
+        yield from details.refused_lines(_only(world, self.refused))
 
 
-def _of_world(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    return group_by_world(rows).get(name, [])
+def _only(world: str, rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if describe_world(row) == world]
 
 
-def _print_tables(tables: Iterable[Table], console: Console) -> None:
-    for table in tables:
-        print_table(table, console)
-        console.print()
-
-
-def _print_lines(lines: Iterable[str], console: Console, style: str | None = None) -> None:
-    for line in lines:
-        console.print(escape(line), style=style, highlight=False)
+def _print(parts: Iterable[Table | str], console: Console, style: str | None = None) -> None:
+    """Print tables, each with an empty line below it, and lines."""
+    for part in parts:
+        if isinstance(part, Table):
+            print_table(part, console)
+            console.print()
+        else:
+            console.print(escape(part), style=style, highlight=False)
 
 
 # --- from records to rows --------------------------------------------------------------------------
@@ -685,10 +658,12 @@ def _brief_table(world: str, rows: Sequence[Row]) -> Table:
     ]
     lists = sorted({(row["lists"], row["queries"]) for row in rows})
     counts = " or ".join(f"{count} lists of {queries} queries" for count, queries in lists)
-    guesses = dict.fromkeys(row["method"] for row in rows if row["baseline"] and row["method"] != ANY_ATTACK)
+    guesses = dict.fromkeys(
+        row["method"] for row in rows if row["baseline"] and row["method"] != details.ANY_ATTACK
+    )
     best = f"; {' or '.join(guesses)}: the best guess that reads no message" if guesses else ""
-    caption = [f"{counts}; AUC with its 95 % interval over queries ({YARDSTICK}){best}"]
-    caption += [EXPLAINED] if any(row["method"] == ANY_ATTACK for row in rows) else []
+    caption = [f"{counts}; AUC with its 95 % interval over queries ({details.YARDSTICK}){best}"]
+    caption += [details.EXPLAINED] if any(row["method"] == details.ANY_ATTACK for row in rows) else []
     return make_table(
         world,
         columns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from foltr_audit.core.results import UNKNOWN, Estimate
@@ -380,11 +381,12 @@ def utility_lines(rows: Sequence[Row]) -> Iterator[str]:
 # --- named queries ---------------------------------------------------------------------------------
 
 
-def named_query_tables(rows: Sequence[Row]) -> Iterator[Table]:
-    """The attacked lists of the named queries, one table per world: what was clicked, what was named."""
-    for name, mine in group_by_world(row for row in rows if row["method"] is not None).items():
+def named_queries(rows: Sequence[Row]) -> Iterator[Table | str]:
+    """The attacked lists of the named queries, a table per world, and a line per query without any."""
+    attacked = [row for row in rows if row["method"] is not None]
+    for world, mine in group_by_world(attacked).items():
         yield make_table(
-            f"named queries, {name}",
+            f"named queries, {world}",
             [
                 Column("query", "query", "fold"),
                 Column("claimed", "claimed"),
@@ -397,6 +399,9 @@ def named_query_tables(rows: Sequence[Row]) -> Iterator[Table]:
             dim=_guess,
             section=lambda line: line["list"],
         )
+    for name in dict.fromkeys(row["query"] for row in rows):
+        if all(row["query"] != name for row in attacked):
+            yield f"query {name}: not attacked"
 
 
 def _query_lines(rows: Sequence[Row]) -> Iterator[Line]:
@@ -405,24 +410,25 @@ def _query_lines(rows: Sequence[Row]) -> Iterator[Line]:
     for row in rows:
         lists.setdefault((row["query"], row["eps_claimed"], row["defense"], row["list"]), []).append(row)
     for attacked, attacks in lists.items():
-        first, blank = attacks[0], {"list": attacked, "query": "", "claimed": "", "exact": ""}
-        named = {"query": first["query"], "claimed": claim_text(first["eps_claimed"])}
-        yield blank | named | {"who": "shown", "documents": _documents(first, [True] * len(first["shown"]))}
+        blank = {"list": attacked, "query": "", "claimed": "", "exact": ""}
+        shown = [
+            f"{document}{'*' if clicked else ''}"
+            for document, clicked in zip(attacks[0]["shown"], attacks[0]["clicked"], strict=True)
+        ]
+        yield blank | {
+            "query": attacks[0]["query"],
+            "claimed": claim_text(attacks[0]["eps_claimed"]),
+            "who": "shown",
+            "documents": " ".join(shown),
+        }
         for row in attacks:
-            guessed = {"who": row["method"], "documents": _documents(row, row["guessed"])}
-            yield blank | guessed | {"exact": row["exact"], "baseline": row["baseline"]}
-
-
-def _documents(row: Row, which: Sequence[bool]) -> str:
-    named = zip(row["shown"], row["clicked"], which, strict=True)
-    return " ".join(f"{document}{'*' if clicked else ''}" for document, clicked, here in named if here) or "-"
-
-
-def not_attacked_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per named query without an attacked list anywhere."""
-    attacked = {row["query"] for row in rows if row["method"] is not None}
-    for name in dict.fromkeys(row["query"] for row in rows if row["query"] not in attacked):
-        yield f"query {name}: not attacked"
+            named = " ".join(compress(shown, row["guessed"])) or "-"
+            yield blank | {
+                "who": row["method"],
+                "documents": named,
+                "exact": row["exact"],
+                "baseline": row["baseline"],
+            }
 
 
 # --- attacks on something else ---------------------------------------------------------------------
@@ -433,7 +439,6 @@ class _Inquiry(NamedTuple):
 
     Attributes:
         metrics: columns as for `_columns`; all metrics if empty.
-        by_chance: the columns with what guessing reaches, by metric.
         beside: whether intervals stand beside metrics.
     """
 
@@ -441,9 +446,17 @@ class _Inquiry(NamedTuple):
     metrics: str
     caption: str
     sentence: str = ""
-    by_chance: Mapping[str, str] = {}
     beside: bool = True
 
+
+_BY_CHANCE = {
+    "accuracy": "chance",
+    "balanced_accuracy": "chance",
+    "accuracy_with_pairs": "chance",
+    "mrr": "chance_mrr",
+    "mrr_with_pairs": "chance_mrr",
+}
+"""The column with what guessing reaches, by metric."""
 
 INQUIRIES = {
     "query_identification": _Inquiry(
@@ -454,12 +467,6 @@ INQUIRIES = {
         "the others say nothing of the query\nMRR: mean reciprocal rank of the right one",
         "{setting}: {method} names {accuracy} of the queries among {choices}, {accuracy_with_pairs} where "
         "anything was learnt (guessing: {chance}).",
-        {
-            "accuracy": "chance",
-            "mrr": "chance_mrr",
-            "accuracy_with_pairs": "chance",
-            "mrr_with_pairs": "chance_mrr",
-        },
     ),
     "counts": _Inquiry(
         "click counts, {world}",
@@ -479,7 +486,6 @@ INQUIRIES = {
         "which most relevant documents were shown; in brackets: the 95 % interval over clients",
         "{setting}: {method} names {accuracy} of the clients' intents{together} (guessing: {chance}; by what "
         "was shown: {shown}).",
-        {"accuracy": "chance", "balanced_accuracy": "chance"},
     ),
     "linkage": _Inquiry(
         "same client? {world}",
@@ -489,7 +495,6 @@ INQUIRIES = {
         "rank of the client's own; in brackets: the 95 % interval over clients",
         "{setting}: {method} links {accuracy} of the messages to the next one of their client among "
         "{choices} (guessing: {chance}{without}).",
-        {"accuracy": "chance", "mrr": "chance_mrr"},
     ),
     "tasks": _Inquiry("{task}: {world}", "", "in brackets: 95 % intervals"),
 }
@@ -502,14 +507,16 @@ def inquiry_table(kind: str, world: str, rows: Sequence[Row]) -> Table:
     metrics = dict.fromkeys(
         name for row in rows for name, value in row.items() if isinstance(value, Estimate)
     )
-    guessing = {"method": "guessing", "baseline": True, "bits": 0.0}
-    guessing |= {metric: first[name] for metric, name in inquiry.by_chance.items()}
+    chances = {
+        metric: first[name] for metric, name in _BY_CHANCE.items() if metric in first and name in first
+    }
+    guessing = {"method": "guessing", "baseline": True, "bits": 0.0, **chances}
     tasks = ", ".join(dict.fromkeys(row.get("task", "") for row in rows))
     lines = [line for row in in_method_order(rows) for line in (*_without_message(kind, row), row)]
     return make_table(
         inquiry.title.format(world=world, task=tasks),
         _columns(inquiry.metrics or ", ".join(metrics), beside=inquiry.beside),
-        [*([guessing] if inquiry.by_chance else []), *lines, *ceilings(rows)],
+        [*([guessing] if chances and kind != "tasks" else []), *lines, *ceilings(rows)],
         caption=inquiry.caption.format_map(_words(first, rows)),
         space=1 if inquiry.beside else 2,
         dim=_guess,
