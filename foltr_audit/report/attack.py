@@ -35,6 +35,7 @@ from foltr_audit.report.settings import (
     RUN_BOUND,
     SETTING,
     Setting,
+    by_setting,
     dataset_line,
     dataset_row,
     differing,
@@ -51,7 +52,7 @@ from foltr_audit.report.settings import (
 from foltr_audit.report.table import (
     Table,
     beside_column,
-    interval_text,
+    estimate_text,
     make_table,
     method_column,
     short_column,
@@ -81,7 +82,6 @@ def _section(
 
 _BIN = Section("low:num high:num documents:int probability:num|null clicked:num|null")
 _GROUP = _section("group place:int lists:int skipped:int queries:int", *map(beside_all, GROUP_METRICS))
-_TASKS = _section("...", first="method baseline:bool? task")
 SECTIONS: dict[str, Section] = {
     "any_click": _section(
         "lists:int lists_with_click:int queries:int auc:est accuracy:est base_rate:est ceiling_auc:num"
@@ -138,7 +138,7 @@ SECTIONS: dict[str, Section] = {
         first="method",
     ),
     "refused": _section("reason", first="method"),
-    "tasks": _TASKS,
+    "tasks": _section("...", first="method baseline:bool? task"),
     "results": _section(
         "lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
         "clipped:num",
@@ -232,21 +232,17 @@ class AttackReport(PlanReport):
         proofs: Iterable[tuple[Setting, Sequence[ProofRecord]]] = (),
         *,
         warnings: Sequence[Row] = (),
-        advised: Callable[[str], str] = str,
         **fields: Any,
     ) -> AttackReport:
-        """The report on what was attacked and on the proofs of each setting, with the other fields.
-
-        Doubts about the results are added to the warnings, and advice to the reasons of refused attacks.
-        """
+        """The report on what was attacked and on the proofs of each setting, and doubts about the results."""
         rows: dict[str, list[Row]] = {kind: [] for kind in SECTIONS}
         on_clicks = []
         for pool in attacked:
             records = list(pool.found.records(pool.streams))
             clicks = [each for each in records if each.task == "clicks" and each.group is None]
             on_clicks.append((pool.click_model, clicks))
-            for kind, row in _rows(pool, records, advised):
-                rows[kind].append(row)
+            for kind, values in pool.values(records):
+                rows[kind].append(pool.row(kind, values))
         rows["proven"] += [_proven_row(proof, setting) for setting, each in proofs for proof in each]
         every = (*warnings, *map(warning_row, doubts(on_clicks)))
         fields |= {kind: tuple(mine) for kind, mine in rows.items() if mine}
@@ -276,12 +272,13 @@ class AttackReport(PlanReport):
         inquiries = {kind: getattr(self, kind) for kind in details.INQUIRIES}
         for kind, rows in inquiries.items():
             _print((details.inquiry_table(kind, *world) for world in group_by_world(rows).items()), console)
+        _print((details.task_table(*world) for world in group_by_world(self.tasks).items()), console)
         _print(
             details.refused_lines([row for row in self.refused if describe_world(row) not in worlds]), console
         )
         for kind, rows in inquiries.items():
             _print(details.inquiry_sentences(kind, rows), console, style="bold")
-        if any(not row["baseline"] for row in self.results) or not any(inquiries.values()):
+        if any(not row["baseline"] for row in self.results) or not any((*inquiries.values(), self.tasks)):
             _print([describe_results(self.results)], console, style="bold")
 
     def short_answer(self) -> BriefAnswer | None:
@@ -289,7 +286,7 @@ class AttackReport(PlanReport):
         strongest = _strongest(self.results)
         if strongest is None:
             return None
-        worlds, world = group_by_world(self.results), describe_world(strongest.row)
+        worlds, world = group_by_world(self.results), describe_world(strongest[0])
         rows, more = first_rows(_shown(worlds[world]), "rows")
         others = [[part for part in name.split(", ") if part not in world.split(", ")] for name in worlds]
         return BriefAnswer(
@@ -368,7 +365,8 @@ def _print(parts: Iterable[Table | str], console: Console, style: str | None = N
 class AttackedPool(NamedTuple):
     """What was attacked, and what attacks found.
 
-    `streams` draw the bootstrap; attacked lists of the named `queries` get a row each.
+    `streams` draw the bootstrap; attacked lists of the named `queries` get a row each; reasons of refused
+    attacks are `advised`.
     """
 
     setting: Setting
@@ -376,44 +374,35 @@ class AttackedPool(NamedTuple):
     found: TaskEvidence
     streams: Streams
     queries: Sequence[str] = ()
+    advised: Callable[[str], str] = str
 
+    def row(self, kind: str, values: Mapping[str, Any]) -> Row:
+        """A row in the order of its section, with what was attacked in its place."""
+        where = {"click_model": self.click_model, **self.setting.columns(), "view": self.found.view}
+        columns: dict[str, Any] = {}
+        for field in SECTIONS[kind].fields:
+            if field.name == "click_model":
+                columns |= where
+            elif field.name not in where:
+                columns[field.name] = values.get(field.name)
+        return SECTIONS[kind].row({**columns, **values} if kind == "tasks" else columns, self.setting)
 
-def _rows(
-    pool: AttackedPool, records: Iterable[AttackRecord], advised: Callable[[str], str]
-) -> Iterator[tuple[str, Row]]:
-    """Rows about what was attacked, each with its kind."""
-    columns = {"click_model": pool.click_model, **pool.setting.columns(), "view": pool.found.view}
-    where, found = WHERE.row(columns, pool.setting), pool.found
-
-    def row(kind: str, values: Mapping[str, Any]) -> tuple[str, Row]:
-        return kind, _row(SECTIONS[kind], where, values)
-
-    for record in records:
-        kind = "groups" if record.task == "clicks" and record.group else _KINDS.get(record.task, "tasks")
-        yield row(kind, _values(record))
-    if found.clicks is not None:
-        yield row("identifiability", identifiability(found.clicks))
-        for values in named_lists(found.clicks, pool.queries):
-            yield row("queries", values)
-    for proof in () if found.promises is None else found.promises.records():
-        more = {"about": proof.about, "proof_sees": sees(proof.view), "rounds": proof.rounds}
-        yield row("promises", _bound(proof) | more | {"ceiling_auc": proof.auc})
-    if found.singled_out is not None:
-        yield row("published", vars(found.singled_out))
-    for method, why in found.refused.items():
-        yield row("refused", {"method": method, "reason": advised(why)})
-
-
-def _row(section: Section, where: Row, values: Mapping[str, Any]) -> Row:
-    """A row in the order of its section, with the columns of `where` in their place."""
-    columns: dict[str, Any] = {}
-    for field in section.fields:
-        if field.name == "click_model":
-            columns |= where
-        elif field.name not in where:
-            columns[field.name] = values.get(field.name)
-    more = {name: value for name, value in values.items() if section is _TASKS and name not in columns}
-    return section.row(columns | more, where.setting)
+    def values(self, records: Iterable[AttackRecord]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The values of all rows, each with its kind."""
+        found = self.found
+        for record in records:
+            kind = "groups" if record.task == "clicks" and record.group else _KINDS.get(record.task, "tasks")
+            yield kind, _values(record)
+        if found.clicks is not None:
+            yield "identifiability", identifiability(found.clicks)
+            yield from (("queries", values) for values in named_lists(found.clicks, self.queries))
+        for proof in () if found.promises is None else found.promises.records():
+            more = {"about": proof.about, "proof_sees": sees(proof.view), "rounds": proof.rounds}
+            yield "promises", {**_bound(proof), **more, "ceiling_auc": proof.auc}
+        if found.singled_out is not None:
+            yield "published", vars(found.singled_out)
+        for method, why in found.refused.items():
+            yield "refused", {"method": method, "reason": self.advised(why)}
 
 
 def _values(record: AttackRecord) -> dict[str, Any]:
@@ -463,35 +452,31 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
             judged.found,
             Streams(recorded.used_seed),
             protocol.queries,
+            recorded.advised,
         )
         for judged in recorded.judged(progress)
     ]
     wrong = [coded("facts", _click_prefix(row, facts) + text) for row in facts for text in row["warnings"]]
+    fields: dict[str, Any] = {"utility": ()}
+    if (training := recorded.training()) is not None:
+        header, rounds = training
+        setting = _setting(header, recorded)
+        groups = served_rows([TrainingHistory(recorded.population, rounds)], setting)
+        utility = (utility_row([recorded_utility(rounds)], setting),)
+        fields = {"utility": utility, "utility_groups": tuple(groups)}
     return AttackReport.made(
         attacked,
         [(_setting(recorded.header, recorded), recorded.proofs)],
-        advised=recorded.advised,
         config=recorded.table(),
         dataset=dataset_row([recorded.data_record]),
         facts=tuple(facts),
         warnings=[warning_row(warning) for warning in (*dict.fromkeys(recorded.notes()), *wrong)],
-        **_utility(recorded),
+        **fields,
     )
 
 
 def _click_prefix(row: Row, rows: Sequence[Row]) -> str:
     return f"{row['click_model']} clicks: " if len(rows) > 1 else ""
-
-
-def _utility(recorded: TraceAttack) -> dict[str, tuple[Row, ...]]:
-    """What a Run's training rounds recorded of its utility, and by group; nothing for a bare trace."""
-    training = recorded.training()
-    if training is None:
-        return {"utility": ()}
-    header, rounds = training
-    setting = _setting(header, recorded)
-    groups = served_rows([TrainingHistory(recorded.population, rounds)], setting)
-    return {"utility": (utility_row([recorded_utility(rounds)], setting),), "utility_groups": tuple(groups)}
 
 
 def _setting(header: TraceHeader, recorded: TraceAttack, sees: str | None = None) -> Setting:
@@ -528,59 +513,60 @@ _NOT_SHOWN = (
 _UNTRIED = " Stronger attacks were not tried: leave out --method to run them."
 
 
-class _StrongestAttack(NamedTuple):
-    """The strongest attack on the smallest claimed epsilon.
+def _strongest(results: Sequence[Row]) -> tuple[Row, Sequence[Row], bool] | None:
+    """The strongest attack on the smallest claimed epsilon; None where no list with a click was attacked.
 
-    Attributes:
-        row: its row.
-        rows: the attacks that it was chosen from.
-        sure: whether it is shown to beat guessing.
+    With the attacks that it was chosen from, and whether it is shown to beat guessing. The strongest of
+    several is the luckiest too: so its interval, widened for their number, has to lie above one half.
     """
-
-    row: Row
-    rows: Sequence[Row]
-    sure: bool
-
-
-def _strongest(results: Sequence[Row]) -> _StrongestAttack | None:
-    """None where no list with a click was attacked."""
     rows = [row for row in results if not row["baseline"] and row["auc"].known]
-    if not rows:
-        return None
-    smallest = min(row["eps_claimed"] for row in rows)
+    smallest = min((row["eps_claimed"] for row in rows), default=math.inf)
     rows = [row for row in rows if row["eps_claimed"] == smallest]
     sure = [row for row in rows if beats_guessing(row["auc"], row["queries"], len(rows))]
-    best = max(sure or rows, key=lambda row: (row.number("auc"), _recall_and_precision(row)))
-    return _StrongestAttack(best, rows, bool(sure))
+    best = max(sure or rows, key=lambda row: (row.number("auc"), _recall_and_precision(row)), default=None)
+    return None if best is None else (best, rows, bool(sure))
+
+
+def _recall_and_precision(row: Row) -> float:
+    """Recall and precision together, which tell attacks of equal AUC apart; 0 where nothing was named."""
+    both = row.number("recall") + row.number("precision")
+    return 0.0 if math.isnan(both) else both
 
 
 def describe_results(results: Sequence[Row]) -> str:
-    """What the strongest attack on the smallest claimed epsilon shows.
-
-    The strongest of several rows is the luckiest too. So its AUC counts as better than guessing only
-    if its interval, widened for the number of rows that it was chosen from, lies above one half.
-    """
+    """What the strongest attack on the smallest claimed epsilon shows."""
     strongest = _strongest(results)
     if strongest is None:
         return "No list with a click was attacked, so nothing can be said."
     row, rows, sure = strongest
     eps, few = row["eps_claimed"], few_lists([row["lists"]])
-    claim = "Without a claimed epsilon" if math.isinf(eps) else f"At a claimed epsilon of {eps:g}"
+    words = {
+        "claim": "Without a claimed epsilon" if math.isinf(eps) else f"At a claimed epsilon of {eps:g}",
+        "clicks": row["click_model"],
+        "method": row["method"],
+    }
     if not sure:
-        attacks = [
-            AttackedClicks(row["click_model"], row["method"], row["auc"], row["queries"]) for row in rows
-        ]
-        backwards = wrong_sign(attacks)
-        return f"{claim}, {backwards}." if backwards else _not_shown(claim, row, rows) + few
+        backwards = wrong_sign(
+            [
+                AttackedClicks(each["click_model"], each["method"], each["auc"], each["queries"])
+                for each in rows
+            ]
+        )
+        if backwards:
+            return f"{words['claim']}, {backwards}."
+        ran = list(dict.fromkeys(each["method"] for each in rows))
+        text = _NOT_SHOWN.format(
+            **words, ran=", ".join(ran), auc=estimate_text(row["auc"]), lists=row["lists"]
+        )
+        tried = any(attack.strongest for name in ran if (attack := make_if_known(Attack, name)))
+        return text + ("" if tried else _UNTRIED) + few
     guesses = [each for each in results if each["baseline"] and _place(each) == _place(row)]
     random = next(each for each in guesses if each["method"] == "random:k=3")
     text = _RECOVERS.format(
-        claim=claim,
+        **words,
         who=attacker(row["view"]),
         sees=(row["sees"] or "").replace("message", "messages").replace("sum", "sums"),
         recall=whole_percent(row.number("recall")),
-        clicks=row["click_model"],
-        method=row["method"],
         precision=whole_percent(row.number("precision")),
         random_recall=whole_percent(random.number("recall")),
         random_precision=whole_percent(random.number("precision")),
@@ -588,35 +574,12 @@ def describe_results(results: Sequence[Row]) -> str:
     known = {each.number("auc"): each["method"] for each in guesses if each["auc"].known}
     best, auc = max(known, default=0.0), row.number("auc")
     if best > auc:
-        text += _BETTER_GUESS.format(
-            guess=known[best], best=short(best), method=row["method"], auc=short(auc)
-        )
+        text += _BETTER_GUESS.format(**words, guess=known[best], best=short(best), auc=short(auc))
     return text + few
 
 
 def _place(row: Row) -> tuple[Any, ...]:
     return row["click_model"], row["view"], row.setting
-
-
-def _not_shown(claim: str, row: Row, rows: Sequence[Row]) -> str:
-    """No attack is shown to be better than guessing, with the names of those that ran."""
-    ran = list(dict.fromkeys(other["method"] for other in rows))
-    text = _NOT_SHOWN.format(
-        claim=claim,
-        ran=", ".join(ran),
-        method=row["method"],
-        clicks=row["click_model"],
-        auc=f"{short(row.number('auc'))} {interval_text(row['auc'])}".rstrip(),
-        lists=row["lists"],
-    )
-    tried = any(attack.strongest for name in ran if (attack := make_if_known(Attack, name)))
-    return text if tried else text + _UNTRIED
-
-
-def _recall_and_precision(row: Row) -> float:
-    """Recall and precision together, which tell attacks of equal AUC apart; 0 where nothing was named."""
-    both = row.number("recall") + row.number("precision")
-    return 0.0 if math.isnan(both) else both
 
 
 # --- short answer ----------------------------------------------------------------------------------
@@ -627,13 +590,9 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
 
     Where that is too much, only the strongest attack of each setting and the best guess.
     """
-    settings: dict[str, list[Row]] = {}
-    for row in rows:
-        settings.setdefault(f"{row['learner']} {row['defense']}", []).append(row)
-    shown = [_of_setting(mine, MOST_ROWS) for mine in settings.values()]
-    if sum(map(len, shown)) > MOST_ROWS:
-        shown = [_of_setting(mine, 1) for mine in settings.values()]
-    return [row for mine in shown for row in mine]
+    settings = by_setting(rows)
+    shown = [row for mine in settings for row in _of_setting(mine, MOST_ROWS)]
+    return shown if len(shown) <= MOST_ROWS else [row for mine in settings for row in _of_setting(mine, 1)]
 
 
 def _of_setting(rows: Sequence[Row], most: int) -> list[Row]:
@@ -645,31 +604,27 @@ def _of_setting(rows: Sequence[Row], most: int) -> list[Row]:
 
 def _brief_table(world: str, rows: Sequence[Row]) -> Table:
     apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
-    claims_vary = len({row["eps_claimed"] for row in rows}) > 1
-    columns = [
-        method_column(),
-        *setting_columns(rows, apart),
-        *([details.claimed_column()] if claims_vary else []),
-        short_column("accuracy", "accuracy"),
-        short_column("precision", "precision"),
-        short_column("recall", "recall"),
-        short_column("exact\nmatch", "exact"),
-        beside_column("AUC", "auc"),
-    ]
     lists = sorted({(row["lists"], row["queries"]) for row in rows})
     counts = " or ".join(f"{count} lists of {queries} queries" for count, queries in lists)
-    guesses = dict.fromkeys(
-        row["method"] for row in rows if row["baseline"] and row["method"] != details.ANY_ATTACK
-    )
-    best = f"; {' or '.join(guesses)}: the best guess that reads no message" if guesses else ""
-    caption = [f"{counts}; AUC with its 95 % interval over queries ({details.YARDSTICK}){best}"]
-    caption += [details.EXPLAINED] if any(row["method"] == details.ANY_ATTACK for row in rows) else []
+    lines = dict.fromkeys(row["method"] for row in rows if row["baseline"])
+    guesses = " or ".join(method for method in lines if method != details.ANY_ATTACK)
+    best = f"; {guesses}: the best guess that reads no message" if guesses else ""
     return make_table(
         world,
-        columns,
+        [
+            method_column(),
+            *setting_columns(rows, apart),
+            *([details.claimed_column()] if details.claims_vary(rows) else []),
+            short_column("accuracy", "accuracy"),
+            short_column("precision", "precision"),
+            short_column("recall", "recall"),
+            short_column("exact\nmatch", "exact"),
+            beside_column("AUC", "auc"),
+        ],
         rows,
-        caption="\n".join(caption),
+        caption=f"{counts}; AUC with its 95 % interval over queries ({details.YARDSTICK}){best}"
+        + (f"\n{details.EXPLAINED}" if details.ANY_ATTACK in lines else ""),
         dim=lambda row: row["baseline"],
-        section=lambda row: f"{row['learner']} {row['defense']}",
+        section=lambda row: str(row.setting),
         spare=("exact\nmatch", "accuracy", "recall"),
     )

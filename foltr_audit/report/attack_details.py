@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.warning_kinds import coded
@@ -25,7 +25,6 @@ from foltr_audit.report.settings import (
     setting_text,
 )
 from foltr_audit.report.table import (
-    Cell,
     Column,
     Table,
     beside_column,
@@ -33,7 +32,6 @@ from foltr_audit.report.table import (
     claim_text,
     counted,
     delta_text,
-    estimate_cell,
     estimate_text,
     make_table,
     method_column,
@@ -42,9 +40,6 @@ from foltr_audit.report.table import (
 )
 from foltr_audit.report.terminal import MOST_ROWS
 from foltr_audit.utils.formatting import JsonValue, epsilon, short
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Line = dict[str, Any]
 """A row, or a line of a table that stands for no row, such as that of guessing."""
@@ -225,26 +220,20 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
     )
 
 
-def _at_least(row: Row) -> Cell:
-    """What is learned at least: 0 for a negative estimate."""
-    return Cell("0") if row.number("bits") < 0 else estimate_cell(row["bits"])
-
-
-def _missed(row: Row) -> str:
-    """What that may miss at most: everything for a negative estimate."""
-    return short(row.number("entropy" if row.number("bits") < 0 else "bias_bound"))
-
-
-def _share(row: Row) -> str:
-    return percent(max(0.0, row.number("share")) if row["share"].known else None)
-
-
 _BITS = [
-    Column("leaked at least", _at_least, "name", beside=True),
-    Column("error at most", _missed, "name"),
+    Column("leaked at least", "bits", "name", beside=True),
+    Column("error at most", lambda row: short(row.number("bias_bound")), "name"),
     Column("in total", lambda row: short(row.number("entropy")), "name"),
-    Column("share", _share, "name"),
+    Column("share", lambda row: percent(row.number("share")), "name"),
 ]
+
+
+def _bits_lines(rows: Iterable[Row]) -> list[Row]:
+    """The rows; a negative estimate says that nothing is learned, and may miss everything."""
+    return [
+        row.with_values(bits="0", bias_bound=row["entropy"], share=0.0) if row.number("bits") < 0 else row
+        for row in rows
+    ]
 
 
 def information_table(rows: Sequence[Row]) -> Table:
@@ -265,7 +254,7 @@ def information_table(rows: Sequence[Row]) -> Table:
     return make_table(
         "what the server learns, in bits per list",
         [method_column(), claimed_column(), *_BITS],
-        in_method_order(rows),
+        _bits_lines(in_method_order(rows)),
         caption="\n".join(caption),
     )
 
@@ -281,7 +270,7 @@ def learners_table(rows: Sequence[Row]) -> Table:
     return make_table(
         "what the server learns of a list's clicks, by learner, in bits",
         [clicks, claimed_column(), Column("learner", learner, "words"), *_BITS],
-        sorted(rows, key=lambda row: (row["click_model"], row["eps_claimed"])),
+        _bits_lines(sorted(rows, key=lambda row: (row["click_model"], row["eps_claimed"]))),
         caption="claimed: the eps of one interaction; a message of several composes them",
     )
 
@@ -438,14 +427,14 @@ class _Inquiry(NamedTuple):
     """The texts on attacks that find something else than clicks; names in braces are those of `_words`.
 
     Attributes:
-        metrics: columns as for `_columns`; all metrics if empty.
+        metrics: columns as for `_columns`.
         beside: whether intervals stand beside metrics.
     """
 
     title: str
     metrics: str
     caption: str
-    sentence: str = ""
+    sentence: str
     beside: bool = True
 
 
@@ -460,7 +449,7 @@ _BY_CHANCE = {
 
 INQUIRIES = {
     "query_identification": _Inquiry(
-        "which query? {world}",
+        "which query?",
         "accuracy, MRR=mrr, with pairs=accuracy_with_pairs, MRR=mrr_with_pairs",
         "one of {choices} queries{fewer}; {messages} messages of {queries} queries; in brackets: the 95 % "
         "interval over queries\nwith pairs: the {messages_with_pairs} from whose clicks anything was learnt; "
@@ -469,7 +458,7 @@ INQUIRIES = {
         "anything was learnt (guessing: {chance}).",
     ),
     "counts": _Inquiry(
-        "click counts, {world}",
+        "click counts,",
         "error, RMSE=rmse, Spearman=spearman, exact",
         "{lists} lists of {queries} queries, sums over {summands}\nin brackets: the 95 % interval over "
         "queries; errors are those of click-through rates\nconstant: the best one in hindsight; prior: what "
@@ -479,7 +468,7 @@ INQUIRIES = {
         beside=False,
     ),
     "intent_inference": _Inquiry(
-        "which intent? {world}",
+        "which intent?",
         "accuracy, balanced=balanced_accuracy, bits",
         "{intents} intents; {decisions} decisions, {clients} clients{mixed}{left_over}\nbalanced: mean over "
         "intents; bits: log2 of the probability of the truth, above even odds\nrelevant shown: the intent of "
@@ -488,7 +477,7 @@ INQUIRIES = {
         "was shown: {shown}).",
     ),
     "linkage": _Inquiry(
-        "same client? {world}",
+        "same client?",
         "accuracy, MRR=mrr",
         "one of {choices} messages of the next round{fewer}; {messages} messages of {clients} clients\n"
         "count: nearest number of interactions; same-queries: most queries in common\nMRR: mean reciprocal "
@@ -496,37 +485,46 @@ INQUIRIES = {
         "{setting}: {method} links {accuracy} of the messages to the next one of their client among "
         "{choices} (guessing: {chance}{without}).",
     ),
-    "tasks": _Inquiry("{task}: {world}", "", "in brackets: 95 % intervals"),
 }
-"""How each kind of rows is shown, in this order; `tasks` are those of other packages."""
+"""How each kind of rows is shown, in this order."""
 
 
 def inquiry_table(kind: str, world: str, rows: Sequence[Row]) -> Table:
     """What attacks of one kind find in a world, compared with guessing."""
     inquiry, first = INQUIRIES[kind], rows[0]
-    metrics = dict.fromkeys(
-        name for row in rows for name, value in row.items() if isinstance(value, Estimate)
-    )
     chances = {
         metric: first[name] for metric, name in _BY_CHANCE.items() if metric in first and name in first
     }
     guessing = {"method": "guessing", "baseline": True, "bits": 0.0, **chances}
-    tasks = ", ".join(dict.fromkeys(row.get("task", "") for row in rows))
     lines = [line for row in in_method_order(rows) for line in (*_without_message(kind, row), row)]
     return make_table(
-        inquiry.title.format(world=world, task=tasks),
-        _columns(inquiry.metrics or ", ".join(metrics), beside=inquiry.beside),
-        [*([guessing] if chances and kind != "tasks" else []), *lines, *ceilings(rows)],
+        f"{inquiry.title} {world}",
+        _columns(inquiry.metrics, beside=inquiry.beside),
+        [*([guessing] if chances else []), *lines, *ceilings(rows)],
         caption=inquiry.caption.format_map(_words(first, rows)),
         space=1 if inquiry.beside else 2,
         dim=_guess,
     )
 
 
+def task_table(world: str, rows: Sequence[Row]) -> Table:
+    """Whatever tasks of other packages measure."""
+    metrics = dict.fromkeys(
+        name for row in rows for name, value in row.items() if isinstance(value, Estimate)
+    )
+    return make_table(
+        f"{', '.join(dict.fromkeys(row['task'] for row in rows))}: {world}",
+        [method_column(), claimed_column(), *(beside_column(name, name) for name in metrics)],
+        in_method_order(rows),
+        caption="in brackets: 95 % intervals",
+        dim=_guess,
+    )
+
+
 def inquiry_sentences(kind: str, rows: Sequence[Row]) -> Iterator[str]:
     """What each attack of one kind finds."""
-    if sentence := INQUIRIES[kind].sentence:
-        yield from (sentence.format_map(_words(row, rows)) for row in rows if not _guess(row))
+    sentence = INQUIRIES[kind].sentence
+    yield from (sentence.format_map(_words(row, rows)) for row in rows if not _guess(row))
 
 
 def _without_message(kind: str, row: Row) -> Iterator[Row]:
@@ -623,10 +621,6 @@ class FactsReport(Document):
     FIELDS: ClassVar[Section] = Section(nested("facts", ROW))
 
     facts: tuple[Row, ...]
-
-    def show(self, console: Console) -> None:
-        for line in self.lines():
-            console.print(line, highlight=False, markup=False)
 
     def lines(self) -> Iterator[str]:
         """What was found, without style; warnings on lines of their own."""
