@@ -560,7 +560,8 @@ def describe_results(results: Sequence[Row]) -> str:
         )
         tried = any(attack.strongest for name in ran if (attack := make_if_known(Attack, name)))
         return text + ("" if tried else _UNTRIED) + few
-    guesses = [each for each in results if each["baseline"] and _place(each) == _place(row)]
+    world = _only(describe_world(row), results)
+    guesses = [each for each in world if each["baseline"] and each.setting == row.setting]
     random = next(each for each in guesses if each["method"] == "random:k=3")
     text = _RECOVERS.format(
         **words,
@@ -576,10 +577,6 @@ def describe_results(results: Sequence[Row]) -> str:
     if best > auc:
         text += _BETTER_GUESS.format(**words, guess=known[best], best=short(best), auc=short(auc))
     return text + few
-
-
-def _place(row: Row) -> tuple[Any, ...]:
-    return row["click_model"], row["view"], row.setting
 
 
 # --- short answer ----------------------------------------------------------------------------------

@@ -101,11 +101,17 @@ def claimed_column() -> Column:
     return Column("claimed", lambda line: claim_text(line["eps_claimed"]) if "eps_claimed" in line else "")
 
 
-def _columns(metrics: str, *, beside: bool = True) -> list[Column]:
-    """Method, claimed epsilon, and metrics such as `accuracy, MRR=mrr`; intervals below or `beside` them."""
-    pairs = [each.partition("=") for each in metrics.split(", ")]
+def _metrics(text: str, *, beside: bool = True) -> list[Column]:
+    """Columns of metrics such as `accuracy, MRR=mrr`; their intervals stand below or `beside` them."""
+    pairs = [each.partition("=") for each in text.split(", ")]
     make = beside_column if beside else Column
-    return [method_column(), claimed_column(), *(make(header, name or header) for header, _, name in pairs)]
+    return [make(header, name or header) for header, _, name in pairs]
+
+
+def _method_table(title: str, columns: Iterable[Column], lines: Sequence[Line], **options: Any) -> Table:
+    """A table by method and claimed epsilon, with guesses dimmed."""
+    columns = [method_column(), claimed_column(), *columns]
+    return make_table(title, columns, in_method_order(lines), dim=_guess, **options)
 
 
 def _guess(line: Line) -> bool:
@@ -137,13 +143,12 @@ def results_table(rows: Sequence[Row]) -> Table:
             f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked "
             f"kept{unknown}{clipped}"
         )
-    return make_table(
+    return _method_table(
         describe_world(rows[0]),
-        _columns("accuracy, precision, recall, F1=f1, exact\nmatch=exact, AUC=auc", beside=False),
-        in_method_order([*rows, *most]),
+        _metrics("accuracy, precision, recall, F1=f1, exact\nmatch=exact, AUC=auc", beside=False),
+        [*rows, *most],
         caption="\n".join(caption),
         space=0,
-        dim=_guess,
         section=lambda row: vary and row["method"],
         spare=("F1", "accuracy", "recall", "exact\nmatch"),
     )
@@ -160,13 +165,12 @@ def scores_table(results: Sequence[Row]) -> Table:
     finest = f"; resolution {percent(1 / counts[0])}" if counts[0] else ""
     few = "; too few for an interval" if any(row["tpr_at_01"].ci95 is None for row in rows) else ""
     metrics = "TPR@1%=tpr_at_1, TPR@.1%=tpr_at_01, identifiable=accuracy_identifiable"
-    return make_table(
+    return _method_table(
         "",
-        _columns(metrics + (", message=exact_message" if message else "")),
-        in_method_order(rows),
+        _metrics(metrics + (", message=exact_message" if message else "")),
+        rows,
         caption=f"TPR at FPR <= 1 % and <= .1 % ({among} unclicked documents{finest}{few})\n{_IDENTIFIABLE}"
         + ("\nmessage: all lists of a message right" if message else ""),
-        dim=_guess,
         spare=("TPR@.1%", "message", "identifiable"),
     )
 
@@ -182,13 +186,8 @@ def any_click_table(rows: Sequence[Row]) -> Table:
         )
         for row in {(row["eps_claimed"], row["defense"]): row for row in rows}.values()
     ]
-    return make_table(
-        "any click at all? (every list counts)",
-        _columns("AUC=auc, accuracy"),
-        in_method_order([*always, *rows]),
-        dim=_guess,
-        spare=("accuracy",),
-    )
+    title = "any click at all? (every list counts)"
+    return _method_table(title, _metrics("AUC=auc, accuracy"), [*always, *rows], spare=("accuracy",))
 
 
 def groups_table(rows: Sequence[Row], of: str) -> Table:
@@ -251,12 +250,8 @@ def information_table(rows: Sequence[Row]) -> Table:
             caption.append(
                 f"{row['method']}: the click model calls some clicks impossible; nothing is estimated"
             )
-    return make_table(
-        "what the server learns, in bits per list",
-        [method_column(), claimed_column(), *_BITS],
-        _bits_lines(in_method_order(rows)),
-        caption="\n".join(caption),
-    )
+    title = "what the server learns, in bits per list"
+    return _method_table(title, _BITS, _bits_lines(rows), caption="\n".join(caption))
 
 
 def learners_table(rows: Sequence[Row]) -> Table:
@@ -427,7 +422,7 @@ class _Inquiry(NamedTuple):
     """The texts on attacks that find something else than clicks; names in braces are those of `_words`.
 
     Attributes:
-        metrics: columns as for `_columns`.
+        metrics: columns as for `_metrics`.
         beside: whether intervals stand beside metrics.
     """
 
@@ -496,14 +491,13 @@ def inquiry_table(kind: str, world: str, rows: Sequence[Row]) -> Table:
         metric: first[name] for metric, name in _BY_CHANCE.items() if metric in first and name in first
     }
     guessing = {"method": "guessing", "baseline": True, "bits": 0.0, **chances}
-    lines = [line for row in in_method_order(rows) for line in (*_without_message(kind, row), row)]
-    return make_table(
+    without = [guess for row in rows if kind == "intent_inference" for guess in _guessed_intents(row)]
+    return _method_table(
         f"{inquiry.title} {world}",
-        _columns(inquiry.metrics, beside=inquiry.beside),
-        [*([guessing] if chances else []), *lines, *ceilings(rows)],
+        _metrics(inquiry.metrics, beside=inquiry.beside),
+        [*([guessing] if chances else []), *without, *rows, *ceilings(rows)],
         caption=inquiry.caption.format_map(_words(first, rows)),
         space=1 if inquiry.beside else 2,
-        dim=_guess,
     )
 
 
@@ -512,13 +506,9 @@ def task_table(world: str, rows: Sequence[Row]) -> Table:
     metrics = dict.fromkeys(
         name for row in rows for name, value in row.items() if isinstance(value, Estimate)
     )
-    return make_table(
-        f"{', '.join(dict.fromkeys(row['task'] for row in rows))}: {world}",
-        [method_column(), claimed_column(), *(beside_column(name, name) for name in metrics)],
-        in_method_order(rows),
-        caption="in brackets: 95 % intervals",
-        dim=_guess,
-    )
+    title = f"{', '.join(dict.fromkeys(row['task'] for row in rows))}: {world}"
+    columns = [beside_column(name, name) for name in metrics]
+    return _method_table(title, columns, rows, caption="in brackets: 95 % intervals")
 
 
 def inquiry_sentences(kind: str, rows: Sequence[Row]) -> Iterator[str]:
@@ -527,17 +517,15 @@ def inquiry_sentences(kind: str, rows: Sequence[Row]) -> Iterator[str]:
     yield from (sentence.format_map(_words(row, rows)) for row in rows if not _guess(row))
 
 
-def _without_message(kind: str, row: Row) -> Iterator[Row]:
+def _guessed_intents(row: Row) -> Iterator[Row]:
     """How often an intent is named without a message."""
-    if kind == "intent_inference":
-        of = f" ({row['messages_together']} messages)" if row["messages_together"] > 1 else ""
-        guess = row.with_values(baseline=True, bits=None)
-        yield guess.with_values(
-            method=f"most frequent{of}", accuracy=row["most_frequent"], balanced_accuracy=row["chance"]
-        )
-        yield guess.with_values(
-            method=f"relevant shown{of}", accuracy=row["shown"], balanced_accuracy=row["shown_balanced"]
-        )
+    of = f" ({row['messages_together']} messages)" if row["messages_together"] > 1 else ""
+    for guess, accuracy, balanced in (
+        ("most frequent", "most_frequent", "chance"),
+        ("relevant shown", "shown", "shown_balanced"),
+    ):
+        values = {"accuracy": row[accuracy], "balanced_accuracy": row[balanced], "bits": None}
+        yield row.with_values(method=guess + of, baseline=True, **values)
 
 
 def _words(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
@@ -552,16 +540,16 @@ def _words(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
         if isinstance(value, Estimate | float)
     }
     fewer = row.get("choices", 0) < row.get("choices_asked", 0)
-    counts = {} if "error" not in row else {"error": short(row.number("error")), "summands": _summands(row)}
     return {
         **row,
         **shares,
-        **counts,
+        "error": short(row.number("error")),
         "setting": _setting(row),
         "fewer": f", not {row['choices_asked']}: there are no more" if fewer else "",
         "mixed": if_any("mixed", "; left out: {} with several intents"),
         "left_over": if_any("left_over", "; {} messages too few of a client"),
         "together": if_any("messages_together", " from {} messages", 2),
+        "summands": _summands(row) if "clients_min" in row else "",
         "without": _found_without(row, rows),
     }
 
@@ -573,10 +561,9 @@ def _setting(row: Row) -> str:
 
 def _summands(row: Row) -> str:
     """What each sum adds up, e.g. `20 clients`."""
-    least, most = row["clients_min"], row["clients_max"]
-    count = f"{least}" if least == most else f"{least} to {most}"
-    what = "message" if row["view"] == "pooled" else "client"
-    return f"{count} {what}{'' if most == 1 else 's'}{' of one client' if row['view'] == 'pooled' else ''}"
+    least, most, pooled = row["clients_min"], row["clients_max"], row["view"] == "pooled"
+    fewest = "" if least == most else f"{least} to "
+    return fewest + (f"{counted(most, 'message')} of one client" if pooled else counted(most, "client"))
 
 
 def _found_without(row: Row, rows: Sequence[Row]) -> str:
