@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-# --- the document ----------------------------------------------------------------------------------
 
 WHERE = Section("click_model", SETTING, "view")
 """What was attacked: how its users click, what was run, and the view, as in `AttackSpec.view`."""
@@ -169,9 +168,8 @@ class AttackReport(PlanReport):
     """The result of `attack`. Every row names its click model, training, claimed epsilon and view.
 
     Attributes:
-        results: attacks on clicks, baselines first; of these also `any_click`, `calibration`, `information`
-            (bits), and `groups` of clients and `places` of a list in its message, hit hardest first.
-        counts, intent_inference, linkage, query_identification, tasks: attacks on other secrets.
+        results: attacks on clicks, baselines first; also `any_click`, `calibration`, `information` (bits), and
+            by group of clients (`groups`) and place of a list in its message (`places`), hit hardest first.
         facts: of recorded traces, whether their declared facts explain their messages.
         identifiability: what messages can reveal to any attack.
         promises, proven: what is proven for the attacked messages, and of a round and the whole run.
@@ -273,9 +271,8 @@ class AttackReport(PlanReport):
         for kind, rows in inquiries.items():
             _print((details.inquiry_table(kind, *world) for world in group_by_world(rows).items()), console)
         _print((details.task_table(*world) for world in group_by_world(self.tasks).items()), console)
-        _print(
-            details.refused_lines([row for row in self.refused if describe_world(row) not in worlds]), console
-        )
+        others = (row for row in self.refused if describe_world(row) not in worlds)
+        _print(details.refused_lines(others), console)
         for kind, rows in inquiries.items():
             _print(details.inquiry_sentences(kind, rows), console, style="bold")
         if any(not row["baseline"] for row in self.results) or not any((*inquiries.values(), self.tasks)):
@@ -359,9 +356,6 @@ def _print(parts: Iterable[Table | str], console: Console, style: str | None = N
             console.print(escape(part), style=style, highlight=False)
 
 
-# --- from records to rows --------------------------------------------------------------------------
-
-
 class AttackedPool(NamedTuple):
     """What was attacked, and what attacks found.
 
@@ -432,9 +426,6 @@ def _proven_row(proof: ProofRecord, setting: Setting) -> Row:
     return SECTIONS["proven"].row({**setting.columns(), "view": proof.view, **_bound(proof), **run}, setting)
 
 
-# --- recorded messages -----------------------------------------------------------------------------
-
-
 def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> AttackReport:
     """Check the facts against the messages, then judge the attacks; the utility is what a Run recorded.
 
@@ -494,8 +485,6 @@ def _setting(header: TraceHeader, recorded: TraceAttack, sees: str | None = None
         sees=sees,
     )
 
-
-# --- what it means ---------------------------------------------------------------------------------
 
 _RECOVERS = (
     "{claim}, a {who} that sees {sees} recovers {recall} of the {clicks} users' clicks with {method}, at a "
@@ -577,9 +566,6 @@ def describe_results(results: Sequence[Row]) -> str:
     if best > auc:
         text += _BETTER_GUESS.format(**words, guess=known[best], best=short(best), auc=short(auc))
     return text + few
-
-
-# --- short answer ----------------------------------------------------------------------------------
 
 
 def _shown(rows: Sequence[Row]) -> list[Row]:

@@ -15,9 +15,9 @@ from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.groups import difference_column, once, with_totals
 from foltr_audit.report.settings import (
+    by_setting,
     claim_words,
     differing,
-    first_of_settings,
     in_method_order,
     run_bound_text,
     run_caption,
@@ -53,8 +53,8 @@ _OVER_QUERIES = "in brackets: the 95 % interval over queries"
 _IDENTIFIABLE = "identifiable: accuracy on documents whose click is identifiable from the message"
 _BITS_CAPTION = (
     "leaked at least: lower bound on the mutual information between message and clicks; in total: entropy of "
-    "a list's clicks given query, list and grades; every list counts",
-    "error at most: what the lower bound may miss, 0 where the attack's posterior is the true one",
+    "a list's clicks given query, list and grades; every list counts\n"
+    "error at most: what the lower bound may miss, 0 where the attack's posterior is the true one"
 )
 _IDENTIFIABILITY = (
     "identifiable: {identifiable} of documents; rank {rank_mean:.1f} of {unknowns_mean:.1f} unknowns, "
@@ -66,9 +66,6 @@ _SINGLED_OUT = (
     "{published:,} of them; it fits one client's lists in {singled_out:,}{other}, and names the right client "
     "in {right:,}"
 )
-
-
-# --- worlds ----------------------------------------------------------------------------------------
 
 
 def describe_world(row: Row) -> str:
@@ -121,14 +118,11 @@ def _guess(line: Line) -> bool:
 def ceilings(rows: Iterable[Row]) -> list[Row]:
     """For each setting with a proof a line with the most that any attack can reach."""
     lines = []
-    for row in first_of_settings(row for row in rows if row.get("ceiling_accuracy") is not None):
-        metrics = [name for name, value in row.items() if isinstance(value, Estimate)]
-        most = {name: row.estimate(f"ceiling_{name}") for name in metrics}
-        lines.append(row.with_values(method=ANY_ATTACK, baseline=True, **most))
+    for first, *_ in by_setting(row for row in rows if row.get("ceiling_accuracy") is not None):
+        metrics = [name for name, value in first.items() if isinstance(value, Estimate)]
+        most = {name: first.estimate(f"ceiling_{name}") for name in metrics}
+        lines.append(first.with_values(method=ANY_ATTACK, baseline=True, **most))
     return lines
-
-
-# --- attacks on clicks; rows of one world ----------------------------------------------------------
 
 
 def results_table(rows: Sequence[Row]) -> Table:
@@ -204,10 +198,7 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
             once(Column("method", "method", "fold")),
             once(claimed_column()),
             Column("group", "group", "fold"),
-            Column("lists", "lists"),
-            Column("F1", "f1"),
-            Column("exact", "exact"),
-            Column("AUC", "auc"),
+            *_metrics("lists, F1=f1, exact, AUC=auc", beside=False),
             difference_column("AUC - all", "auc"),
         ],
         lines[::-1],
@@ -237,7 +228,7 @@ def _bits_lines(rows: Iterable[Row]) -> list[Row]:
 
 def information_table(rows: Sequence[Row]) -> Table:
     """How many bits a message reveals of a list's clicks."""
-    caption = list(_BITS_CAPTION)
+    caption = [_BITS_CAPTION]
     if any(row.number("bits") < 0 for row in rows):
         caption.append("0: the attack errs more than who only knows grades (believes less: prior=relevance)")
     for row in rows:
@@ -288,9 +279,6 @@ def proven_table(rows: Sequence[Row]) -> Table:
     )
 
 
-# --- lines -----------------------------------------------------------------------------------------
-
-
 def _of_chain(row: Row, text: str, *, several: bool) -> str:
     """A sentence about a chain, which is named where there are several."""
     return f"{row['defense']}: {text}" if several else text[0].upper() + text[1:]
@@ -334,7 +322,6 @@ def identifiability_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def calibration_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per attack with probabilities and setting of a world."""
     for row in rows:
         yield (
             f"{row['method']}: {_claim_prefix(row, rows)}Brier score {estimate_text(row['brier'])} "
@@ -343,8 +330,7 @@ def calibration_lines(rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def refused_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per attack of a world that could not run, and why."""
+def refused_lines(rows: Iterable[Row]) -> Iterator[str]:
     yield from dict.fromkeys(f"{row['method']}: cannot run: {row['reason']}" for row in rows)
 
 
@@ -360,9 +346,6 @@ def utility_lines(rows: Sequence[Row]) -> Iterator[str]:
             text += "" if value is None else f", {short(value)} {words}"
         lines.setdefault(name, text)
     yield from list(lines.values())[:MOST_ROWS]
-
-
-# --- named queries ---------------------------------------------------------------------------------
 
 
 def named_queries(rows: Sequence[Row]) -> Iterator[Table | str]:
@@ -394,28 +377,14 @@ def _query_lines(rows: Sequence[Row]) -> Iterator[Line]:
     for row in rows:
         lists.setdefault((row["query"], row["eps_claimed"], row["defense"], row["list"]), []).append(row)
     for attacked, attacks in lists.items():
-        blank = {"list": attacked, "query": "", "claimed": "", "exact": ""}
-        shown = [
-            f"{document}{'*' if clicked else ''}"
-            for document, clicked in zip(attacks[0]["shown"], attacks[0]["clicked"], strict=True)
-        ]
-        yield blank | {
-            "query": attacks[0]["query"],
-            "claimed": claim_text(attacks[0]["eps_claimed"]),
-            "who": "shown",
-            "documents": " ".join(shown),
-        }
+        first, blank = attacks[0], {"list": attacked, "query": "", "claimed": "", "exact": ""}
+        clicks = zip(first["shown"], first["clicked"], strict=True)
+        shown = [f"{document}{'*' if clicked else ''}" for document, clicked in clicks]
+        named = {"query": first["query"], "claimed": claim_text(first["eps_claimed"])}
+        yield blank | named | {"who": "shown", "documents": " ".join(shown)}
         for row in attacks:
-            named = " ".join(compress(shown, row["guessed"])) or "-"
-            yield blank | {
-                "who": row["method"],
-                "documents": named,
-                "exact": row["exact"],
-                "baseline": row["baseline"],
-            }
-
-
-# --- attacks on something else ---------------------------------------------------------------------
+            guess = {"who": row["method"], "documents": " ".join(compress(shown, row["guessed"])) or "-"}
+            yield blank | guess | {"exact": row["exact"], "baseline": row["baseline"]}
 
 
 class _Inquiry(NamedTuple):
@@ -512,7 +481,6 @@ def task_table(world: str, rows: Sequence[Row]) -> Table:
 
 
 def inquiry_sentences(kind: str, rows: Sequence[Row]) -> Iterator[str]:
-    """What each attack of one kind finds."""
     sentence = INQUIRIES[kind].sentence
     yield from (sentence.format_map(_words(row, rows)) for row in rows if not _guess(row))
 
@@ -577,8 +545,6 @@ def _found_without(row: Row, rows: Sequence[Row]) -> str:
     return "" if best is None else f"; {best['method']} alone: {whole_percent(best.number('accuracy'))}"
 
 
-# --- declared facts --------------------------------------------------------------------------------
-
 FACTS = Section(
     "state wrong:bool reason:str|null messages:int explained:num|null contradictions:[str] text "
     "warnings:[str]"
@@ -587,21 +553,12 @@ FACTS = Section(
 
 
 def given_text(known: Mapping[str, JsonValue]) -> str:
-    """Facts that were given by hand, in one line.
-
-    >>> given_text({"learning_rate": 0.1, "pairs": "all"})
-    'facts given by hand: learning_rate 0.1, pairs all'
-    """
     return "facts given by hand: " + ", ".join(f"{name} {value}" for name, value in known.items())
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactsReport(Document):
-    """The result of `trace check-facts`.
-
-    Attributes:
-        facts: one row per trace; `known` has facts that were given by hand, over those of its header.
-    """
+    """The result of `trace check-facts`: a row per trace; `known` has facts that were given by hand."""
 
     SCHEMA: ClassVar[str] = "foltr-audit/trace-check-facts/1"
     ROW: ClassVar[Section] = Section("trace known:table?", FACTS)
