@@ -168,8 +168,8 @@ class AttackReport(PlanReport):
     """The result of `attack`. Every row names its click model, training, claimed epsilon and view.
 
     Attributes:
-        results: attacks on clicks, baselines first; also `any_click`, `calibration`, `information` (bits), and
-            by group of clients (`groups`) and place of a list in its message (`places`), hit hardest first.
+        results: attacks on clicks, baselines first; also `any_click`, `calibration`, `information` (bits), by
+            group of clients (`groups`) and by place of a list in its message, hit hardest first (`places`).
         facts: of recorded traces, whether their declared facts explain their messages.
         identifiability: what messages can reveal to any attack.
         promises, proven: what is proven for the attacked messages, and of a round and the whole run.
