@@ -73,10 +73,8 @@ WHERE = Section("click_model", SETTING, "view")
 """What was attacked: how its users click, what was run, and the view, as in `AttackSpec.view`."""
 
 
-def _section(
-    columns: str, *more: str | Field, first: str = "method baseline:bool", **options: str
-) -> Section:
-    return Section(first, WHERE, columns, *more, **options)
+def _section(*columns: str | Field, **options: str) -> Section:
+    return Section("method baseline:bool", WHERE, *columns, **options)
 
 
 _BIN = Section("low:num high:num documents:int probability:num|null clicked:num|null")
@@ -96,48 +94,51 @@ SECTIONS: dict[str, Section] = {
     ),
     "facts": Section("click_model", details.FACTS),
     "groups": _GROUP,
-    "identifiability": _section(
+    "identifiability": Section(
+        WHERE,
         "lists:int all_clicked:int without_click:int documents:int not_observed:num|null not_told:num|null "
         "identifiable:num|null messages:int rank_mean:num|null rank_min:int|null unknowns_mean:num|null "
         "full_rank:num|null",
-        first="",
     ),
     "information": _section(
         "lists:int queries:int bits:est entropy:est share:est exact_posterior:bool bias_bound:num "
         "impossible:int wrong_prior:int"
     ),
-    "intent_inference": _section(
+    "intent_inference": Section(
+        "method",
+        WHERE,
         "intents:int messages_together:int decisions:int clients:int mixed:int left_over:int chance:num "
         "most_frequent:num shown:est shown_balanced:est accuracy:est balanced_accuracy:est probability:est "
         "bits:est ceiling_accuracy:num",
-        first="method",
     ),
     "linkage": _section(
         "choices:int choices_asked:int messages:int clients:int chance:num chance_mrr:num accuracy:est "
         "mrr:est rank:est probability:est ceiling_accuracy:num"
     ),
     "places": _GROUP,
-    "promises": _section(
-        "about unit proof_sees rounds:int eps_proven:num delta:num how ceiling_auc:num", first=""
+    "promises": Section(
+        WHERE, "about unit proof_sees rounds:int eps_proven:num delta:num how ceiling_auc:num"
     ),
-    "published": _section(
-        "rounds:int unchanged:int singled_out:int several:int right:int published:int", first=""
+    "published": Section(
+        WHERE, "rounds:int unchanged:int singled_out:int several:int right:int published:int"
     ),
     "proven": Section(SETTING, "view unit eps_proven:num delta:num how", RUN_BOUND.prefixed("run_")),
-    "queries": _section(
+    "queries": Section(
+        "query method:str|null baseline:bool",
+        WHERE,
         "list:int|null message:int|null shown:[int] clicked:[bool] guessed:[bool] scores:[num] "
         "exact:bool|null",
-        first="query method:str|null baseline:bool",
     ),
-    "query_identification": _section(
+    "query_identification": Section(
+        "method",
+        WHERE,
         "choices:int choices_asked:int messages:int messages_with_pairs:int queries:int chance:num "
         "chance_mrr:num",
         *(f"{name}:est {name}_with_pairs:est" for name in ("accuracy", "mrr", "rank", "probability")),
         "ceiling_accuracy:num",
-        first="method",
     ),
-    "refused": _section("reason", first="method"),
-    "tasks": _section("...", first="method baseline:bool? task"),
+    "refused": Section("method", WHERE, "reason"),
+    "tasks": Section("method baseline:bool? task", WHERE, "..."),
     "results": _section(
         "lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
         "clipped:num",
