@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     __version__: str
     from foltr_audit.api import (
         attack,
+        attack_trace,
         audit,
         audit_mechanism,
         check,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from foltr_audit.data.arrays import make_data, make_data_of_qrels
     from foltr_audit.errors import FoltrAuditError
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.attack import AttackReport, attack_trace
+    from foltr_audit.report.attack import AttackReport
     from foltr_audit.report.audit import AuditReport
     from foltr_audit.report.calibrate import NoiseCalibrationReport, calibrate
     from foltr_audit.report.check import CheckReport
@@ -91,7 +92,7 @@ _WHERE = {
     "ClientStep": "core.plugins",
     "numpy_step": "core.client_steps",
     "attack": "api",
-    "attack_trace": "report.attack",
+    "attack_trace": "api",
     "audit": "api",
     "audit_mechanism": "api",
     "compare": "api",

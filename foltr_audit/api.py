@@ -8,7 +8,8 @@ from typing import Literal
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
-from foltr_audit.core.plugins import Attack
+from foltr_audit.core.client_steps import StepFunction, as_client_step
+from foltr_audit.core.plugins import Attack, ClientStep
 from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, Chain, Clicks, refuse_fleeting, texts_of
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.audit import FUNCTION_TRIALS, FunctionAuditSpec
@@ -30,9 +31,10 @@ from foltr_audit.experiments.plan import Plan, trained_on_each
 from foltr_audit.experiments.recommend.recommend import SearchBudget, attacked_as_trained
 from foltr_audit.experiments.recommend.recommend import recommend as search
 from foltr_audit.experiments.recommend.space import PrivacyLimits
+from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
-from foltr_audit.report.attack import AttackReport
+from foltr_audit.report.attack import AttackReport, recorded_report
 from foltr_audit.report.audit import AuditReport, FunctionAuditReport, SystemLintReport
 from foltr_audit.report.check import CheckReport
 from foltr_audit.report.compare import CompareReport
@@ -167,6 +169,54 @@ def attack(
     changes = {"attack.methods": methods, "attack.click_models": click_models, "defense": defense}
     plan = _plan("attack", "attack", specs, data, changes)
     return AttackReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
+@names_arguments
+def attack_trace(
+    path: str | Path,
+    methods: Attacks | None = None,
+    *,
+    target: str | None = None,
+    data: str | None = None,
+    view: str | None = None,
+    step: ClientStep | StepFunction | None = None,
+    know: Mapping[str, object] | None = None,
+) -> AttackReport:
+    """Attack a recorded Run or trace that holds its truth, with one attack or several.
+
+    Args:
+        path: the folder of a Run or a trace.
+        methods: attacks: texts, objects or classes; None for those of its Spec, or the strong ones that fit
+            its messages.
+        target: of a Run: `fresh` clients or `training` rounds.
+        data: path of the data set, if features are not embedded and it has moved.
+        view: what the observer sees: `individual` messages; `aggregate`, the sum of each round; `client`, the
+            global models before and after it, and the lists of its clients.
+        step: what the clients compute from a list and its clicks, if it is not PDGD: a client step such as
+            `torch_step` makes, or a function `step(model, features, clicks)` as of `numpy_step`.
+        know: facts over those of its header, e.g. `{"learning_rate": 0.1}`.
+
+    Returns:
+        A report with one row per attack.
+
+    Raises:
+        UsageError: it holds no truth, its data set is missing, or a fact does not exist.
+        TraceError: it is damaged, or was recorded on other data.
+        PluginError: the step fails, or does not fit the trace.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> fa.attack_trace("run", "lad").summary()  # doctest: +SKIP
+    """
+    recorded = TraceAttack.open(
+        Path(path),
+        target=target,
+        data=data,
+        changes={"methods": None if methods is None else texts_of(Attack, methods), "view": view},
+        know=know,
+        client_step=None if step is None else as_client_step(step),
+    )
+    return recorded_report(recorded)
 
 
 @names_arguments

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.markup import escape
 
-from foltr_audit.core.client_steps import StepFunction, as_client_step
 from foltr_audit.core.pdgd import setting_text
-from foltr_audit.core.plugins import Attack, ClientStep
-from foltr_audit.core.plugins.registry import Attacks, make_if_known, texts_of
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.results import AttackRecord, ProofRecord
 from foltr_audit.core.settings.attack import refuse_unknown_queries
@@ -28,15 +26,7 @@ from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS, identifiability, named_lists
 from foltr_audit.privacy.observer_views import attacker, attacker_sees, sees
 from foltr_audit.report import attack_details as details
-from foltr_audit.report.attack_details import (
-    ANY_ATTACK,
-    EXPLAINED,
-    FACTS,
-    YARDSTICK,
-    describe_world,
-    group_by_world,
-    with_ceilings,
-)
+from foltr_audit.report.attack_details import describe_world, group_by_world
 from foltr_audit.report.documents import Field, Row, Section, nested, prefixed
 from foltr_audit.report.figures import attack_figure
 from foltr_audit.report.groups import beside_all, served_group_rows, served_groups_table, served_rows
@@ -45,6 +35,7 @@ from foltr_audit.report.settings import (
     RUN_BOUND,
     SETTING,
     Setting,
+    by_setting,
     dataset_line,
     dataset_row,
     differing,
@@ -61,7 +52,7 @@ from foltr_audit.report.settings import (
 from foltr_audit.report.table import (
     Table,
     beside_column,
-    interval_text,
+    estimate_text,
     make_table,
     method_column,
     short_column,
@@ -70,7 +61,6 @@ from foltr_audit.report.table import (
 from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.argument_names import names_arguments
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -78,21 +68,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-# --- the document ----------------------------------------------------------------------------------
 
 WHERE = Section("click_model", SETTING, "view")
 """What was attacked: how its users click, what was run, and the view, as in `AttackSpec.view`."""
 
 
-def _section(
-    columns: str, *more: str | Field, first: str = "method baseline:bool", **options: str
-) -> Section:
-    return Section(first, WHERE, columns, *more, **options)
+def _section(*columns: str | Field, **options: str) -> Section:
+    return Section("method baseline:bool", WHERE, *columns, **options)
 
 
 _BIN = Section("low:num high:num documents:int probability:num|null clicked:num|null")
 _GROUP = _section("group place:int lists:int skipped:int queries:int", *map(beside_all, GROUP_METRICS))
-_TASKS = _section("...", first="method baseline:bool? task")
 SECTIONS: dict[str, Section] = {
     "any_click": _section(
         "lists:int lists_with_click:int queries:int auc:est accuracy:est base_rate:est ceiling_auc:num"
@@ -106,50 +92,53 @@ SECTIONS: dict[str, Section] = {
         "lists:int queries:int documents:int clients_min:int clients_max:int error:est rmse:est "
         "spearman:est exact:est"
     ),
-    "facts": Section("click_model", FACTS),
+    "facts": Section("click_model", details.FACTS),
     "groups": _GROUP,
-    "identifiability": _section(
+    "identifiability": Section(
+        WHERE,
         "lists:int all_clicked:int without_click:int documents:int not_observed:num|null not_told:num|null "
         "identifiable:num|null messages:int rank_mean:num|null rank_min:int|null unknowns_mean:num|null "
         "full_rank:num|null",
-        first="",
     ),
     "information": _section(
         "lists:int queries:int bits:est entropy:est share:est exact_posterior:bool bias_bound:num "
         "impossible:int wrong_prior:int"
     ),
-    "intent_inference": _section(
+    "intent_inference": Section(
+        "method",
+        WHERE,
         "intents:int messages_together:int decisions:int clients:int mixed:int left_over:int chance:num "
         "most_frequent:num shown:est shown_balanced:est accuracy:est balanced_accuracy:est probability:est "
         "bits:est ceiling_accuracy:num",
-        first="method",
     ),
     "linkage": _section(
         "choices:int choices_asked:int messages:int clients:int chance:num chance_mrr:num accuracy:est "
         "mrr:est rank:est probability:est ceiling_accuracy:num"
     ),
     "places": _GROUP,
-    "promises": _section(
-        "about unit proof_sees rounds:int eps_proven:num delta:num how ceiling_auc:num", first=""
+    "promises": Section(
+        WHERE, "about unit proof_sees rounds:int eps_proven:num delta:num how ceiling_auc:num"
     ),
-    "published": _section(
-        "rounds:int unchanged:int singled_out:int several:int right:int published:int", first=""
+    "published": Section(
+        WHERE, "rounds:int unchanged:int singled_out:int several:int right:int published:int"
     ),
     "proven": Section(SETTING, "view unit eps_proven:num delta:num how", RUN_BOUND.prefixed("run_")),
-    "queries": _section(
+    "queries": Section(
+        "query method:str|null baseline:bool",
+        WHERE,
         "list:int|null message:int|null shown:[int] clicked:[bool] guessed:[bool] scores:[num] "
         "exact:bool|null",
-        first="query method:str|null baseline:bool",
     ),
-    "query_identification": _section(
+    "query_identification": Section(
+        "method",
+        WHERE,
         "choices:int choices_asked:int messages:int messages_with_pairs:int queries:int chance:num "
         "chance_mrr:num",
         *(f"{name}:est {name}_with_pairs:est" for name in ("accuracy", "mrr", "rank", "probability")),
         "ceiling_accuracy:num",
-        first="method",
     ),
-    "refused": _section("reason", first="method"),
-    "tasks": _TASKS,
+    "refused": Section("method", WHERE, "reason"),
+    "tasks": Section("method baseline:bool? task", WHERE, "..."),
     "results": _section(
         "lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
         "clipped:num",
@@ -180,22 +169,14 @@ class AttackReport(PlanReport):
     """The result of `attack`. Every row names its click model, training, claimed epsilon and view.
 
     Attributes:
-        any_click: whether a list has any click, over all lists.
-        calibration: attacks whose scores are probabilities.
-        counts: attacks on sums over clients, estimates without a message first.
+        results: attacks on clicks, baselines first; also `any_click`, `calibration`, `information` (bits), by
+            group of clients (`groups`) and by place of a list in its message, hit hardest first (`places`).
         facts: of recorded traces, whether their declared facts explain their messages.
-        groups, places: attacks by group of clients, and by place of a list in its message, hit hardest first.
         identifiability: what messages can reveal to any attack.
-        information: bits of a list's clicks in its message, of attacks that weigh click patterns.
-        intent_inference, linkage, query_identification: attacks that name the intent of a client, its next
-            message, and the query of a message.
-        promises: what is proven for the attacked messages, for each unit.
+        promises, proven: what is proven for the attacked messages, and of a round and the whole run.
         published: of view `client`, whose update each change of the global model is.
-        proven: for each observer, what is proven of a round, and of the whole run.
         queries: attacked lists of the named queries, and what each attack says of them.
         refused: attacks that could not run, and why.
-        tasks: attacks with another task, such as `participant` or one of another package.
-        results: attacks on clicks, baselines first.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
@@ -250,83 +231,73 @@ class AttackReport(PlanReport):
         proofs: Iterable[tuple[Setting, Sequence[ProofRecord]]] = (),
         *,
         warnings: Sequence[Row] = (),
-        advised: Callable[[str], str] = str,
         **fields: Any,
     ) -> AttackReport:
-        """The report on what was attacked and on the proofs of each setting, with the other fields.
-
-        Doubts about the results are added to the warnings, and advice to the reasons of refused attacks.
-        """
+        """The report on what was attacked and on the proofs of each setting, and doubts about the results."""
         rows: dict[str, list[Row]] = {kind: [] for kind in SECTIONS}
         on_clicks = []
         for pool in attacked:
             records = list(pool.found.records(pool.streams))
             clicks = [each for each in records if each.task == "clicks" and each.group is None]
             on_clicks.append((pool.click_model, clicks))
-            for kind, row in _rows(pool, records, advised):
-                rows[kind].append(row)
+            for kind, values in pool.values(records):
+                rows[kind].append(pool.row(kind, values))
         rows["proven"] += [_proven_row(proof, setting) for setting, each in proofs for proof in each]
         every = (*warnings, *map(warning_row, doubts(on_clicks)))
         fields |= {kind: tuple(mine) for kind, mine in rows.items() if mine}
         return cls(warnings=every, **fields)
 
+    @property
+    def about(self) -> str:
+        return dataset_line(self.dataset, self.config, systems_of(self.results or self.counts))
+
     def show(self, console: Console) -> None:
         """Print the whole report: data, results and their details, utility, and what it all means."""
-        inquiries = (
-            (self.query_identification, details.query_table),
-            (self.counts, details.count_table),
-            (self.intent_inference, details.intent_table),
-            (self.linkage, details.link_table),
-            (self.tasks, details.task_table),
-        )
-        attacked = systems_of(self.results or self.counts)
-        console.print(dataset_line(self.dataset, self.config, attacked))
-        self._show_facts(console)
+        console.print(self.about)
+        _print(self._facts_lines(), console)
         worlds = group_by_world(self.results)
-        for name, rows in worlds.items():
-            self._show_world(name, with_ceilings(rows), console)
-        tables = []
+        for world, rows in worlds.items():
+            _print(self._of_world(world, rows), console)
+            console.print()
         if len({row["learner"] for row in self.information}) > 1:
-            tables.append(details.learners_table(self.information))
+            _print([details.learners_table(self.information)], console)
         if self.utility:
-            tables.append(utility_table(self.utility, no_relevant(self.config)))
+            _print([utility_table(self.utility, no_relevant(self.config))], console)
         if self.utility_groups:
-            tables.append(served_groups_table(self.utility_groups))
+            _print([served_groups_table(self.utility_groups)], console)
         if any(math.isfinite(row["eps_proven"]) for row in self.proven):
-            tables.append(details.proven_table(self.proven))
-        _print_tables(tables, console)
-        self._show_queries(console)
-        for asked, table in inquiries:
-            _print_tables((table(*world) for world in group_by_world(asked).items()), console)
-        others = [row for row in self.refused if describe_world(row) not in worlds]
-        _print_lines(details.refused_lines(others), console)
-        conclusions = [*details.inquiry_sentences(*(rows for rows, _ in inquiries[:4]))]
-        if any(not row["baseline"] for row in self.results) or not any(rows for rows, _ in inquiries):
-            conclusions.append(describe_results(self.results))
-        _print_lines(conclusions, console, style="bold")
+            _print([details.proven_table(self.proven)], console)
+        _print(details.named_queries(self.queries), console)
+        inquiries = {kind: getattr(self, kind) for kind in details.INQUIRIES}
+        for kind, rows in inquiries.items():
+            _print((details.inquiry_table(kind, *world) for world in group_by_world(rows).items()), console)
+        _print((details.task_table(*world) for world in group_by_world(self.tasks).items()), console)
+        others = (row for row in self.refused if describe_world(row) not in worlds)
+        _print(details.refused_lines(others), console)
+        for kind, rows in inquiries.items():
+            _print(details.inquiry_sentences(kind, rows), console, style="bold")
+        if any(not row["baseline"] for row in self.results) or not any((*inquiries.values(), self.tasks)):
+            _print([describe_results(self.results)], console, style="bold")
 
     def short_answer(self) -> BriefAnswer | None:
         """The conclusion with one table; None without attacks on clicks: then the tables are short."""
         strongest = _strongest(self.results)
         if strongest is None:
             return None
-        worlds, world = group_by_world(self.results), describe_world(strongest.row)
+        worlds, world = group_by_world(self.results), describe_world(strongest[0])
         rows, more = first_rows(_shown(worlds[world]), "rows")
-        parts = world.split(", ")
-        others = (
-            [part for part in name.split(", ") if part not in parts] for name in worlds if name != world
-        )
+        others = [[part for part in name.split(", ") if part not in world.split(", ")] for name in worlds]
         return BriefAnswer(
             conclusion=(describe_results(self.results),),
-            about=dataset_line(self.dataset, self.config, systems_of(self.results)),
+            about=self.about,
             table=_brief_table(world, rows),
             notes=(
-                *details.promise_lines(_of_world(self.promises, world)),
-                *details.published_lines(_of_world(self.published, world)),
-                *details.refused_lines(_of_world(self.refused, world)),
+                *details.promise_lines(_only(world, self.promises)),
+                *details.published_lines(_only(world, self.published)),
+                *details.refused_lines(_only(world, self.refused)),
                 *details.utility_lines(self.utility),
             ),
-            left_out=(*map(" and ".join, others), *more, "all guesses, metrics and intervals"),
+            left_out=(*map(" and ".join, filter(None, others)), *more, "all guesses, metrics and intervals"),
         )
 
     def show_short(self, console: Console, *, quiet: bool = False) -> None:
@@ -334,73 +305,63 @@ class AttackReport(PlanReport):
         answer = self.short_answer()
         if answer is None:
             self.show(console)
-            return
-        if not quiet:
-            self._show_facts(console)
-        answer.print(console, quiet=quiet)
-        if not quiet:
-            self._show_queries(console)
+        elif quiet:
+            answer.print(console, quiet=True)
+        else:
+            _print(self._facts_lines(), console)
+            answer.print(console)
+            _print(details.named_queries(self.queries), console)
 
     def figure(self) -> Figure:
         """The AUC of every attack and guess with its interval, a panel for each world."""
         return attack_figure(self.results)
 
-    def _show_facts(self, console: Console) -> None:
+    def _facts_lines(self) -> Iterator[str]:
         """The facts that were given by hand, and one line per trace; warnings repeat what matters."""
         known = self.config.get("known")
-        lines = [details.given_text(known)] if isinstance(known, Mapping) and known else []
-        lines += [_click_prefix(row, self.facts) + row["text"] for row in self.facts]
-        _print_lines(lines, console)
+        if isinstance(known, Mapping) and known:
+            yield details.given_text(known)
+        for row in self.facts:
+            yield _click_prefix(row, self.facts) + row["text"]
 
-    def _show_world(self, name: str, results: Sequence[Row], console: Console) -> None:
+    def _of_world(self, world: str, results: Sequence[Row]) -> Iterator[Table | str]:
         """The tables and lines of one click model and view."""
-        any_click, learned = _of_world(self.any_click, name), _of_world(self.information, name)
-        tables = [details.results_table(results), details.scores_table(results)]
+        yield details.results_table(results)
+        yield details.scores_table(results)
+        any_click, learned = _only(world, self.any_click), _only(world, self.information)
         if any(row["auc"].known for row in any_click):
-            tables.append(details.any_click_table(any_click))
-        for rows, of in ((self.groups, "clients"), (self.places, "lists")):
-            mine = _of_world(rows, name)
-            tables += [details.groups_table(mine, of)] if mine else []
-        tables += [details.information_table(learned)] if learned else []
-        _print_tables(tables, console)
-        for rows, lines in (
-            (self.promises, details.promise_lines),
-            (self.published, details.published_lines),
-            (self.identifiability, details.identifiability_lines),
-            (self.calibration, details.calibration_lines),
-            (self.refused, details.refused_lines),
-        ):
-            _print_lines(lines(_of_world(rows, name)), console)
-        console.print()
-
-    def _show_queries(self, console: Console) -> None:
-        """What was found in the lists of the queries that --queries names."""
-        _print_tables(details.named_query_tables(self.queries), console)
-        _print_lines(details.not_attacked_lines(self.queries), console)
+            yield details.any_click_table(any_click)
+        for groups, of in ((self.groups, "clients"), (self.places, "lists")):
+            if mine := _only(world, groups):
+                yield details.groups_table(mine, of)
+        if learned:
+            yield details.information_table(learned)
+        yield from details.promise_lines(_only(world, self.promises))
+        yield from details.published_lines(_only(world, self.published))
+        yield from details.identifiability_lines(_only(world, self.identifiability))
+        yield from details.calibration_lines(_only(world, self.calibration))
+        yield from details.refused_lines(_only(world, self.refused))
 
 
-def _of_world(rows: Sequence[Row], name: str) -> Sequence[Row]:
-    return group_by_world(rows).get(name, [])
+def _only(world: str, rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if describe_world(row) == world]
 
 
-def _print_tables(tables: Iterable[Table], console: Console) -> None:
-    for table in tables:
-        print_table(table, console)
-        console.print()
-
-
-def _print_lines(lines: Iterable[str], console: Console, style: str | None = None) -> None:
-    for line in lines:
-        console.print(escape(line), style=style, highlight=False)
-
-
-# --- from records to rows --------------------------------------------------------------------------
+def _print(parts: Iterable[Table | str], console: Console, style: str | None = None) -> None:
+    """Print tables, each with an empty line below it, and lines."""
+    for part in parts:
+        if isinstance(part, Table):
+            print_table(part, console)
+            console.print()
+        else:
+            console.print(escape(part), style=style, highlight=False)
 
 
 class AttackedPool(NamedTuple):
     """What was attacked, and what attacks found.
 
-    `streams` draw the bootstrap; attacked lists of the named `queries` get a row each.
+    `streams` draw the bootstrap; attacked lists of the named `queries` get a row each; reasons of refused
+    attacks are `advised`.
     """
 
     setting: Setting
@@ -408,44 +369,35 @@ class AttackedPool(NamedTuple):
     found: TaskEvidence
     streams: Streams
     queries: Sequence[str] = ()
+    advised: Callable[[str], str] = str
 
+    def row(self, kind: str, values: Mapping[str, Any]) -> Row:
+        """A row in the order of its section, with what was attacked in its place."""
+        where = {"click_model": self.click_model, **self.setting.columns(), "view": self.found.view}
+        columns: dict[str, Any] = {}
+        for field in SECTIONS[kind].fields:
+            if field.name == "click_model":
+                columns |= where
+            elif field.name not in where:
+                columns[field.name] = values.get(field.name)
+        return SECTIONS[kind].row({**columns, **values} if kind == "tasks" else columns, self.setting)
 
-def _rows(
-    pool: AttackedPool, records: Iterable[AttackRecord], advised: Callable[[str], str]
-) -> Iterator[tuple[str, Row]]:
-    """Rows about what was attacked, each with its kind."""
-    columns = {"click_model": pool.click_model, **pool.setting.columns(), "view": pool.found.view}
-    where, found = WHERE.row(columns, pool.setting), pool.found
-
-    def row(kind: str, values: Mapping[str, Any]) -> tuple[str, Row]:
-        return kind, _row(SECTIONS[kind], where, values)
-
-    for record in records:
-        kind = "groups" if record.task == "clicks" and record.group else _KINDS.get(record.task, "tasks")
-        yield row(kind, _values(record))
-    if found.clicks is not None:
-        yield row("identifiability", identifiability(found.clicks))
-        for values in named_lists(found.clicks, pool.queries):
-            yield row("queries", values)
-    for proof in () if found.promises is None else found.promises.records():
-        more = {"about": proof.about, "proof_sees": sees(proof.view), "rounds": proof.rounds}
-        yield row("promises", _bound(proof) | more | {"ceiling_auc": proof.auc})
-    if found.singled_out is not None:
-        yield row("published", vars(found.singled_out))
-    for method, why in found.refused.items():
-        yield row("refused", {"method": method, "reason": advised(why)})
-
-
-def _row(section: Section, where: Row, values: Mapping[str, Any]) -> Row:
-    """A row in the order of its section, with the columns of `where` in their place."""
-    columns: dict[str, Any] = {}
-    for field in section.fields:
-        if field.name == "click_model":
-            columns |= where
-        elif field.name not in where:
-            columns[field.name] = values.get(field.name)
-    more = {name: value for name, value in values.items() if section is _TASKS and name not in columns}
-    return section.row(columns | more, where.setting)
+    def values(self, records: Iterable[AttackRecord]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The values of all rows, each with its kind."""
+        found = self.found
+        for record in records:
+            kind = "groups" if record.task == "clicks" and record.group else _KINDS.get(record.task, "tasks")
+            yield kind, _values(record)
+        if found.clicks is not None:
+            yield "identifiability", identifiability(found.clicks)
+            yield from (("queries", values) for values in named_lists(found.clicks, self.queries))
+        for proof in () if found.promises is None else found.promises.records():
+            more = {"about": proof.about, "proof_sees": sees(proof.view), "rounds": proof.rounds}
+            yield "promises", {**_bound(proof), **more, "ceiling_auc": proof.auc}
+        if found.singled_out is not None:
+            yield "published", vars(found.singled_out)
+        for method, why in found.refused.items():
+            yield "refused", {"method": method, "reason": self.advised(why)}
 
 
 def _values(record: AttackRecord) -> dict[str, Any]:
@@ -475,55 +427,6 @@ def _proven_row(proof: ProofRecord, setting: Setting) -> Row:
     return SECTIONS["proven"].row({**setting.columns(), "view": proof.view, **_bound(proof), **run}, setting)
 
 
-# --- recorded messages -----------------------------------------------------------------------------
-
-
-@names_arguments
-def attack_trace(
-    path: str | Path,
-    methods: Attacks | None = None,
-    *,
-    target: str | None = None,
-    data: str | None = None,
-    view: str | None = None,
-    step: ClientStep | StepFunction | None = None,
-    know: Mapping[str, object] | None = None,
-) -> AttackReport:
-    """Attack a recorded Run or trace that holds its truth, with one attack or several.
-
-    Args:
-        path: the folder of a Run or a trace.
-        methods: attacks: texts, objects or classes; None for those of its Spec, or the strong ones that fit
-            its messages.
-        target: of a Run: `fresh` clients or `training` rounds.
-        data: path of the data set, if features are not embedded and it has moved.
-        view: what the observer sees: `individual` messages; `aggregate`, the sum of each round; `client`, the
-            global models before and after it, and the lists of its clients.
-        step: what the clients compute from a list and its clicks, if it is not PDGD: a client step such as
-            `torch_step` makes, or a function `step(model, features, clicks)` as of `numpy_step`.
-        know: facts over those of its header, e.g. `{"learning_rate": 0.1}`.
-
-    Returns:
-        A report with one row per attack.
-
-    Raises:
-        UsageError: it holds no truth, its data set is missing, or a fact does not exist.
-        TraceError: it is damaged, or was recorded on other data.
-        PluginError: the step fails, or does not fit the trace.
-
-    Example:
-        >>> import foltr_audit as fa
-        >>> fa.attack_trace("run", "lad").summary()  # doctest: +SKIP
-    """
-    chosen = None if methods is None else texts_of(Attack, methods)
-    own = None if step is None else as_client_step(step)
-    changes = {"methods": chosen, "view": view}
-    recorded = TraceAttack.open(
-        Path(path), target=target, data=data, changes=changes, know=know, client_step=own
-    )
-    return recorded_report(recorded)
-
-
 def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> AttackReport:
     """Check the facts against the messages, then judge the attacks; the utility is what a Run recorded.
 
@@ -541,35 +444,31 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
             judged.found,
             Streams(recorded.used_seed),
             protocol.queries,
+            recorded.advised,
         )
         for judged in recorded.judged(progress)
     ]
     wrong = [coded("facts", _click_prefix(row, facts) + text) for row in facts for text in row["warnings"]]
+    fields: dict[str, Any] = {"utility": ()}
+    if (training := recorded.training()) is not None:
+        header, rounds = training
+        setting = _setting(header, recorded)
+        groups = served_rows([TrainingHistory(recorded.population, rounds)], setting)
+        utility = (utility_row([recorded_utility(rounds)], setting),)
+        fields = {"utility": utility, "utility_groups": tuple(groups)}
     return AttackReport.made(
         attacked,
         [(_setting(recorded.header, recorded), recorded.proofs)],
-        advised=recorded.advised,
         config=recorded.table(),
         dataset=dataset_row([recorded.data_record]),
         facts=tuple(facts),
         warnings=[warning_row(warning) for warning in (*dict.fromkeys(recorded.notes()), *wrong)],
-        **_utility(recorded),
+        **fields,
     )
 
 
 def _click_prefix(row: Row, rows: Sequence[Row]) -> str:
     return f"{row['click_model']} clicks: " if len(rows) > 1 else ""
-
-
-def _utility(recorded: TraceAttack) -> dict[str, tuple[Row, ...]]:
-    """What a Run's training rounds recorded of its utility, and by group; nothing for a bare trace."""
-    training = recorded.training()
-    if training is None:
-        return {"utility": ()}
-    header, rounds = training
-    setting = _setting(header, recorded)
-    groups = served_rows([TrainingHistory(recorded.population, rounds)], setting)
-    return {"utility": (utility_row([recorded_utility(rounds)], setting),), "utility_groups": tuple(groups)}
 
 
 def _setting(header: TraceHeader, recorded: TraceAttack, sees: str | None = None) -> Setting:
@@ -588,8 +487,6 @@ def _setting(header: TraceHeader, recorded: TraceAttack, sees: str | None = None
     )
 
 
-# --- what it means ---------------------------------------------------------------------------------
-
 _RECOVERS = (
     "{claim}, a {who} that sees {sees} recovers {recall} of the {clicks} users' clicks with {method}, at a "
     "precision of {precision} (three random guesses recover {random_recall}, at a precision of "
@@ -606,89 +503,18 @@ _NOT_SHOWN = (
 _UNTRIED = " Stronger attacks were not tried: leave out --method to run them."
 
 
-class _StrongestAttack(NamedTuple):
-    """The strongest attack on the smallest claimed epsilon.
+def _strongest(results: Sequence[Row]) -> tuple[Row, Sequence[Row], bool] | None:
+    """The strongest attack on the smallest claimed epsilon; None where no list with a click was attacked.
 
-    Attributes:
-        row: its row.
-        rows: the attacks that it was chosen from.
-        sure: whether it is shown to beat guessing.
+    With the attacks that it was chosen from, and whether it is shown to beat guessing. The strongest of
+    several is the luckiest too: so its interval, widened for their number, has to lie above one half.
     """
-
-    row: Row
-    rows: Sequence[Row]
-    sure: bool
-
-
-def _strongest(results: Sequence[Row]) -> _StrongestAttack | None:
-    """None where no list with a click was attacked."""
     rows = [row for row in results if not row["baseline"] and row["auc"].known]
-    if not rows:
-        return None
-    smallest = min(row["eps_claimed"] for row in rows)
+    smallest = min((row["eps_claimed"] for row in rows), default=math.inf)
     rows = [row for row in rows if row["eps_claimed"] == smallest]
     sure = [row for row in rows if beats_guessing(row["auc"], row["queries"], len(rows))]
-    best = max(sure or rows, key=lambda row: (row.number("auc"), _recall_and_precision(row)))
-    return _StrongestAttack(best, rows, bool(sure))
-
-
-def describe_results(results: Sequence[Row]) -> str:
-    """What the strongest attack on the smallest claimed epsilon shows.
-
-    The strongest of several rows is the luckiest too. So its AUC counts as better than guessing only
-    if its interval, widened for the number of rows that it was chosen from, lies above one half.
-    """
-    strongest = _strongest(results)
-    if strongest is None:
-        return "No list with a click was attacked, so nothing can be said."
-    row, rows, sure = strongest
-    eps, few = row["eps_claimed"], few_lists([row["lists"]])
-    claim = "Without a claimed epsilon" if math.isinf(eps) else f"At a claimed epsilon of {eps:g}"
-    if not sure:
-        attacks = [
-            AttackedClicks(row["click_model"], row["method"], row["auc"], row["queries"]) for row in rows
-        ]
-        backwards = wrong_sign(attacks)
-        return f"{claim}, {backwards}." if backwards else _not_shown(claim, row, rows) + few
-    guesses = [each for each in results if each["baseline"] and _place(each) == _place(row)]
-    random = next(each for each in guesses if each["method"] == "random:k=3")
-    text = _RECOVERS.format(
-        claim=claim,
-        who=attacker(row["view"]),
-        sees=(row["sees"] or "").replace("message", "messages").replace("sum", "sums"),
-        recall=whole_percent(row.number("recall")),
-        clicks=row["click_model"],
-        method=row["method"],
-        precision=whole_percent(row.number("precision")),
-        random_recall=whole_percent(random.number("recall")),
-        random_precision=whole_percent(random.number("precision")),
-    )
-    known = {each.number("auc"): each["method"] for each in guesses if each["auc"].known}
-    best, auc = max(known, default=0.0), row.number("auc")
-    if best > auc:
-        text += _BETTER_GUESS.format(
-            guess=known[best], best=short(best), method=row["method"], auc=short(auc)
-        )
-    return text + few
-
-
-def _place(row: Row) -> tuple[Any, ...]:
-    return row["click_model"], row["view"], row.setting
-
-
-def _not_shown(claim: str, row: Row, rows: Sequence[Row]) -> str:
-    """No attack is shown to be better than guessing, with the names of those that ran."""
-    ran = list(dict.fromkeys(other["method"] for other in rows))
-    text = _NOT_SHOWN.format(
-        claim=claim,
-        ran=", ".join(ran),
-        method=row["method"],
-        clicks=row["click_model"],
-        auc=f"{short(row.number('auc'))} {interval_text(row['auc'])}".rstrip(),
-        lists=row["lists"],
-    )
-    tried = any(attack.strongest for name in ran if (attack := make_if_known(Attack, name)))
-    return text if tried else text + _UNTRIED
+    best = max(sure or rows, key=lambda row: (row.number("auc"), _recall_and_precision(row)), default=None)
+    return None if best is None else (best, rows, bool(sure))
 
 
 def _recall_and_precision(row: Row) -> float:
@@ -697,7 +523,50 @@ def _recall_and_precision(row: Row) -> float:
     return 0.0 if math.isnan(both) else both
 
 
-# --- short answer ----------------------------------------------------------------------------------
+def describe_results(results: Sequence[Row]) -> str:
+    """What the strongest attack on the smallest claimed epsilon shows."""
+    strongest = _strongest(results)
+    if strongest is None:
+        return "No list with a click was attacked, so nothing can be said."
+    row, rows, sure = strongest
+    eps, few = row["eps_claimed"], few_lists([row["lists"]])
+    words = {
+        "claim": "Without a claimed epsilon" if math.isinf(eps) else f"At a claimed epsilon of {eps:g}",
+        "clicks": row["click_model"],
+        "method": row["method"],
+    }
+    if not sure:
+        backwards = wrong_sign(
+            [
+                AttackedClicks(each["click_model"], each["method"], each["auc"], each["queries"])
+                for each in rows
+            ]
+        )
+        if backwards:
+            return f"{words['claim']}, {backwards}."
+        ran = list(dict.fromkeys(each["method"] for each in rows))
+        text = _NOT_SHOWN.format(
+            **words, ran=", ".join(ran), auc=estimate_text(row["auc"]), lists=row["lists"]
+        )
+        tried = any(attack.strongest for name in ran if (attack := make_if_known(Attack, name)))
+        return text + ("" if tried else _UNTRIED) + few
+    world = _only(describe_world(row), results)
+    guesses = [each for each in world if each["baseline"] and each.setting == row.setting]
+    random = next(each for each in guesses if each["method"] == "random:k=3")
+    text = _RECOVERS.format(
+        **words,
+        who=attacker(row["view"]),
+        sees=(row["sees"] or "").replace("message", "messages").replace("sum", "sums"),
+        recall=whole_percent(row.number("recall")),
+        precision=whole_percent(row.number("precision")),
+        random_recall=whole_percent(random.number("recall")),
+        random_precision=whole_percent(random.number("precision")),
+    )
+    known = {each.number("auc"): each["method"] for each in guesses if each["auc"].known}
+    best, auc = max(known, default=0.0), row.number("auc")
+    if best > auc:
+        text += _BETTER_GUESS.format(**words, guess=known[best], best=short(best), auc=short(auc))
+    return text + few
 
 
 def _shown(rows: Sequence[Row]) -> list[Row]:
@@ -705,48 +574,41 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
 
     Where that is too much, only the strongest attack of each setting and the best guess.
     """
-    settings: dict[str, list[Row]] = {}
-    for row in rows:
-        settings.setdefault(f"{row['learner']} {row['defense']}", []).append(row)
-    shown = [_of_setting(mine, MOST_ROWS) for mine in settings.values()]
-    if sum(map(len, shown)) > MOST_ROWS:
-        shown = [_of_setting(mine, 1) for mine in settings.values()]
-    return [row for mine in shown for row in mine]
+    settings = by_setting(rows)
+    shown = [row for mine in settings for row in _of_setting(mine, MOST_ROWS)]
+    return shown if len(shown) <= MOST_ROWS else [row for mine in settings for row in _of_setting(mine, 1)]
 
 
 def _of_setting(rows: Sequence[Row], most: int) -> list[Row]:
     ranked = sorted(rows, key=lambda row: -row.number("auc") if row["auc"].known else 0.0)
     attacks = [row for row in ranked if not row["baseline"]][:most]
     guesses = [row for row in ranked if row["baseline"]][:1]
-    ceilings = [row for row in with_ceilings(attacks) if row["method"] == ANY_ATTACK][:1]
-    return [*attacks, *guesses, *ceilings]
+    return [*attacks, *guesses, *details.ceilings(attacks)[:1]]
 
 
 def _brief_table(world: str, rows: Sequence[Row]) -> Table:
     apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
-    claims_vary = len({row["eps_claimed"] for row in rows}) > 1
-    columns = [
-        method_column(),
-        *setting_columns(rows, apart),
-        *([details.claimed_column()] if claims_vary else []),
-        short_column("accuracy", "accuracy"),
-        short_column("precision", "precision"),
-        short_column("recall", "recall"),
-        short_column("exact\nmatch", "exact"),
-        beside_column("AUC", "auc"),
-    ]
     lists = sorted({(row["lists"], row["queries"]) for row in rows})
     counts = " or ".join(f"{count} lists of {queries} queries" for count, queries in lists)
-    guesses = dict.fromkeys(row["method"] for row in rows if row["baseline"] and row["method"] != ANY_ATTACK)
-    best = f"; {' or '.join(guesses)}: the best guess that reads no message" if guesses else ""
-    caption = [f"{counts}; AUC with its 95 % interval over queries ({YARDSTICK}){best}"]
-    caption += [EXPLAINED] if any(row["method"] == ANY_ATTACK for row in rows) else []
+    lines = dict.fromkeys(row["method"] for row in rows if row["baseline"])
+    guesses = " or ".join(method for method in lines if method != details.ANY_ATTACK)
+    best = f"; {guesses}: the best guess that reads no message" if guesses else ""
     return make_table(
         world,
-        columns,
+        [
+            method_column(),
+            *setting_columns(rows, apart),
+            *([details.claimed_column()] if details.claims_vary(rows) else []),
+            short_column("accuracy", "accuracy"),
+            short_column("precision", "precision"),
+            short_column("recall", "recall"),
+            short_column("exact\nmatch", "exact"),
+            beside_column("AUC", "auc"),
+        ],
         rows,
-        caption="\n".join(caption),
+        caption=f"{counts}; AUC with its 95 % interval over queries ({details.YARDSTICK}){best}"
+        + (f"\n{details.EXPLAINED}" if details.ANY_ATTACK in lines else ""),
         dim=lambda row: row["baseline"],
-        section=lambda row: f"{row['learner']} {row['defense']}",
+        section=lambda row: str(row.setting),
         spare=("exact\nmatch", "accuracy", "recall"),
     )

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import compress
+from typing import Any, ClassVar, NamedTuple
 
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.warning_kinds import coded
-from foltr_audit.judge.promises import CEILINGS
-from foltr_audit.judge.scoring import METRICS, RANDOM
+from foltr_audit.judge.scoring import RANDOM
 from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.groups import difference_column, once, with_totals
 from foltr_audit.report.settings import (
+    by_setting,
     claim_words,
     differing,
-    first_of_settings,
     in_method_order,
     run_bound_text,
     run_caption,
@@ -25,7 +25,6 @@ from foltr_audit.report.settings import (
     setting_text,
 )
 from foltr_audit.report.table import (
-    Cell,
     Column,
     Table,
     beside_column,
@@ -33,7 +32,6 @@ from foltr_audit.report.table import (
     claim_text,
     counted,
     delta_text,
-    estimate_cell,
     estimate_text,
     make_table,
     method_column,
@@ -42,9 +40,6 @@ from foltr_audit.report.table import (
 )
 from foltr_audit.report.terminal import MOST_ROWS
 from foltr_audit.utils.formatting import JsonValue, epsilon, short
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Line = dict[str, Any]
 """A row, or a line of a table that stands for no row, such as that of guessing."""
@@ -55,12 +50,11 @@ EXPLAINED = (
 )
 YARDSTICK = ".5 is a coin flip, 1 is perfect"
 _OVER_QUERIES = "in brackets: the 95 % interval over queries"
-_OVER_CLIENTS = "in brackets: the 95 % interval over clients"
 _IDENTIFIABLE = "identifiable: accuracy on documents whose click is identifiable from the message"
 _BITS_CAPTION = (
     "leaked at least: lower bound on the mutual information between message and clicks; in total: entropy of "
-    "a list's clicks given query, list and grades; every list counts",
-    "error at most: what the lower bound may miss, 0 where the attack's posterior is the true one",
+    "a list's clicks given query, list and grades; every list counts\n"
+    "error at most: what the lower bound may miss, 0 where the attack's posterior is the true one"
 )
 _IDENTIFIABILITY = (
     "identifiable: {identifiable} of documents; rank {rank_mean:.1f} of {unknowns_mean:.1f} unknowns, "
@@ -74,14 +68,9 @@ _SINGLED_OUT = (
 )
 
 
-# --- worlds ----------------------------------------------------------------------------------------
-
-
 def describe_world(row: Row) -> str:
     """What the rows of a table share: click model, observer, and Spec fields without a column."""
-    more = "".join(f", {name}={value}" for name, value in row.setting.fields.items())
-    seen = with_article(row["sees"] or "")
-    return f"{row['click_model']} clicks, the {attacker(row['view'])} sees {seen}{more}"
+    return f"{row['click_model']} clicks, the {attacker(row['view'])} sees {_seen(row)}{_fields(row)}"
 
 
 def group_by_world(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -92,60 +81,69 @@ def group_by_world(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return worlds
 
 
+def _seen(row: Row) -> str:
+    return with_article(row["sees"] or "")
+
+
+def _fields(row: Row) -> str:
+    return "".join(f", {name}={value}" for name, value in row.setting.fields.items())
+
+
+def claims_vary(rows: Sequence[Row]) -> bool:
+    return len({row["eps_claimed"] for row in rows}) > 1
+
+
 def claimed_column() -> Column:
     """The claimed epsilon of a line; nothing where it is of every epsilon."""
     return Column("claimed", lambda line: claim_text(line["eps_claimed"]) if "eps_claimed" in line else "")
 
 
-def _columns(metrics: str, *, beside: bool = True) -> list[Column]:
-    """Method, claimed epsilon, and metrics such as `accuracy, MRR=mrr`; intervals below or `beside` them."""
-    pairs = [each.partition("=") for each in metrics.split(", ")]
+def _metrics(text: str, *, beside: bool = True) -> list[Column]:
+    """Columns of metrics such as `accuracy, MRR=mrr`; their intervals stand below or `beside` them."""
+    pairs = [each.partition("=") for each in text.split(", ")]
     make = beside_column if beside else Column
-    return [method_column(), claimed_column(), *(make(header, name or header) for header, _, name in pairs)]
+    return [make(header, name or header) for header, _, name in pairs]
+
+
+def _method_table(title: str, columns: Iterable[Column], lines: Sequence[Line], **options: Any) -> Table:
+    """A table by method and claimed epsilon, with guesses dimmed."""
+    columns = [method_column(), claimed_column(), *columns]
+    return make_table(title, columns, in_method_order(lines), dim=_guess, **options)
 
 
 def _guess(line: Line) -> bool:
     return bool(line.get("baseline"))
 
 
-# --- attacks on clicks; rows of one world ----------------------------------------------------------
-
-
-def with_ceilings(rows: Sequence[Row]) -> list[Row]:
-    """The rows, and for each setting with a proof a line with the most that any attack can reach."""
-    proven = first_of_settings(row for row in rows if row["ceiling_accuracy"] is not None)
-    most = [{name: row.estimate(f"ceiling_{name}") for name in CEILINGS} for row in proven]
-    unknown = dict.fromkeys(METRICS, UNKNOWN)
-    return [
-        *rows,
-        *(
-            row.with_values(method=ANY_ATTACK, baseline=True, **(unknown | ceilings))
-            for row, ceilings in zip(proven, most, strict=True)
-        ),
-    ]
+def ceilings(rows: Iterable[Row]) -> list[Row]:
+    """For each setting with a proof a line with the most that any attack can reach."""
+    lines = []
+    for first, *_ in by_setting(row for row in rows if row.get("ceiling_accuracy") is not None):
+        metrics = [name for name, value in first.items() if isinstance(value, Estimate)]
+        most = {name: first.estimate(f"ceiling_{name}") for name in metrics}
+        lines.append(first.with_values(method=ANY_ATTACK, baseline=True, **most))
+    return lines
 
 
 def results_table(rows: Sequence[Row]) -> Table:
     """What every method reads, with unit and yardstick, and how many lists the metrics are means over."""
-    claims_vary = len({row["eps_claimed"] for row in rows}) > 1
-    lines = [f"{_OVER_QUERIES}; AUC: {YARDSTICK}"]
-    lines += [EXPLAINED] if any(row["method"] == ANY_ATTACK for row in rows) else []
+    most, vary = ceilings(rows), claims_vary(rows)
+    caption = [f"{_OVER_QUERIES}; AUC: {YARDSTICK}", *([EXPLAINED] if most else [])]
     for row in {row["defense"]: row for row in rows}.values():
         unknown = f"; {row['unknown']} whose clicks are not known left out" if row["unknown"] else ""
         clipped = "" if row["clipped"] is None else f"; {percent(row['clipped'])} of the steps clipped"
-        lines.append(
+        caption.append(
             f"{claim_words(row['eps_claimed'])}: {row['lists']} lists of {row['queries']} queries; "
             f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked "
             f"kept{unknown}{clipped}"
         )
-    return make_table(
+    return _method_table(
         describe_world(rows[0]),
-        _columns("accuracy, precision, recall, F1=f1, exact\nmatch=exact, AUC=auc", beside=False),
-        in_method_order(rows),
-        caption="\n".join(lines),
+        _metrics("accuracy, precision, recall, F1=f1, exact\nmatch=exact, AUC=auc", beside=False),
+        [*rows, *most],
+        caption="\n".join(caption),
         space=0,
-        dim=_guess,
-        section=lambda row: claims_vary and row["method"],
+        section=lambda row: vary and row["method"],
         spare=("F1", "accuracy", "recall", "exact\nmatch"),
     )
 
@@ -154,26 +152,25 @@ def scores_table(results: Sequence[Row]) -> Table:
     """How well scores do at few false alarms, and on identifiable documents."""
     # Of the random guesses only the one that knows most.
     rows = [row for row in results if not row["method"].startswith("random:") or row["method"] == RANDOM]
+    rows += ceilings(results)
     message = any(row["exact_message"].known for row in rows)
     counts = sorted({row["unclicked_documents"] for row in rows})
     among = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     finest = f"; resolution {percent(1 / counts[0])}" if counts[0] else ""
     few = "; too few for an interval" if any(row["tpr_at_01"].ci95 is None for row in rows) else ""
     metrics = "TPR@1%=tpr_at_1, TPR@.1%=tpr_at_01, identifiable=accuracy_identifiable"
-    return make_table(
+    return _method_table(
         "",
-        _columns(metrics + (", message=exact_message" if message else "")),
-        in_method_order(rows),
+        _metrics(metrics + (", message=exact_message" if message else "")),
+        rows,
         caption=f"TPR at FPR <= 1 % and <= .1 % ({among} unclicked documents{finest}{few})\n{_IDENTIFIABLE}"
         + ("\nmessage: all lists of a message right" if message else ""),
-        dim=_guess,
         spare=("TPR@.1%", "message", "identifiable"),
     )
 
 
 def any_click_table(rows: Sequence[Row]) -> Table:
     """Whether a list has any click, compared with always saying yes."""
-    firsts = {(row["eps_claimed"], row["defense"]): row for row in rows}.values()
     always = [
         row.with_values(
             method="always yes",
@@ -181,15 +178,10 @@ def any_click_table(rows: Sequence[Row]) -> Table:
             auc=Estimate(0.5) if row["auc"].known else UNKNOWN,
             accuracy=row["base_rate"],
         )
-        for row in firsts
+        for row in {(row["eps_claimed"], row["defense"]): row for row in rows}.values()
     ]
-    return make_table(
-        "any click at all? (every list counts)",
-        _columns("AUC=auc, accuracy"),
-        in_method_order([*always, *rows]),
-        dim=_guess,
-        spare=("accuracy",),
-    )
+    title = "any click at all? (every list counts)"
+    return _method_table(title, _metrics("AUC=auc, accuracy"), [*always, *rows], spare=("accuracy",))
 
 
 def groups_table(rows: Sequence[Row], of: str) -> Table:
@@ -206,10 +198,7 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
             once(Column("method", "method", "fold")),
             once(claimed_column()),
             Column("group", "group", "fold"),
-            Column("lists", "lists"),
-            Column("F1", "f1"),
-            Column("exact", "exact"),
-            Column("AUC", "auc"),
+            *_metrics("lists, F1=f1, exact, AUC=auc", beside=False),
             difference_column("AUC - all", "auc"),
         ],
         lines[::-1],
@@ -221,46 +210,39 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
     )
 
 
-def _least(row: Row) -> Cell:
-    return Cell("0") if row.number("bits") < 0 else estimate_cell(row["bits"])
-
-
 _BITS = [
-    Column("leaked at least", _least, "name", beside=True),
-    Column(
-        "error at most",
-        lambda row: short(row.number("entropy" if row.number("bits") < 0 else "bias_bound")),
-        "name",
-    ),
+    Column("leaked at least", "bits", "name", beside=True),
+    Column("error at most", lambda row: short(row.number("bias_bound")), "name"),
     Column("in total", lambda row: short(row.number("entropy")), "name"),
-    Column(
-        "share", lambda row: percent(max(0.0, row.number("share")) if row["share"].known else None), "name"
-    ),
+    Column("share", lambda row: percent(row.number("share")), "name"),
 ]
-"""What is learned at least (0 for a negative estimate), what that may miss, the entropy, the share."""
+
+
+def _bits_lines(rows: Iterable[Row]) -> list[Row]:
+    """The rows; a negative estimate says that nothing is learned, and may miss everything."""
+    return [
+        row.with_values(bits="0", bias_bound=row["entropy"], share=0.0) if row.number("bits") < 0 else row
+        for row in rows
+    ]
 
 
 def information_table(rows: Sequence[Row]) -> Table:
     """How many bits a message reveals of a list's clicks."""
-    lines = list(_BITS_CAPTION)
+    caption = [_BITS_CAPTION]
     if any(row.number("bits") < 0 for row in rows):
-        lines.append("0: the attack errs more than who only knows grades (believes less: prior=relevance)")
+        caption.append("0: the attack errs more than who only knows grades (believes less: prior=relevance)")
     for row in rows:
         if row["impossible"]:
-            lines.append(
+            caption.append(
                 f"{row['method']}, {claim_words(row['eps_claimed'])}: it called the clicks of "
                 f"{counted(row['impossible'], 'list')} impossible; each counts as 20 bits or more"
             )
         if row["wrong_prior"]:
-            lines.append(
+            caption.append(
                 f"{row['method']}: the click model calls some clicks impossible; nothing is estimated"
             )
-    return make_table(
-        "what the server learns, in bits per list",
-        [method_column(), claimed_column(), *_BITS],
-        in_method_order(rows),
-        caption="\n".join(lines),
-    )
+    title = "what the server learns, in bits per list"
+    return _method_table(title, _BITS, _bits_lines(rows), caption="\n".join(caption))
 
 
 def learners_table(rows: Sequence[Row]) -> Table:
@@ -270,15 +252,11 @@ def learners_table(rows: Sequence[Row]) -> Table:
     def learner(row: Row) -> str:
         return f"{setting_text(row.setting, 'learner', settings)} by {row['method'].partition(':')[0]}"
 
+    clicks = Column("clicks", "click_model", "name")
     return make_table(
         "what the server learns of a list's clicks, by learner, in bits",
-        [
-            Column("clicks", "click_model", "name"),
-            claimed_column(),
-            Column("learner", learner, "words"),
-            *_BITS,
-        ],
-        sorted(rows, key=lambda row: (row["click_model"], row["eps_claimed"])),
+        [clicks, claimed_column(), Column("learner", learner, "words"), *_BITS],
+        _bits_lines(sorted(rows, key=lambda row: (row["click_model"], row["eps_claimed"]))),
         caption="claimed: the eps of one interaction; a message of several composes them",
     )
 
@@ -301,9 +279,6 @@ def proven_table(rows: Sequence[Row]) -> Table:
     )
 
 
-# --- lines -----------------------------------------------------------------------------------------
-
-
 def _of_chain(row: Row, text: str, *, several: bool) -> str:
     """A sentence about a chain, which is named where there are several."""
     return f"{row['defense']}: {text}" if several else text[0].upper() + text[1:]
@@ -313,30 +288,14 @@ def promise_lines(rows: Sequence[Row]) -> Iterator[str]:
     """A sentence on what is proven for one interaction, for each chain of a world."""
     promises = {row["defense"]: row for row in rows if row["unit"] == "interaction"}
     for row in promises.values():
-        sees, delta = with_article(row["sees"] or ""), row["delta"]
-        text = f"nothing is proven for {row['about']}, where the server sees {sees}: {row['how']}"
+        text = f"nothing is proven for {row['about']}, where the server sees {_seen(row)}: {row['how']}"
         if math.isfinite(row["eps_proven"]):
+            delta = f" ({delta_text(row['delta'])})" if row["delta"] else ""
             text = (
-                f"proven for {row['about']}: epsilon {epsilon(row['eps_proven'])}"
-                f"{f' ({delta_text(delta)})' if delta else ''}, so no attack tells two possibilities apart "
-                f"with an AUC above {short(row['ceiling_auc'])} ({row['how']})"
+                f"proven for {row['about']}: epsilon {epsilon(row['eps_proven'])}{delta}, so no attack tells "
+                f"two possibilities apart with an AUC above {short(row['ceiling_auc'])} ({row['how']})"
             )
         yield _of_chain(row, text, several=len(promises) > 1)
-
-
-def _claim_prefix(row: Row, rows: Sequence[Row]) -> str:
-    """`eps 1.2: ` where rows differ in the claimed epsilon, else nothing."""
-    several = len({other["eps_claimed"] for other in rows}) > 1
-    return f"{claim_words(row['eps_claimed'])}: " if several else ""
-
-
-def identifiability_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per setting of a world: what its messages can reveal at all."""
-    for row in (row for row in rows if row["lists"]):
-        shares = {name: percent(row[name]) for name in ("identifiable", "not_observed", "not_told")}
-        text = _claim_prefix(row, rows) + _IDENTIFIABILITY.format(**(row | shares))
-        lost = f", {shares['not_told']} combinations of others, too faint, or not in a metric"
-        yield text + lost if row["not_told"] else text
 
 
 def published_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -348,8 +307,21 @@ def published_lines(rows: Sequence[Row]) -> Iterator[str]:
         yield _of_chain(row, text, several=len(rows) > 1)
 
 
+def _claim_prefix(row: Row, rows: Sequence[Row]) -> str:
+    """`eps 1.2: ` where rows differ in the claimed epsilon, else nothing."""
+    return f"{claim_words(row['eps_claimed'])}: " if claims_vary(rows) else ""
+
+
+def identifiability_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """One line per setting of a world: what its messages can reveal at all."""
+    for row in (row for row in rows if row["lists"]):
+        shares = {name: percent(row[name]) for name in ("identifiable", "not_observed", "not_told")}
+        text = _claim_prefix(row, rows) + _IDENTIFIABILITY.format(**(row | shares))
+        lost = f", {shares['not_told']} combinations of others, too faint, or not in a metric"
+        yield text + lost if row["not_told"] else text
+
+
 def calibration_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per attack with probabilities and setting of a world."""
     for row in rows:
         yield (
             f"{row['method']}: {_claim_prefix(row, rows)}Brier score {estimate_text(row['brier'])} "
@@ -358,19 +330,17 @@ def calibration_lines(rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def refused_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per attack of a world that could not run, and why."""
+def refused_lines(rows: Iterable[Row]) -> Iterator[str]:
     yield from dict.fromkeys(f"{row['method']}: cannot run: {row['reason']}" for row in rows)
 
 
 def utility_lines(rows: Sequence[Row]) -> Iterator[str]:
     """One line on the quality of the ranker for each epsilon, or for each chain where epsilons are equal."""
     chains = "defense" in differing([row.setting for row in rows])
-    claims_vary = len({row["eps_claimed"] for row in rows}) > 1
     lines: dict[str, str] = {}
     for row in rows:
         name = row["defense"] if chains else claim_words(row["eps_claimed"])
-        text = f"nDCG@10{f' ({name})' if claims_vary or chains else ''}: {short(row['ndcg@10'])}"
+        text = f"nDCG@10{f' ({name})' if chains or claims_vary(rows) else ''}: {short(row['ndcg@10'])}"
         for other, words in (("undefended", "without a defense"), ("untrained", "untrained")):
             value = row[f"ndcg@10_{other}"]
             text += "" if value is None else f", {short(value)} {words}"
@@ -378,14 +348,12 @@ def utility_lines(rows: Sequence[Row]) -> Iterator[str]:
     yield from list(lines.values())[:MOST_ROWS]
 
 
-# --- named queries ---------------------------------------------------------------------------------
-
-
-def named_query_tables(rows: Sequence[Row]) -> Iterator[Table]:
-    """The attacked lists of the named queries, one table per world: what was clicked, what was named."""
-    for name, mine in group_by_world(row for row in rows if row["method"] is not None).items():
+def named_queries(rows: Sequence[Row]) -> Iterator[Table | str]:
+    """The attacked lists of the named queries, a table per world, and a line per query without any."""
+    attacked = [row for row in rows if row["method"] is not None]
+    for world, mine in group_by_world(attacked).items():
         yield make_table(
-            f"named queries, {name}",
+            f"named queries, {world}",
             [
                 Column("query", "query", "fold"),
                 Column("claimed", "claimed"),
@@ -396,8 +364,11 @@ def named_query_tables(rows: Sequence[Row]) -> Iterator[Table]:
             list(_query_lines(mine)),
             caption="documents by their place in the query's data, from 0, in the order shown; * clicked",
             dim=_guess,
-            section=lambda line: line["number"],
+            section=lambda line: line["list"],
         )
+    for name in dict.fromkeys(row["query"] for row in rows):
+        if all(row["query"] != name for row in attacked):
+            yield f"query {name}: not attacked"
 
 
 def _query_lines(rows: Sequence[Row]) -> Iterator[Line]:
@@ -405,192 +376,174 @@ def _query_lines(rows: Sequence[Row]) -> Iterator[Line]:
     lists: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         lists.setdefault((row["query"], row["eps_claimed"], row["defense"], row["list"]), []).append(row)
-    for number, attacks in enumerate(lists.values()):
-        first, blank = attacks[0], {"number": number, "query": "", "claimed": "", "exact": ""}
-        shown = _documents(first, [True] * len(first["shown"]))
+    for attacked, attacks in lists.items():
+        first, blank = attacks[0], {"list": attacked, "query": "", "claimed": "", "exact": ""}
+        clicks = zip(first["shown"], first["clicked"], strict=True)
+        shown = [f"{document}{'*' if clicked else ''}" for document, clicked in clicks]
         named = {"query": first["query"], "claimed": claim_text(first["eps_claimed"])}
-        yield blank | named | {"who": "shown", "documents": shown}
+        yield blank | named | {"who": "shown", "documents": " ".join(shown)}
         for row in attacks:
-            guessed = {"who": row["method"], "documents": _documents(row, row["guessed"])}
-            yield blank | guessed | {"exact": row["exact"], "baseline": row["baseline"]}
+            guess = {"who": row["method"], "documents": " ".join(compress(shown, row["guessed"])) or "-"}
+            yield blank | guess | {"exact": row["exact"], "baseline": row["baseline"]}
 
 
-def _documents(row: Row, which: Sequence[bool]) -> str:
-    named = zip(row["shown"], row["clicked"], which, strict=True)
-    return " ".join(f"{document}{'*' if clicked else ''}" for document, clicked, here in named if here) or "-"
+class _Inquiry(NamedTuple):
+    """The texts on attacks that find something else than clicks; names in braces are those of `_words`.
+
+    Attributes:
+        metrics: columns as for `_metrics`.
+        beside: whether intervals stand beside metrics.
+    """
+
+    title: str
+    metrics: str
+    caption: str
+    sentence: str
+    beside: bool = True
 
 
-def not_attacked_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per named query without an attacked list anywhere."""
-    attacked = {row["query"] for row in rows if row["method"] is not None}
-    for name in dict.fromkeys(row["query"] for row in rows if row["query"] not in attacked):
-        yield f"query {name}: not attacked"
+_BY_CHANCE = {
+    "accuracy": "chance",
+    "balanced_accuracy": "chance",
+    "accuracy_with_pairs": "chance",
+    "mrr": "chance_mrr",
+    "mrr_with_pairs": "chance_mrr",
+}
+"""The column with what guessing reaches, by metric."""
+
+INQUIRIES = {
+    "query_identification": _Inquiry(
+        "which query?",
+        "accuracy, MRR=mrr, with pairs=accuracy_with_pairs, MRR=mrr_with_pairs",
+        "one of {choices} queries{fewer}; {messages} messages of {queries} queries; in brackets: the 95 % "
+        "interval over queries\nwith pairs: the {messages_with_pairs} from whose clicks anything was learnt; "
+        "the others say nothing of the query\nMRR: mean reciprocal rank of the right one",
+        "{setting}: {method} names {accuracy} of the queries among {choices}, {accuracy_with_pairs} where "
+        "anything was learnt (guessing: {chance}).",
+    ),
+    "counts": _Inquiry(
+        "click counts,",
+        "error, RMSE=rmse, Spearman=spearman, exact",
+        "{lists} lists of {queries} queries, sums over {summands}\nin brackets: the 95 % interval over "
+        "queries; errors are those of click-through rates\nconstant: the best one in hindsight; prior: what "
+        "is usual, without a sum",
+        "{setting}: {method} estimates click-through rates from sums over {summands} to within {error} on "
+        "average{without}.",
+        beside=False,
+    ),
+    "intent_inference": _Inquiry(
+        "which intent?",
+        "accuracy, balanced=balanced_accuracy, bits",
+        "{intents} intents; {decisions} decisions, {clients} clients{mixed}{left_over}\nbalanced: mean over "
+        "intents; bits: log2 of the probability of the truth, above even odds\nrelevant shown: the intent of "
+        "which most relevant documents were shown; in brackets: the 95 % interval over clients",
+        "{setting}: {method} names {accuracy} of the clients' intents{together} (guessing: {chance}; by what "
+        "was shown: {shown}).",
+    ),
+    "linkage": _Inquiry(
+        "same client?",
+        "accuracy, MRR=mrr",
+        "one of {choices} messages of the next round{fewer}; {messages} messages of {clients} clients\n"
+        "count: nearest number of interactions; same-queries: most queries in common\nMRR: mean reciprocal "
+        "rank of the client's own; in brackets: the 95 % interval over clients",
+        "{setting}: {method} links {accuracy} of the messages to the next one of their client among "
+        "{choices} (guessing: {chance}{without}).",
+    ),
+}
+"""How each kind of rows is shown, in this order."""
 
 
-# --- attacks on something else; rows of one world --------------------------------------------------
-
-
-def query_table(name: str, rows: Sequence[Row]) -> Table:
-    """How often each attack names the query, compared with guessing."""
-    row = rows[0]
-    return make_table(
-        f"which query? {name}",
-        _columns("accuracy, MRR=mrr, with pairs=accuracy_with_pairs, MRR=mrr_with_pairs"),
-        [
-            _guessing(row, accuracy="chance", mrr="chance_mrr")
-            | _guessing(row, accuracy_with_pairs="chance", mrr_with_pairs="chance_mrr"),
-            *in_method_order(rows),
-            *_ceilings(rows),
-        ],
-        caption=f"one of {row['choices']} queries{_fewer_choices(row)}; {row['messages']} messages of "
-        f"{row['queries']} queries; {_OVER_QUERIES}\nwith pairs: the {row['messages_with_pairs']} from whose "
-        "clicks anything was learnt; the others say nothing of the query\n"
-        "MRR: mean reciprocal rank of the right one",
-        dim=_guess,
+def inquiry_table(kind: str, world: str, rows: Sequence[Row]) -> Table:
+    """What attacks of one kind find in a world, compared with guessing."""
+    inquiry, first = INQUIRIES[kind], rows[0]
+    chances = {
+        metric: first[name] for metric, name in _BY_CHANCE.items() if metric in first and name in first
+    }
+    guessing = {"method": "guessing", "baseline": True, "bits": 0.0, **chances}
+    without = [guess for row in rows if kind == "intent_inference" for guess in _guessed_intents(row)]
+    return _method_table(
+        f"{inquiry.title} {world}",
+        _metrics(inquiry.metrics, beside=inquiry.beside),
+        [*([guessing] if chances else []), *without, *rows, *ceilings(rows)],
+        caption=inquiry.caption.format_map(_words(first, rows)),
+        space=1 if inquiry.beside else 2,
     )
 
 
-def count_table(name: str, rows: Sequence[Row]) -> Table:
-    """How well click counts are estimated, also without a message."""
-    row = rows[0]
-    return make_table(
-        f"click counts, {name}",
-        _columns("error, RMSE=rmse, Spearman=spearman, exact", beside=False),
-        in_method_order(rows),
-        caption=f"{row['lists']} lists of {row['queries']} queries, sums over {_summands(row)}\n"
-        f"{_OVER_QUERIES}; errors are those of click-through rates\n"
-        "constant: the best one in hindsight; prior: what is usual, without a sum",
-        space=2,
-        dim=_guess,
-    )
-
-
-def intent_table(name: str, rows: Sequence[Row]) -> Table:
-    """How often each attack names the intent, also without a message."""
-    first = rows[0]
-    mixed = f"; left out: {first['mixed']} with several intents" if first["mixed"] else ""
-    few = f"; {first['left_over']} messages too few of a client" if first["left_over"] else ""
-    lines = [_guessing(first, accuracy="chance", balanced_accuracy="chance") | {"bits": 0.0}]
-    for row in in_method_order(rows):
-        of = f" ({row['messages_together']} messages)" if row["messages_together"] > 1 else ""
-        for guess, accuracy, balanced in (
-            ("most frequent", "most_frequent", "chance"),
-            ("relevant shown", "shown", "shown_balanced"),
-        ):
-            values = {"accuracy": row[accuracy], "balanced_accuracy": row[balanced], "bits": None}
-            lines.append(row.with_values(method=guess + of, baseline=True, **values))
-        lines.append(row)
-    return make_table(
-        f"which intent? {name}",
-        _columns("accuracy, balanced=balanced_accuracy, bits"),
-        [*lines, *_ceilings(rows)],
-        caption=f"{first['intents']} intents; {first['decisions']} decisions, {first['clients']} clients"
-        f"{mixed}{few}\nbalanced: mean over intents; bits: log2 of the probability of the truth, above even "
-        f"odds\nrelevant shown: the intent of which most relevant documents were shown; {_OVER_CLIENTS}",
-        dim=_guess,
-    )
-
-
-def link_table(name: str, rows: Sequence[Row]) -> Table:
-    """How often a client's next message is named, also in simple ways."""
-    row = rows[0]
-    return make_table(
-        f"same client? {name}",
-        _columns("accuracy, MRR=mrr"),
-        [_guessing(row, accuracy="chance", mrr="chance_mrr"), *in_method_order(rows), *_ceilings(rows)],
-        caption=f"one of {row['choices']} messages of the next round{_fewer_choices(row)}; "
-        f"{row['messages']} messages of {row['clients']} clients\n"
-        "count: nearest number of interactions; same-queries: most queries in common\n"
-        f"MRR: mean reciprocal rank of the client's own; {_OVER_CLIENTS}",
-        dim=_guess,
-    )
-
-
-def task_table(name: str, rows: Sequence[Row]) -> Table:
+def task_table(world: str, rows: Sequence[Row]) -> Table:
     """Whatever tasks of other packages measure."""
-    metrics = [metric for row in rows for metric, value in row.items() if isinstance(value, Estimate)]
-    return make_table(
-        f"{', '.join(dict.fromkeys(row['task'] for row in rows))}: {name}",
-        [method_column(), claimed_column(), *(beside_column(each, each) for each in dict.fromkeys(metrics))],
-        in_method_order(rows),
-        caption="in brackets: 95 % intervals",
-        dim=_guess,
+    metrics = dict.fromkeys(
+        name for row in rows for name, value in row.items() if isinstance(value, Estimate)
     )
+    title = f"{', '.join(dict.fromkeys(row['task'] for row in rows))}: {world}"
+    columns = [beside_column(name, name) for name in metrics]
+    return _method_table(title, columns, rows, caption="in brackets: 95 % intervals")
 
 
-def _guessing(row: Row, **names: str) -> Line:
-    """The line of guessing: columns of a row under other names."""
-    return {"method": "guessing", "baseline": True, **{metric: row[name] for metric, name in names.items()}}
+def inquiry_sentences(kind: str, rows: Sequence[Row]) -> Iterator[str]:
+    sentence = INQUIRIES[kind].sentence
+    yield from (sentence.format_map(_words(row, rows)) for row in rows if not _guess(row))
 
 
-def _ceilings(rows: Sequence[Row]) -> list[Line]:
-    """The most that any attack can reach in each setting with a proof."""
-    return [
-        _guessing(row, accuracy="ceiling_accuracy", eps_claimed="eps_claimed") | {"method": ANY_ATTACK}
-        for row in first_of_settings(rows)
-        if row["ceiling_accuracy"] is not None
-    ]
+def _guessed_intents(row: Row) -> Iterator[Row]:
+    """How often an intent is named without a message."""
+    of = f" ({row['messages_together']} messages)" if row["messages_together"] > 1 else ""
+    for guess, accuracy, balanced in (
+        ("most frequent", "most_frequent", "chance"),
+        ("relevant shown", "shown", "shown_balanced"),
+    ):
+        values = {"accuracy": row[accuracy], "balanced_accuracy": row[balanced], "bits": None}
+        yield row.with_values(method=guess + of, baseline=True, **values)
 
 
-def _fewer_choices(row: Row) -> str:
-    """A note if there were fewer choices than asked for; else nothing."""
-    fewer = row["choices"] < row["choices_asked"]
-    return f", not {row['choices_asked']}: there are no more" if fewer else ""
+def _words(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    """The columns of a row, shares in whole percent, and phrases, which are empty where they do not apply."""
 
+    def if_any(name: str, phrase: str, least: int = 1) -> str:
+        return phrase.format(row[name]) if row.get(name, 0) >= least else ""
 
-def _summands(row: Row) -> str:
-    """What each sum adds up, e.g. `20 clients`."""
-    least, most = row["clients_min"], row["clients_max"]
-    count = f"{least}" if least == most else f"{least} to {most}"
-    what = "message" if row["view"] == "pooled" else "client"
-    return f"{count} {what}{'' if most == 1 else 's'}{' of one client' if row['view'] == 'pooled' else ''}"
-
-
-def inquiry_sentences(
-    queries: Sequence[Row], counts: Sequence[Row], intents: Sequence[Row], links: Sequence[Row]
-) -> Iterator[str]:
-    """What each attack on something else than clicks finds."""
-
-    def share(row: Row, name: str) -> str:
-        return whole_percent(row.number(name))
-
-    for row in queries:
-        yield (
-            f"{_setting(row)}: {row['method']} names {share(row, 'accuracy')} of the queries among "
-            f"{row['choices']}, {share(row, 'accuracy_with_pairs')} where anything was learnt "
-            f"(guessing: {share(row, 'chance')})."
-        )
-    usual = {_setting(row): row.number("error") for row in counts if row["method"] == "position-prior:median"}
-    for row in (row for row in counts if not row["baseline"]):
-        without = f" (without the sums: {short(usual[_setting(row)])})" if _setting(row) in usual else ""
-        yield (
-            f"{_setting(row)}: {row['method']} estimates click-through rates from sums over {_summands(row)} "
-            f"to within {short(row.number('error'))} on average{without}."
-        )
-    for row in intents:
-        together = f" from {row['messages_together']} messages" if row["messages_together"] > 1 else ""
-        yield (
-            f"{_setting(row)}: {row['method']} names {share(row, 'accuracy')} of the clients' intents"
-            f"{together} (guessing: {share(row, 'chance')}; by what was shown: {share(row, 'shown')})."
-        )
-    for row in (row for row in links if not row["baseline"]):
-        simple = [each for each in links if each["baseline"] and _setting(each) == _setting(row)]
-        known = [each for each in simple if each["accuracy"].known]
-        best = max(known, key=lambda each: each.number("accuracy"), default=None)
-        alone = "" if best is None else f"; {best['method']} alone: {share(best, 'accuracy')}"
-        yield (
-            f"{_setting(row)}: {row['method']} links {share(row, 'accuracy')} of the messages to the next "
-            f"one of their client among {row['choices']} (guessing: {share(row, 'chance')}{alone})."
-        )
+    shares = {
+        name: whole_percent(row.number(name))
+        for name, value in row.items()
+        if isinstance(value, Estimate | float)
+    }
+    fewer = row.get("choices", 0) < row.get("choices_asked", 0)
+    return {
+        **row,
+        **shares,
+        "error": short(row.number("error")),
+        "setting": _setting(row),
+        "fewer": f", not {row['choices_asked']}: there are no more" if fewer else "",
+        "mixed": if_any("mixed", "; left out: {} with several intents"),
+        "left_over": if_any("left_over", "; {} messages too few of a client"),
+        "together": if_any("messages_together", " from {} messages", 2),
+        "summands": _summands(row) if "clients_min" in row else "",
+        "without": _found_without(row, rows),
+    }
 
 
 def _setting(row: Row) -> str:
     """What a sentence about a row begins with: click model, epsilon, and Spec fields without a column."""
-    more = "".join(f", {name}={value}" for name, value in row.setting.fields.items())
-    return f"{row['click_model']} clicks, {claim_words(row['eps_claimed'])}{more}"
+    return f"{row['click_model']} clicks, {claim_words(row['eps_claimed'])}{_fields(row)}"
 
 
-# --- declared facts --------------------------------------------------------------------------------
+def _summands(row: Row) -> str:
+    """What each sum adds up, e.g. `20 clients`."""
+    least, most, pooled = row["clients_min"], row["clients_max"], row["view"] == "pooled"
+    fewest = "" if least == most else f"{least} to "
+    return fewest + (f"{counted(most, 'message')} of one client" if pooled else counted(most, "client"))
+
+
+def _found_without(row: Row, rows: Sequence[Row]) -> str:
+    """How well a usual guess does in the setting of a row, at the end of a sentence."""
+    guesses = [each for each in rows if _guess(each) and _setting(each) == _setting(row)]
+    if "error" in row:
+        usual = [each for each in guesses if each["method"] == "position-prior:median"]
+        return f" (without the sums: {short(usual[-1].number('error'))})" if usual else ""
+    known = [each for each in guesses if each["accuracy"].known]
+    best = max(known, key=lambda each: each.number("accuracy"), default=None)
+    return "" if best is None else f"; {best['method']} alone: {whole_percent(best.number('accuracy'))}"
+
 
 FACTS = Section(
     "state wrong:bool reason:str|null messages:int explained:num|null contradictions:[str] text "
@@ -600,31 +553,18 @@ FACTS = Section(
 
 
 def given_text(known: Mapping[str, JsonValue]) -> str:
-    """Facts that were given by hand, in one line.
-
-    >>> given_text({"learning_rate": 0.1, "pairs": "all"})
-    'facts given by hand: learning_rate 0.1, pairs all'
-    """
     return "facts given by hand: " + ", ".join(f"{name} {value}" for name, value in known.items())
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactsReport(Document):
-    """The result of `trace check-facts`.
-
-    Attributes:
-        facts: one row per trace; `known` has facts that were given by hand, over those of its header.
-    """
+    """The result of `trace check-facts`: a row per trace; `known` has facts that were given by hand."""
 
     SCHEMA: ClassVar[str] = "foltr-audit/trace-check-facts/1"
     ROW: ClassVar[Section] = Section("trace known:table?", FACTS)
     FIELDS: ClassVar[Section] = Section(nested("facts", ROW))
 
     facts: tuple[Row, ...]
-
-    def show(self, console: Console) -> None:
-        for line in self.lines():
-            console.print(line, highlight=False, markup=False)
 
     def lines(self) -> Iterator[str]:
         """What was found, without style; warnings on lines of their own."""

@@ -383,14 +383,6 @@ def in_method_order(rows: Sequence[Any]) -> list[Any]:
     return sorted(rows, key=lambda row: names.index(row["method"]))
 
 
-def first_of_settings(rows: Iterable[Row]) -> list[Row]:
-    """The first row of each setting, in order."""
-    first: dict[str, Row] = {}
-    for row in rows:
-        first.setdefault(row.setting.defense + str(row.setting.fields), row)
-    return list(first.values())
-
-
 def by_setting(rows: Iterable[Row]) -> list[list[Row]]:
     """The rows of each setting together, in order."""
     rows_of: dict[str, list[Row]] = {}
