@@ -59,7 +59,8 @@ def run_training(
 ) -> None:
     """Run a plan that trains only, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.curves import check_picture, save_curves
+    from foltr_audit.report.curves import save_curves
+    from foltr_audit.report.picture_style import check_picture
     from foltr_audit.report.train import TrainReport, TrainSpeed, wire_costs
 
     output = common.output()

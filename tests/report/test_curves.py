@@ -15,7 +15,8 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report import curves
-from foltr_audit.report.curves import PANELS, LearningCurve, check_picture, draw, save_curves
+from foltr_audit.report.curves import PANELS, LearningCurve, draw, save_curves
+from foltr_audit.report.picture_style import check_picture
 from foltr_audit.report.settings import differing, setting_label, setting_text
 from tests.conftest import SetupOf
 from tests.fixtures.run_results import DATASET as DATA
