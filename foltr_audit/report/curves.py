@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,8 +22,8 @@ from foltr_audit.experiments.periods import (
 )
 from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row
-from foltr_audit.report.picture_style import COLOURS, DIM, STYLES, THIN, look, new_figure, save_picture
-from foltr_audit.report.settings import by_setting, data_title, pools, setting_label
+from foltr_audit.report.picture_style import COLOURS, DIM, STYLES, THIN, look, new_figure
+from foltr_audit.report.settings import data_title, pools, setting_label
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -124,32 +123,6 @@ def intent_spans(run: Run) -> tuple[IntentSpan, ...]:
         IntentSpan(period.first / each, end, None if period.intent is None else period.intent + 1)
         for period, end in zip(periods, ends, strict=True)
     )
-
-
-def save_curves(path: Path, runs: Sequence[Run], dataset: Row) -> None:
-    """Draw the learning curves of one or more runs into a file; the same runs give the same bytes.
-
-    Raises:
-        FoltrAuditError: the file cannot be written.
-    """
-    panels = {metric: curves(runs, metric) for metric in PANELS}
-    save_picture(path, lambda: draw(panels, dataset))
-
-
-def training_figure(rounds: Sequence[Row], dataset: Row) -> Figure:
-    """The learning curves of rows of rounds, without those of references and without marks of changes."""
-    groups = by_setting(rounds)
-    settings = [rows[0].setting for rows in groups]
-
-    def curve(rows: Sequence[Row], metric: str) -> LearningCurve:
-        runs = len({row["run"] for row in rows})
-        values = np.array([row.number(metric) for row in rows]).reshape(runs, -1)
-        return LearningCurve.over(setting_label(rows[0].setting, settings), values, evaluated_on(rows))
-
-    return draw({metric: [curve(rows, metric) for rows in groups] for metric in PANELS}, dataset)
-
-
-# --- drawing ---------------------------------------------------------------------------------------
 
 
 def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: Row) -> Figure:

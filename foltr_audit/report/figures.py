@@ -38,10 +38,14 @@ class Panel(NamedTuple):
     draw: Callable[[Axes], None]
 
 
-def _draw_panels(figure: FigureBase, panels: Sequence[Panel], columns: int) -> None:
-    columns = max(1, min(columns, len(panels)))
-    lines = max(1, -(-len(panels) // columns))
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+def _grid(panels: Sequence[Panel]) -> tuple[int, int]:
+    """Lines and columns of panels, at most three side by side."""
+    columns = max(1, min(3, len(panels)))
+    return max(1, -(-len(panels) // columns)), columns
+
+
+def _draw_panels(figure: FigureBase, panels: Sequence[Panel]) -> None:
+    axes = figure.subplots(*_grid(panels), squeeze=False).ravel()
     for axis, panel in zip_longest(axes, panels):
         if panel is None:
             axis.set_axis_off()
@@ -82,9 +86,6 @@ def _differ(rows: Sequence[Row], name: str) -> bool:
     return len({row[name] for row in rows}) > 1
 
 
-# --- attacks, audits, candidates and noise ---------------------------------------------------------
-
-
 def attack_figure(rows: Sequence[Row]) -> Figure:
     """The AUC of every attack and guess, highest on top, a panel for each world and system.
 
@@ -101,11 +102,11 @@ def attack_figure(rows: Sequence[Row]) -> Figure:
         if not row["method"].startswith(RANDOM) and row.estimate("auc").known:
             ladder.append(row)
     panels = [Panel(title, partial(_draw_ladder, rows=ladder)) for title, ladder in ladders.items()]
-    columns = max(1, min(3, len(panels)))
+    lines, columns = _grid(panels)
     heads = max((title.count("\n") for title in ladders), default=0)
     height = 1.2 + 0.2 * heads + _LINE * max(map(len, ladders.values()), default=1)
-    figure = new_figure(_WIDTH * columns, height * max(1, -(-len(panels) // columns)))
-    _draw_panels(figure, panels, columns)
+    figure = new_figure(_WIDTH * columns, height * lines)
+    _draw_panels(figure, panels)
     return figure
 
 
@@ -183,8 +184,6 @@ def noise_figure(noise: Mapping[str, float], title: str) -> Figure:
     return figure
 
 
-# --- labels beside points --------------------------------------------------------------------------
-
 _LABEL_SIZE, _AWAY = 7.5, 7.0  # points, height of the letters of labels, and how far they are from points
 
 
@@ -239,14 +238,10 @@ def place_labels(axis: Axes, labels: Sequence[PointLabel]) -> None:
         )
 
 
-# --- a comparison: attacks against utility, and both against epsilon -------------------------------
-
 _MEASURES = {"precision": "precision", "recall": "recall", "nDCG@10": "ndcg@10", "AUC": "auc"}
 """What is drawn against epsilon: the columns by their labels."""
 
 _RULED_OUT = "AUC ruled out by proof (equal priors)"
-"""What the shade says: of documents that are equally likely clicked."""
-
 _TOP = 1.03  # upper end of the axis of measures
 _SHADE = 0.13  # opacity of what is ruled out, so that grid and marks are seen through it
 _LARGE, _SMALL = 4.4, 3.1  # inches, heights of panels
@@ -261,16 +256,16 @@ def comparison_figure(rows: Sequence[Row], data: str) -> Figure:
     above = list(trade_offs(rows)), _LARGE, _marks(_families(rows))
     below = list(by_epsilon(rows)), _SMALL, [*_marks(_MEASURES), shade]
     parts = [part for part in (above, below) if part[0]]
-    columns = min(3, max((len(panels) for panels, *_ in parts), default=1))
-    heights = [size * -(-len(panels) // columns) for panels, size, _ in parts]
-    figure = new_figure(max(4.3 * columns, 7.0), max(sum(heights) + 1.0, 2.0))
+    heights = [size * _grid(panels)[0] for panels, size, _ in parts]
+    width = 4.3 * max((_grid(panels)[1] for panels, *_ in parts), default=1)
+    figure = new_figure(max(width, 7.0), max(sum(heights) + 1.0, 2.0))
     on = f" on {data}" if data else ""
     figure.suptitle(f"Defenses{on}{'' if rows else ': no cell is done'}", fontsize=11.0)
     if not parts:
         return figure
     subfigures = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)[:, 0]
     for subfigure, (panels, _, keys) in zip(subfigures, parts, strict=True):
-        _draw_panels(subfigure, panels, columns)
+        _draw_panels(subfigure, panels)
         beside = max(1, min(len(keys), _LEGEND // (max(len(key.get_label()) for key in keys) + 5)))
         subfigure.legend(handles=keys, loc="outside lower center", ncols=beside, handlelength=1.0)
     return figure
@@ -370,15 +365,9 @@ def _broken(row: Row) -> str:
 
 
 def _draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
-    """Precision, recall and AUC of the best attack, and nDCG@10, against the claimed epsilon.
+    """The measures against the claimed epsilon of one defense, or of several defenses side by side.
 
-    Where an AUC of attacks is proven, the AUCs above it are shaded.
-
-    Args:
-        axis: an empty one.
-        rows: results of a world and learner: of one defense with several epsilons, or of several defenses,
-            which then have a place each by their names.
-        plain: the result without a defense, which gets the last place.
+    AUCs above what is proven are shaded. The result without a defense, `plain`, gets the last place.
     """
     among = len(_families(rows)) == 1 and all(row["eps"] is not None for row in rows)
     rows = sorted(rows, key=lambda row: row["eps"]) if among else list(rows)
