@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -67,17 +67,12 @@ THRESHOLDS: Mapping[str, str] = {
 }
 """What each verdict means."""
 
-NO_CLAIM = "Nothing is claimed", "; --claim E (and --delta D) states a claim to check."
+_AT_MOST = "; at most: the most that so many can show"
+_NO_CLAIM = "Nothing is claimed", "; --claim E (and --delta D) states a claim to check."
 
 
 def _estimate(bound: LowerBound) -> Row:
     return ESTIMATE.of(bound, eps_lower=bound.epsilon, eps_ceiling=bound.ceiling)
-
-
-def _thresholds(rows: Iterable[Row]) -> str:
-    """What the verdicts of some rows mean, for a caption."""
-    verdicts = {row["verdict"] for row in rows if math.isfinite(row["eps_claimed"])}
-    return "".join(f"; {name}: {meaning}" for name, meaning in THRESHOLDS.items() if name in verdicts)
 
 
 def _epsilon_column(header: str, name: str) -> Column:
@@ -88,7 +83,19 @@ def _verdict(row: Row) -> Cell:
     return verdict_cell(row["eps_claimed"], row["verdict"])
 
 
-_VERDICT = Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n"))
+def _bounds_table(title: str, columns: Sequence[Column], rows: Sequence[Row], caption: str) -> Table:
+    """Bounds and verdicts; the caption says what these verdicts mean."""
+    verdicts = {row["verdict"] for row in rows if math.isfinite(row["eps_claimed"])}
+    meanings = "".join(f"; {name}: {meaning}" for name, meaning in THRESHOLDS.items() if name in verdicts)
+    return make_table(
+        title,
+        [*columns, Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n"))],
+        rows,
+        caption=caption + meanings,
+        space=2,
+        narrow_space=1,
+        spare=("at most", "canary", "claimed", "unit", "run", "upper\nbound"),
+    )
 
 
 def _verdict_line(row: Row) -> str:
@@ -138,8 +145,8 @@ def finding_row(record: AuditRecord, setting: Setting, repetition: int) -> Row:
 class AuditReport(PlanReport):
     """The result of `audit`: one row per run, view, unit and canary."""
 
-    SCHEMA: ClassVar[str] = "foltr-audit/audit/1"
-    FIELDS: ClassVar[Section] = Section(PlanReport.SHARED, nested("results", FINDING))
+    SCHEMA = "foltr-audit/audit/1"
+    FIELDS = Section(PlanReport.SHARED, nested("results", FINDING))
 
     results: tuple[Row, ...]
 
@@ -208,27 +215,18 @@ def _table(rows: Sequence[Row], *, whole: bool = False) -> Table:
     first = rows[0]
     varied = {name for name in first if len({str(row[name]) for row in rows}) > 1}
     trials = "the trials" if "trials" in varied else f"{first['trials']} trials"
-    return make_table(
+    return _bounds_table(
         (f"{chain_label(first['defense'])}\n" if whole else "") + _epsilon_of(first, varied),
         [
             *(column for name, column in _TOLD_APART.items() if name in {*varied, "sees"}),
-            claimed_column(),
-            _epsilon_column("upper\nbound", "eps_upper"),
-            *([Column("run", run_bound_text)] if whole else []),
-            _epsilon_column("exact\nloss", "eps_exact"),
-            _epsilon_column("lower\nbound", "eps_lower"),
-            *([_epsilon_column("at most", "eps_ceiling")] if whole else []),
+            *(column for column in _BOUNDS if whole or column.header not in ("run", "at most")),
             *([Column("trials", "trials")] if whole and "trials" in varied else []),
-            _VERDICT,
         ],
         rows,
-        caption="upper bound: by accounting, ∞ where nothing is proven; "
+        "upper bound: by accounting, ∞ where nothing is proven; "
         f"{f'{run_caption(rows)}; ' if whole else ''}exact loss: of the pair that was played; lower bound: "
         f"shown by {trials} per hypothesis, each at {100 * first['confidence']:g} % confidence"
-        f"{'; at most: the most that so many can show' if whole else ''}{_thresholds(rows)}",
-        space=2,
-        narrow_space=1,
-        spare=("at most", "canary", "claimed", "unit", "run", "upper\nbound"),
+        f"{_AT_MOST if whole else ''}",
     )
 
 
@@ -239,6 +237,14 @@ _TOLD_APART = {
     "unit": Column("unit", "unit", "name"),
     "canary": Column("canary", "canary", "name"),
 }
+_BOUNDS = [
+    claimed_column(),
+    _epsilon_column("upper\nbound", "eps_upper"),
+    Column("run", run_bound_text),
+    _epsilon_column("exact\nloss", "eps_exact"),
+    _epsilon_column("lower\nbound", "eps_lower"),
+    _epsilon_column("at most", "eps_ceiling"),
+]
 
 
 def _epsilon_of(row: Row, varied: set[str]) -> str:
@@ -313,7 +319,7 @@ def _judged(row: Row) -> tuple[str, str]:
     if verdict == BROKEN:
         return "Not proven", f": {row['why']}."
     if verdict == "not refuted":
-        return NO_CLAIM if math.isinf(row["eps_claimed"]) else ("neither proven nor refuted", "")
+        return _NO_CLAIM if math.isinf(row["eps_claimed"]) else ("neither proven nor refuted", "")
     if verdict not in FALSE:
         return verdict, ""
     shown = "no finite epsilon holds" if math.isinf(lost) else f"at least {lost:.3g} is lost"
@@ -332,10 +338,8 @@ FUNCTION_FINDING = Section(
 class FunctionAuditReport(Document):
     """The result of `audit FILE.py:FUNCTION`: one row."""
 
-    SCHEMA: ClassVar[str] = "foltr-audit/audit-function/2"
-    FIELDS: ClassVar[Section] = Section(
-        "config:table", nested("warnings", WARNING), nested("results", FUNCTION_FINDING)
-    )
+    SCHEMA = "foltr-audit/audit-function/2"
+    FIELDS = Section("config:table", nested("warnings", WARNING), nested("results", FUNCTION_FINDING))
 
     config: Mapping[str, JsonValue]
     warnings: tuple[Row, ...]
@@ -362,16 +366,12 @@ class FunctionAuditReport(Document):
         (row,) = self.results
         title = ", ".join(filter(None, ("epsilon of one output", delta_text(row["delta"]))))
         lower, most = _epsilon_column("lower bound", "eps_lower"), _epsilon_column("at most", "eps_ceiling")
-        table = make_table(
+        table = _bounds_table(
             f"{row['function']}\n{title}",
-            [claimed_column(), lower, most, _VERDICT],
+            [claimed_column(), lower, most],
             self.results,
-            caption=f"lower bound: shown by {row['trials']} trials with each input, at "
-            f"{100 * row['confidence']:g} % confidence; at most: the most that so many can show"
-            f"{_thresholds(self.results)}",
-            space=2,
-            narrow_space=1,
-            spare=("at most", "claimed"),
+            f"lower bound: shown by {row['trials']} trials with each input, at "
+            f"{100 * row['confidence']:g} % confidence{_AT_MOST}",
         )
         print_table(table, console)
         console.print()
@@ -410,8 +410,8 @@ def _claim_row(system: DeclaredSystem, claim: DeclaredClaim) -> Row:
 class SystemLintReport(Document):
     """The report of `audit --no-trials`: the systems, and the number of findings of either severity."""
 
-    SCHEMA: ClassVar[str] = "foltr-audit/lint/1"
-    FIELDS: ClassVar[Section] = Section("errors:int warnings:int", nested("systems", SYSTEM))
+    SCHEMA = "foltr-audit/lint/1"
+    FIELDS = Section("errors:int warnings:int", nested("systems", SYSTEM))
 
     errors: int
     warnings: int

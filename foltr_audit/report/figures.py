@@ -293,10 +293,9 @@ def by_epsilon(rows: Sequence[Row]) -> Iterator[Panel]:
         learners = without_shared_parameters(list(dict.fromkeys(row["learner"] for row in in_world)))
         for learner, short in learners.items():
             mine = [row for row in in_world if row["learner"] == learner]
-            plain = next((row for row in mine if row["alternative"] == NO_DEFENSE), None)
-            for name, shown in _defenses(mine):
+            for name, shown, joined in _defenses(mine):
                 title = ", ".join(filter(None, (short if len(learners) > 1 else "", name, world)))
-                yield Panel(title, partial(_draw_by_epsilon, rows=shown, plain=plain))
+                yield Panel(title, partial(_draw_by_epsilon, rows=shown, joined=joined))
 
 
 def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -323,16 +322,19 @@ def _several_epsilons(rows: Sequence[Row]) -> bool:
     return len({row["eps"] for row in rows} - {None}) > 1
 
 
-def _defenses(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each defense with epsilons; all others together, unless only no defense is left."""
+def _defenses(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row], int]]:
+    """The rows of each defense with epsilons, their number, and no defense; all others together."""
     if not _several_epsilons(rows):
-        yield "all defenses", list(rows)
+        yield "all defenses", list(rows), 0
         return
+    plain = [row for row in rows if row["alternative"] == NO_DEFENSE][:1]
+    claimed = sorted((row for row in rows if row["eps"] is not None), key=lambda row: row["eps"])
     for name in _families([row for row in rows if row["eps"] is not None]):
-        yield name, [row for row in rows if row["alternative"] == name]
+        mine = [row for row in claimed if row["alternative"] == name]
+        yield name, [*mine, *plain], len(mine)
     others = [row for row in rows if row["eps"] is None]
     if _families(others) not in ([], [NO_DEFENSE]):
-        yield "without an epsilon", others
+        yield "without an epsilon", others, 0
 
 
 def _draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> None:
@@ -364,35 +366,32 @@ def _broken(row: Row) -> str:
     return str(row["alternative"]).replace("+", "\n+ ")
 
 
-def _draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
-    """The measures against the claimed epsilon of one defense, or of several defenses side by side.
+def _draw_by_epsilon(axis: Axes, rows: Sequence[Row], joined: int) -> None:
+    """The measures of rows side by side; the first `joined` ones are one defense by its claimed epsilon.
 
-    AUCs above what is proven are shaded. The result without a defense, `plain`, gets the last place.
+    AUCs above what is proven are shaded.
     """
-    among = len(_families(rows)) == 1 and all(row["eps"] is not None for row in rows)
-    rows = sorted(rows, key=lambda row: row["eps"]) if among else list(rows)
-    shown = [*rows, *([plain] if plain is not None and all(row is not plain for row in rows) else [])]
     for number in range(len(_MEASURES)):
-        _draw_measure(axis, shown, number, joined=len(rows) if among else 0)
-    for place, row in enumerate(shown):
+        _draw_measure(axis, rows, number, joined)
+    for place, row in enumerate(rows):
         most = row["ceiling_auc"]
         if most is not None:
             axis.bar(place, _TOP - most, 1.0, most, color=DIM, alpha=_SHADE, linewidth=0, zorder=0.5)
             axis.plot([place - 0.5, place + 0.5], [most] * 2, color=DIM, linewidth=0.9, zorder=1)
-    if among:
-        texts = [NO_DEFENSE if row["eps"] is None else epsilon(row["eps"]) for row in shown]
-        axis.set_xticks(range(len(shown)), texts)
+    if joined:
+        names = [NO_DEFENSE if row["eps"] is None else epsilon(row["eps"]) for row in rows]
+        axis.set_xticks(range(len(rows)), names)
         axis.set_xlabel("claimed epsilon")
     else:
         slope: dict[str, Any] = {"rotation": 35, "rotation_mode": "anchor", "horizontalalignment": "right"}
-        names = [_broken(row) for row in shown]
-        axis.set_xticks(range(len(shown)), names, fontsize=7.0, **(slope if len(shown) > 2 else {}))
-    axis.set_xlim(-0.5, len(shown) - 0.5)
+        names = [_broken(row) for row in rows]
+        axis.set_xticks(range(len(rows)), names, fontsize=7.0, **(slope if len(rows) > 2 else {}))
+    axis.set_xlim(-0.5, len(rows) - 0.5)
     axis.set_ylim(-0.03, _TOP)
     axis.grid(visible=False, axis="x")
 
 
-def _draw_measure(axis: Axes, rows: Sequence[Row], number: int, *, joined: int) -> None:
+def _draw_measure(axis: Axes, rows: Sequence[Row], number: int, joined: int) -> None:
     """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
     label, name = [*_MEASURES.items()][number]
     colour, shift = COLOURS[number], 0.09 * (number - 1.5)
