@@ -54,10 +54,10 @@ def _draw_panels(figure: FigureBase, panels: Sequence[Panel]) -> None:
             axis.set_title(panel.title)
 
 
-def _draw_points(axis: Axes, points: Iterable[tuple[float, float]], **more: Any) -> None:
-    """The points whose coordinates are both finite."""
+def _draw_points(axis: Axes, points: Iterable[tuple[float, float]], **style: Any) -> None:
+    """The points whose coordinates are both finite, joined if a style of lines is given."""
     known = [point for point in points if all(map(math.isfinite, point))]
-    axis.plot([x for x, _ in known], [y for _, y in known], linestyle="none", **more)
+    axis.plot([x for x, _ in known], [y for _, y in known], **{"linestyle": "none", **style})
 
 
 def _draw_estimate(axis: Axes, x: Estimate, y: Estimate, colour: str, marker: str, *, filled: bool) -> None:
@@ -328,9 +328,9 @@ def _defenses(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row], int]]:
         yield "all defenses", list(rows), 0
         return
     plain = [row for row in rows if row["alternative"] == NO_DEFENSE][:1]
-    claimed = sorted((row for row in rows if row["eps"] is not None), key=lambda row: row["eps"])
-    for name in _families([row for row in rows if row["eps"] is not None]):
-        mine = [row for row in claimed if row["alternative"] == name]
+    claimed = [row for row in rows if row["eps"] is not None]
+    for name in _families(claimed):
+        mine = sorted((row for row in claimed if row["alternative"] == name), key=lambda row: row["eps"])
         yield name, [*mine, *plain], len(mine)
     others = [row for row in rows if row["eps"] is None]
     if _families(others) not in ([], [NO_DEFENSE]):
@@ -395,13 +395,11 @@ def _draw_measure(axis: Axes, rows: Sequence[Row], number: int, joined: int) -> 
     """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
     label, name = [*_MEASURES.items()][number]
     colour, shift = COLOURS[number], 0.09 * (number - 1.5)
-    points = [(place + shift, row.estimate(name)) for place, row in enumerate(rows)]
-    known = [(x, value.value) for x, value in points[:joined] if value.known]
-    axis.plot(
-        [x for x, _ in known], [y for _, y in known], color=colour, linestyle=STYLES[number], zorder=2.5
-    )
+    points = [(place + shift, row.number(name)) for place, row in enumerate(rows)]
+    _draw_points(axis, points[:joined], color=colour, linestyle=STYLES[number], zorder=2.5)
     edge: dict[str, Any] = {"markeredgecolor": "#ffffff", "markeredgewidth": 0.7, "zorder": 3}
-    _draw_points(axis, [(x, value.value) for x, value in points], label=label, **look(number), **edge)
-    for x, value in points:
-        if value.known and value.ci95 is not None:
-            axis.plot([x] * 2, value.ci95, color=colour, alpha=0.6, linewidth=0.9, zorder=2)
+    _draw_points(axis, points, label=label, **look(number), **edge)
+    for (x, _), row in zip(points, rows, strict=True):
+        ends = row.estimate(name).ci95
+        if ends is not None:
+            axis.plot([x] * 2, ends, color=colour, alpha=0.6, linewidth=0.9, zorder=2)

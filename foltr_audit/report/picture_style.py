@@ -85,7 +85,7 @@ def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
         atomic_files.write_bytes(path, picture.getvalue())
 
 
-def check_picture(path: Path, runs: Path | None = None) -> None:
+def check_picture(path: Path, runs: Path | None) -> None:
     """Refuse a picture that could not be written, before anything is computed.
 
     Raises:
