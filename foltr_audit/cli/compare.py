@@ -82,7 +82,7 @@ def compare(
     grid or a Spec in TOML. Options override it, and --save-config writes the grid that results.
     """
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.report.curves import check_picture
+    from foltr_audit.report.picture_style import check_picture
 
     given = common.of_table("grid")
     if "sensitivity" in given and "sensitivity_grid" in given:

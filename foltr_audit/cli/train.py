@@ -59,7 +59,7 @@ def run_training(
 ) -> None:
     """Run a plan that trains only, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.curves import check_picture, save_curves
+    from foltr_audit.report.picture_style import check_picture
     from foltr_audit.report.train import TrainReport, TrainSpeed, wire_costs
 
     output = common.output()
@@ -76,7 +76,7 @@ def run_training(
         output.save_results(report.json(published_table(published)))
         report.save_rounds(output.path)
     for picture in pictures:
-        save_curves(picture, runs, report.dataset)
+        report.save(picture)
     if common.json:
         print_line(report.json(TrainSpeed.of(runs).row() | published_table(published)))
     else:

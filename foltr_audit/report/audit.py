@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE, is_proven, refuse_contradiction
 from foltr_audit.core.declared.checks import FindingSeverity, findings, why_not
-from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem, proven
+from foltr_audit.core.declared.declared_system import TOLERANCE, DeclaredClaim, DeclaredSystem, proven
 from foltr_audit.core.results import AuditRecord, FunctionRecord, LowerBound, Verdict
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.warning_kinds import CodedWarning
@@ -29,7 +29,7 @@ from foltr_audit.report.settings import (
     Setting,
     chain_label,
     claimed_column,
-    pools,
+    each_run,
     protected_by_run,
     run_bound_columns,
     run_bound_text,
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-# --- columns and words that audits share -----------------------------------------------------------
-
 ESTIMATE = Section("estimator eps_lower:num eps_ceiling:num confidence:num trials:int assumes")
 """What one estimator of epsilon shows."""
 
@@ -69,47 +67,50 @@ THRESHOLDS: Mapping[str, str] = {
 }
 """What each verdict means."""
 
-NO_CLAIM = "Nothing is claimed", "; --claim E (and --delta D) states a claim to check."
+_AT_MOST = "; at most: the most that so many can show"
+_NO_CLAIM = "Nothing is claimed", "; --claim E (and --delta D) states a claim to check."
 
 
 def _estimate(bound: LowerBound) -> Row:
     return ESTIMATE.of(bound, eps_lower=bound.epsilon, eps_ceiling=bound.ceiling)
 
 
-def _thresholds(rows: Iterable[Row]) -> str:
-    """What the verdicts of some rows mean, for a caption."""
-    verdicts = {row["verdict"] for row in rows if math.isfinite(row["eps_claimed"])}
-    return "".join(f"; {name}: {meaning}" for name, meaning in THRESHOLDS.items() if name in verdicts)
-
-
 def _epsilon_column(header: str, name: str) -> Column:
     return Column(header, lambda row: bound_text(row[name]))
 
 
-def _verdict_column() -> Column:
-    return Column(
-        "verdict",
-        lambda row: verdict_cell(row["eps_claimed"], row["verdict"]),
-        "name",
-        narrow=lambda text: text.replace("by ", "by\n"),
+def _verdict(row: Row) -> Cell:
+    return verdict_cell(row["eps_claimed"], row["verdict"])
+
+
+def _bounds_table(title: str, columns: Sequence[Column], rows: Sequence[Row], caption: str) -> Table:
+    """Bounds and verdicts; the caption says what these verdicts mean."""
+    verdicts = {row["verdict"] for row in rows if math.isfinite(row["eps_claimed"])}
+    meanings = "".join(f"; {name}: {meaning}" for name, meaning in THRESHOLDS.items() if name in verdicts)
+    return make_table(
+        title,
+        [*columns, Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n"))],
+        rows,
+        caption=caption + meanings,
+        space=2,
+        narrow_space=1,
+        spare=("at most", "canary", "claimed", "unit", "run", "upper\nbound"),
     )
 
 
 def _verdict_line(row: Row) -> str:
     """The verdict on a row and its reason, marked up for a terminal."""
-    cell = verdict_cell(row["eps_claimed"], row["verdict"])
+    cell = _verdict(row)
     return f"[{STYLES[cell.mark] or 'bold'}]{cell.text}[/]: {escape(row['why'])}"
 
 
 def _lower_line(row: Row) -> str:
     assumed = f", which assumes {row['assumes']}" if row["assumes"] else ""
-    shown = bound_text(row["eps_lower"])
-    return escape(f"lower bound {shown}: score {row['score']}, {row['estimator']}{assumed}")
+    lower = bound_text(row["eps_lower"])
+    return escape(f"lower bound {lower}: score {row['score']}, {row['estimator']}{assumed}")
 
 
-# --- a chain of defenses ---------------------------------------------------------------------------
-
-OF_RECORD = Section(
+_OF_RECORD = Section(
     "run:int view sees unit canary pair model interactions:int messages:int delta:num eps_upper:num "
     "eps_exact:num|null eps_lower:num eps_ceiling:num confidence:num trials:int",
     one_of("verdict", Verdict),
@@ -118,14 +119,13 @@ OF_RECORD = Section(
     "estimator assumes score",
     nested("estimates", ESTIMATE),
 )
-FINDING = Section(SETTING, OF_RECORD)
+FINDING = Section(SETTING, _OF_RECORD)
 """One finding of a run: one view, unit and canary. `run` is its repetition; `eps_claimed` is its own."""
 
 
 def finding_row(record: AuditRecord, setting: Setting, repetition: int) -> Row:
-    """The columns of a finding."""
     setting = replace(setting, eps_claimed=record.eps_claimed)
-    columns = OF_RECORD.of(
+    columns = _OF_RECORD.of(
         record,
         run=repetition,
         sees=sees(record.view, record.colluders),
@@ -143,14 +143,10 @@ def finding_row(record: AuditRecord, setting: Setting, repetition: int) -> Row:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport(PlanReport):
-    """The result of `audit`.
+    """The result of `audit`: one row per run, view, unit and canary."""
 
-    Attributes:
-        results: one row per run, view, unit and canary.
-    """
-
-    SCHEMA: ClassVar[str] = "foltr-audit/audit/1"
-    FIELDS: ClassVar[Section] = Section(PlanReport.SHARED, nested("results", FINDING))
+    SCHEMA = "foltr-audit/audit/1"
+    FIELDS = Section(PlanReport.SHARED, nested("results", FINDING))
 
     results: tuple[Row, ...]
 
@@ -159,9 +155,8 @@ class AuditReport(PlanReport):
         return cls(
             **cls.shared(plan, runs),
             results=tuple(
-                finding_row(record, pool.setting, run.spec.repetition)
-                for pool in pools(runs)
-                for run in pool.runs
+                finding_row(record, setting, run.spec.repetition)
+                for setting, run in each_run(runs)
                 for record in run.audits
             ),
         )
@@ -220,27 +215,18 @@ def _table(rows: Sequence[Row], *, whole: bool = False) -> Table:
     first = rows[0]
     varied = {name for name in first if len({str(row[name]) for row in rows}) > 1}
     trials = "the trials" if "trials" in varied else f"{first['trials']} trials"
-    return make_table(
+    return _bounds_table(
         (f"{chain_label(first['defense'])}\n" if whole else "") + _epsilon_of(first, varied),
         [
             *(column for name, column in _TOLD_APART.items() if name in {*varied, "sees"}),
-            claimed_column(),
-            _epsilon_column("upper\nbound", "eps_upper"),
-            *([Column("run", run_bound_text)] if whole else []),
-            _epsilon_column("exact\nloss", "eps_exact"),
-            _epsilon_column("lower\nbound", "eps_lower"),
-            *([_epsilon_column("at most", "eps_ceiling")] if whole else []),
+            *(column for column in _BOUNDS if whole or column.header not in ("run", "at most")),
             *([Column("trials", "trials")] if whole and "trials" in varied else []),
-            _verdict_column(),
         ],
         rows,
-        caption="upper bound: by accounting, ∞ where nothing is proven; "
+        "upper bound: by accounting, ∞ where nothing is proven; "
         f"{f'{run_caption(rows)}; ' if whole else ''}exact loss: of the pair that was played; lower bound: "
         f"shown by {trials} per hypothesis, each at {100 * first['confidence']:g} % confidence"
-        f"{'; at most: the most that so many can show' if whole else ''}{_thresholds(rows)}",
-        space=2,
-        narrow_space=1,
-        spare=("at most", "canary", "claimed", "unit", "run", "upper\nbound"),
+        f"{_AT_MOST if whole else ''}",
     )
 
 
@@ -251,6 +237,14 @@ _TOLD_APART = {
     "unit": Column("unit", "unit", "name"),
     "canary": Column("canary", "canary", "name"),
 }
+_BOUNDS = [
+    claimed_column(),
+    _epsilon_column("upper\nbound", "eps_upper"),
+    Column("run", run_bound_text),
+    _epsilon_column("exact\nloss", "eps_exact"),
+    _epsilon_column("lower\nbound", "eps_lower"),
+    _epsilon_column("at most", "eps_ceiling"),
+]
 
 
 def _epsilon_of(row: Row, varied: set[str]) -> str:
@@ -268,17 +262,20 @@ def _reasons(row: Row, *, several: bool) -> Iterator[str]:
     """One finding in words: verdict and reason, pair, proofs, and the score that separates the inputs."""
     run = f"run {row['run']}, " if several else ""
     yield f"{run}{row['sees']}, one {row['unit']} differs, {row['canary']}: {_verdict_line(row)}"
-    at = "a global model of another round each" if row["model"] == "rounds" else f"the {row['model']} model"
-    yield escape(f"  pair: {row['pair']}; at {at}")
-    upper = row["eps_upper"]
+    model = (
+        "a global model of another round each" if row["model"] == "rounds" else f"the {row['model']} model"
+    )
+    yield escape(f"  pair: {row['pair']}; at {model}")
+    upper, run_eps, protected = row["eps_upper"], row["run_eps"], protected_by_run(row)
     what = "nothing is proven" if math.isinf(upper) else f"upper bound {bound_text(upper)}"
     yield escape(f"  {what}: {row['upper_how']}")
-    proven = math.isfinite(row["run_eps"])
-    what = f"{bound_text(row['run_eps']) if proven else 'nothing is proven'} for {protected_by_run(row)}"
-    over = ", ".join(filter(None, (counted(row["run_rounds"], "round"), delta_text(row["run_delta"]))))
-    sampled = f"; {bound_text(row['run_eps_always'])} for a client in all of them"
-    more = sampled if proven and row["run_sampled"] < 1 else ""
-    yield escape(f"  run: {what}{f' over {over}' if proven else ''}: {row['run_how']}{more}")
+    what, more = f"nothing is proven for {protected}", ""
+    if math.isfinite(run_eps):
+        rounds = ", ".join(filter(None, (counted(row["run_rounds"], "round"), delta_text(row["run_delta"]))))
+        what = f"{bound_text(run_eps)} for {protected} over {rounds}"
+        if row["run_sampled"] < 1:
+            more = f"; {bound_text(row['run_eps_always'])} for a client in all of them"
+    yield escape(f"  run: {what}: {row['run_how']}{more}")
     if row["declared"] == "not looked":
         yield escape(f"  not checked whether links do what they declare: {row['declared_why']}")
     yield f"  {_lower_line(row)}"
@@ -287,9 +284,8 @@ def _reasons(row: Row, *, several: bool) -> Iterator[str]:
 def conclusions(rows: Sequence[Row]) -> list[str]:
     """What the rows of one chain show: of each claim one sentence; the worst row of an observer counts."""
     claims: dict[tuple[float, str], dict[str, Row]] = {}
-    for row in rows:
-        worst = claims.setdefault((row["eps_claimed"], row["unit"]), {})
-        worst[row["sees"]] = max(worst.get(row["sees"], row), row, key=_severity)
+    for row in sorted(rows, key=_severity, reverse=True):
+        claims.setdefault((row["eps_claimed"], row["unit"]), {}).setdefault(row["sees"], row)
     return [line for claim in sorted(claims) for line in _of_claim(*claim, claims[claim].values())]
 
 
@@ -303,18 +299,18 @@ def _lost(row: Row) -> float:
     return float({"refuted": max(trials, exact), "false by exact loss": exact}.get(row["verdict"], 0.0))
 
 
-def _of_claim(claim: float, unit: str, rows: Iterable[Row]) -> Iterator[str]:
+def _of_claim(claim: float, unit: str, worst: Iterable[Row]) -> Iterator[str]:
     observers: dict[tuple[str, str], list[str]] = {}
-    for row in sorted(rows, key=_severity, reverse=True):
+    for row in worst:
         observers.setdefault(_judged(row), []).append(with_article(row["sees"]))
-    said = [
+    lines = [
         f"{before} where the server sees {join_names(names, 'or')}{after}"
         for (before, after), names in observers.items()
     ]
-    judged = [line for line in said if not line.endswith(".")]
+    judged = [line for line in lines if not line.endswith(".")]
     if judged:
         yield f"The claim of {claim:g} for one {unit} is {'; '.join(judged)}."
-    yield from (line for line in said if line.endswith("."))
+    yield from (line for line in lines if line.endswith("."))
 
 
 def _judged(row: Row) -> tuple[str, str]:
@@ -323,14 +319,12 @@ def _judged(row: Row) -> tuple[str, str]:
     if verdict == BROKEN:
         return "Not proven", f": {row['why']}."
     if verdict == "not refuted":
-        return NO_CLAIM if math.isinf(row["eps_claimed"]) else ("neither proven nor refuted", "")
+        return _NO_CLAIM if math.isinf(row["eps_claimed"]) else ("neither proven nor refuted", "")
     if verdict not in FALSE:
         return verdict, ""
     shown = "no finite epsilon holds" if math.isinf(lost) else f"at least {lost:.3g} is lost"
     return "false", f" ({shown}, by the {'exact loss' if lost == row['eps_exact'] else 'lower bound'})"
 
-
-# --- a function ------------------------------------------------------------------------------------
 
 FUNCTION_FINDING = Section(
     "function eps_claimed:num delta:num eps_lower:num eps_ceiling:num confidence:num trials:int",
@@ -344,10 +338,8 @@ FUNCTION_FINDING = Section(
 class FunctionAuditReport(Document):
     """The result of `audit FILE.py:FUNCTION`: one row."""
 
-    SCHEMA: ClassVar[str] = "foltr-audit/audit-function/2"
-    FIELDS: ClassVar[Section] = Section(
-        "config:table", nested("warnings", WARNING), nested("results", FUNCTION_FINDING)
-    )
+    SCHEMA = "foltr-audit/audit-function/2"
+    FIELDS = Section("config:table", nested("warnings", WARNING), nested("results", FUNCTION_FINDING))
 
     config: Mapping[str, JsonValue]
     warnings: tuple[Row, ...]
@@ -372,22 +364,14 @@ class FunctionAuditReport(Document):
     def show(self, console: Console) -> None:
         """Print the bound next to the claim, then the verdict and its reason."""
         (row,) = self.results
-        table = make_table(
-            f"{row['function']}\n"
-            + ", ".join(filter(None, ("epsilon of one output", delta_text(row["delta"])))),
-            [
-                claimed_column(),
-                _epsilon_column("lower bound", "eps_lower"),
-                _epsilon_column("at most", "eps_ceiling"),
-                _verdict_column(),
-            ],
+        title = ", ".join(filter(None, ("epsilon of one output", delta_text(row["delta"]))))
+        lower, most = _epsilon_column("lower bound", "eps_lower"), _epsilon_column("at most", "eps_ceiling")
+        table = _bounds_table(
+            f"{row['function']}\n{title}",
+            [claimed_column(), lower, most],
             self.results,
-            caption=f"lower bound: shown by {row['trials']} trials with each input, at "
-            f"{100 * row['confidence']:g} % confidence; at most: the most that so many can show"
-            f"{_thresholds(self.results)}",
-            space=2,
-            narrow_space=1,
-            spare=("at most", "claimed"),
+            f"lower bound: shown by {row['trials']} trials with each input, at "
+            f"{100 * row['confidence']:g} % confidence{_AT_MOST}",
         )
         print_table(table, console)
         console.print()
@@ -396,8 +380,6 @@ class FunctionAuditReport(Document):
         console.print(_verdict_line(row), highlight=False)
         console.print(_lower_line(row), highlight=False)
 
-
-# --- declarations ----------------------------------------------------------------------------------
 
 CLAIM = Section(
     "claimed_by epsilon:num delta:num unit:str|null relation:str|null view:str|null covers "
@@ -411,9 +393,6 @@ DECLARATION = Section(
 SYSTEM = Section(
     "name", one_of("kind", SubjectKind), nested("claims", CLAIM), nested("findings", DECLARATION)
 )
-
-_TOLERANCE = 1.0 + 1e-6
-"""Declared numbers are rounded: a proven epsilon may be this much larger."""
 
 
 def _claim_row(system: DeclaredSystem, claim: DeclaredClaim) -> Row:
@@ -429,15 +408,10 @@ def _claim_row(system: DeclaredSystem, claim: DeclaredClaim) -> Row:
 
 @dataclass(frozen=True, kw_only=True)
 class SystemLintReport(Document):
-    """The report of `audit --no-trials`.
+    """The report of `audit --no-trials`: the systems, and the number of findings of either severity."""
 
-    Attributes:
-        errors, warnings: number of findings of either severity.
-        systems: the systems, in order.
-    """
-
-    SCHEMA: ClassVar[str] = "foltr-audit/lint/1"
-    FIELDS: ClassVar[Section] = Section("errors:int warnings:int", nested("systems", SYSTEM))
+    SCHEMA = "foltr-audit/lint/1"
+    FIELDS = Section("errors:int warnings:int", nested("systems", SYSTEM))
 
     errors: int
     warnings: int
@@ -464,11 +438,9 @@ class SystemLintReport(Document):
     def show(self, console: Console) -> None:
         """Print the tables of all systems, and a summary."""
         for system in self.systems:
-            name = system["name"]
-            if system["claims"]:
-                print_table(
-                    make_table(f"{name}: declared and proven", _CLAIMS, _alike(system), space=2), console
-                )
+            name, claims = system["name"], _alike(system["claims"])
+            if claims:
+                print_table(make_table(f"{name}: declared and proven", _CLAIMS, claims, space=2), console)
             if system["findings"]:
                 print_table(make_table(f"{name}: findings", _FINDINGS, system["findings"], space=2), console)
             else:
@@ -477,29 +449,31 @@ class SystemLintReport(Document):
         console.print(f"{counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}")
 
 
-def _alike(system: Row) -> list[list[Row]]:
-    """The claims of a system; those that differ in their view only share a line."""
-    lines: dict[tuple[object, ...], list[Row]] = {}
-    for row in system["claims"]:
+def _alike(claims: Iterable[Row]) -> list[Row]:
+    """The claims; those that differ in their view only share a row."""
+    alike: dict[tuple[object, ...], list[Row]] = {}
+    for row in claims:
         key = tuple(row[name] for name in ("claimed_by", "epsilon", "delta", "unit", "relation", "proven"))
-        lines.setdefault(key, []).append(row)
-    return list(lines.values())
+        alike.setdefault(key, []).append(row)
+    return [
+        rows[0].with_values(view=", ".join(row["view"] or "?" for row in rows)) for rows in alike.values()
+    ]
 
 
-def _proven_cell(rows: list[Row]) -> Cell:
-    bound, claim = rows[0]["proven"], rows[0]["epsilon"]
-    mark: Mark = "" if bound is None else "good" if bound <= claim * _TOLERANCE else "bad"
+def _proven_cell(row: Row) -> Cell:
+    bound = row["proven"]
+    mark: Mark = "" if bound is None else "good" if bound <= row["epsilon"] * (1.0 + TOLERANCE) else "bad"
     return Cell(bound_text(bound), mark=mark)
 
 
 _MARKS: Mapping[str, Mark] = {"error": "bad", "warning": "warn"}
 _CLAIMS = [
-    Column("claimed by", lambda rows: rows[0]["claimed_by"], "name"),
-    Column("for one", lambda rows: rows[0]["unit"] or "?", "name"),
-    Column("in a", lambda rows: rows[0]["covers"], "name"),
-    Column("view", lambda rows: ", ".join(row["view"] or "?" for row in rows), "words"),
-    Column("delta", lambda rows: f"{rows[0]['delta']:g}"),
-    Column("declared", lambda rows: bound_text(rows[0]["epsilon"])),
+    Column("claimed by", "claimed_by", "name"),
+    Column("for one", lambda row: row["unit"] or "?", "name"),
+    Column("in a", "covers", "name"),
+    Column("view", "view", "words"),
+    Column("delta", lambda row: f"{row['delta']:g}"),
+    _epsilon_column("declared", "epsilon"),
     Column("proven", _proven_cell),
 ]
 _FINDINGS = [

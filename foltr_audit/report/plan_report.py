@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
@@ -29,13 +29,11 @@ class PlanReport(Document):
 
     Attributes:
         config: the plan as a plain table.
-        dataset: source, fingerprints and sizes of the data.
-        utility: how good the trained models are.
         utility_groups: how well each group of clients is served; left out where clients do not differ.
-        warnings: incompatible defenses in the chains that were run, one row per chain and warning.
+        warnings: one row per chain and warning.
     """
 
-    SHARED: ClassVar[Section] = Section(
+    SHARED = Section(
         "config:table",
         nested("dataset", DATASET, many=False),
         nested("utility", UTILITY),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
-from foltr_audit.report.curves import training_figure
+from foltr_audit.report.curves import PANELS, LearningCurve, curves, draw
 from foltr_audit.report.documents import Row, Section, nested
 from foltr_audit.report.groups import served_group_rows, served_groups_table
 from foltr_audit.report.plan_report import PlanReport
@@ -90,6 +90,7 @@ class TrainReport(PlanReport):
         periods: one row per setting and period of a leading intent.
         twins: one row per setting, metric and twin that was trained too.
         rounds: one row per run and round.
+        curves: the learning curves of each metric that is drawn; no part of the document.
     """
 
     SCHEMA = "foltr-audit/train/1"
@@ -105,6 +106,7 @@ class TrainReport(PlanReport):
     periods: tuple[Row, ...]
     twins: tuple[Row, ...]
     rounds: tuple[Row, ...]
+    curves: Mapping[str, list[LearningCurve]] = field(compare=False)
 
     @classmethod
     def of(cls, plan: Plan, runs: Sequence[Run]) -> TrainReport:
@@ -115,6 +117,7 @@ class TrainReport(PlanReport):
             periods=period_rows(runs),
             twins=twin_rows(runs),
             rounds=tuple(_rounds(runs)),
+            curves={metric: curves(runs, metric) for metric in PANELS},
         )
 
     def show(self, console: Console, *, rounds: bool = True) -> None:
@@ -182,7 +185,7 @@ class TrainReport(PlanReport):
 
     def figure(self) -> Figure:
         """The learning curves, offline and online."""
-        return training_figure(self.rounds, self.dataset)
+        return draw(self.curves, self.dataset)
 
     def to_frame(self) -> pl.DataFrame:
         """The rounds as a flat data frame: null where JSON has null, lists as their JSON text."""

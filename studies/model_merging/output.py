@@ -14,7 +14,7 @@ from foltr_audit.studies.model_merging.report import MergeReport
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
 from foltr_audit.report.documents import Row
-from foltr_audit.report.picture_style import COLOURS, FORMATS, save_picture
+from foltr_audit.report.picture_style import COLOURS, FORMATS, new_figure, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ def save_pictures(folder: Path, study: MergeReport, ending: str) -> None:
 
 def draw_categories(study: MergeReport) -> Figure:
     """Relevant documents and queries of each category in the training part, most queries first."""
-    figure = _figure(9.0, 3.4)
+    figure = new_figure(9.0, 3.4)
     figure.suptitle(f"Categories in the training part of {_source(study)}", fontsize=11.0)
     rows = sorted(study.histogram, key=lambda row: (-row["queries"], row["category"]))
     axes = figure.subplots(1, 2)
@@ -75,7 +75,7 @@ def draw_importances(study: MergeReport) -> Figure:
     models = [(split, model) for split in splits for model in stacked]
     columns = max(1, len(splits))
     lines = max(1, -(-len(models) // columns))
-    figure = _figure(3.0 * columns + 1.0, 2.6 * lines + 0.6)
+    figure = new_figure(3.0 * columns + 1.0, 2.6 * lines + 0.6)
     figure.suptitle(f"Features of stacked models on {_source(study)}", fontsize=11.0)
     last = study.dataset["features"]
     axes = figure.subplots(lines, columns, squeeze=False)
@@ -104,13 +104,6 @@ def _draw_model(axis: Axes, split: int, model: str, rows: Sequence[Row], last: i
     axis.set_xlabel("share of the gain")
     axis.grid(visible=False, axis="y")
     axis.set_axisbelow(True)
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
 
 
 def _source(study: MergeReport) -> str:

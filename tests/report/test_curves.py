@@ -15,7 +15,8 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report import curves
-from foltr_audit.report.curves import PANELS, LearningCurve, check_picture, draw, save_curves
+from foltr_audit.report.curves import PANELS, LearningCurve, draw
+from foltr_audit.report.picture_style import check_picture, save_picture
 from foltr_audit.report.settings import differing, setting_label, setting_text
 from tests.conftest import SetupOf
 from tests.fixtures.run_results import DATASET as DATA
@@ -149,9 +150,10 @@ def test_same_bytes_and_no_date(tmp_path: Path, cells: list[Run], suffix: str) -
 
     before = own()
     one, two = tmp_path / f"one.{suffix}", tmp_path / f"two.{suffix}"
-    save_curves(one, cells, DATA)
+    found = {metric: curves.curves(cells, metric) for metric in PANELS}
+    save_picture(one, lambda: draw(found, DATA))
     with matplotlib.rc_context({"lines.linewidth": 9.0, "svg.hashsalt": None}):
-        save_curves(two, cells, DATA)
+        save_picture(two, lambda: draw(found, DATA))
     written = one.read_bytes()
     assert written == two.read_bytes()
     assert own() == before

@@ -173,7 +173,7 @@ def test_attacks_are_a_ladder_for_each_system() -> None:
         axes = attack_figure(rows).axes
     assert [axis.get_title() for axis in axes] == ["eps 1.2", "no claim"]
     names = [[label.get_text() for label in axis.get_yticklabels()] for axis in axes]
-    assert names == [["position-prior", "map"], ["position-prior", "map", "olsr"]]
+    assert names == [["map", "position-prior"], ["olsr", "map", "position-prior"]]
 
 
 def test_an_audit_shows_what_is_finite() -> None:

@@ -163,20 +163,20 @@ def spec_text(text: str) -> str:
 def test_twins_of_one_intent_are_drawn_in_its_periods_and_not_by_themselves() -> None:
     cells = [abrupt(), fixed(1, FIRST), fixed(2, SECOND)]
     assert reference_specs(cells) == {cells[1].spec, cells[2].spec}
-    (main,) = curves.curves(cells, "offline_ndcg@10")
+    main, twin = curves.curves(cells, "offline_ndcg@10")
     assert main.mean.tolist() == [0.3, 0.8, 0.5, 0.6]
     assert main.spans == (IntentSpan(0.0, 2.0, 1), IntentSpan(2.0, 4.0, 2))
-    (twin,) = curves.reference_curves(cells, "offline_ndcg@10")
+    assert main.beside is None
     assert (twin.beside, twin.label) == (0, "its leading intent alone")
     assert twin.mean.tolist() == [0.3, 0.8, 0.8, 0.8]
-    assert curves.reference_curves(cells, "online_ndcg@10") == []
-    assert len(curves.curves(cells[1:], "offline_ndcg@10")) == 2
-    assert curves.reference_curves(cells[:1], "offline_ndcg@10") == []
+    assert [curve.beside for curve in curves.curves(cells, "online_ndcg@10")] == [None]
+    for alone in (cells[1:], cells[:1]):
+        assert [curve.beside for curve in curves.curves(alone, "offline_ndcg@10")] == [None] * len(alone)
 
 
 def test_one_ranker_per_intent_is_a_curve_in_both_panels() -> None:
     cells = [trained("mixed", RUN), *rankers()]
-    (offline,), (online,) = (curves.reference_curves(cells, metric) for metric in PANELS)
+    (_, offline), (_, online) = (curves.curves(cells, metric) for metric in PANELS)
     assert offline.label == online.label == SPECIFIC
     np.testing.assert_allclose(offline.mean, [0.4, 0.7, 0.85, 0.9])
     np.testing.assert_allclose(online.mean, [0.34, 0.36, 0.5, 0.4])
@@ -190,8 +190,7 @@ def test_a_line_is_interrupted_where_the_intent_changes() -> None:
 
 
 def drawn(cells: list[Run]) -> Any:
-    kinds = (curves.curves, curves.reference_curves)
-    return draw({name: [one for kind in kinds for one in kind(cells, name)] for name in PANELS}, DATA)
+    return draw({metric: curves.curves(cells, metric) for metric in PANELS}, DATA)
 
 
 def test_change_points_are_marked_with_their_intents() -> None:
