@@ -30,7 +30,7 @@ from foltr_audit.experiments.published import (
 )
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.report.documents import Row, Section, prefixed
+from foltr_audit.report.documents import Row, Section
 from foltr_audit.report.settings import Pool, claim_words, heading, pools, utility_rows
 from foltr_audit.report.table import Column, Table, make_table, method_lines, short_column, short_method
 from foltr_audit.report.terminal import print_table
@@ -54,19 +54,17 @@ def preset_row(preset: Preset) -> dict[str, Any]:
     size: dict[str, Any] = {name: flat(preset.merge).get(name) for name in ("trials", "trees")}
     if preset.cells:
         specs, repetitions = preset.plan.specs, preset.repetitions or FOLDS
-        interactions = repetitions * sum(map(_interactions, specs))
-        size = {"specs": len(specs), "repetitions": repetitions, "interactions": interactions}
+        in_all = sum(
+            spec.population.cohort_size * spec.train.rounds * make(Learner, spec.train.learner).interactions
+            for spec in specs
+        )
+        size = {"specs": len(specs), "repetitions": repetitions, "interactions": repetitions * in_all}
     return {
         **{name: getattr(preset, name) for name in ("name", "kind", "about", "source")},
         **preset.data.model_dump(),
         "systems": [cell.name for cell in preset.cells],
         **size,
     }
-
-
-def _interactions(spec: Spec) -> int:
-    each = make(Learner, spec.train.learner).interactions
-    return spec.population.cohort_size * each * spec.train.rounds
 
 
 def preset_document(preset: Preset) -> dict[str, Any]:
@@ -167,13 +165,7 @@ FIGURE = Section(
 
 @dataclass(frozen=True, kw_only=True)
 class PresetComparison:
-    """Published figures and those found.
-
-    Attributes:
-        preset: the study.
-        extent: how much of it was run.
-        rows: published and found figures: of attacks `CLICKS`, else `FIGURE`.
-    """
+    """Published figures and those found, in rows: of attacks `CLICKS`, else `FIGURE`."""
 
     preset: Preset
     extent: StudyExtent
@@ -233,11 +225,14 @@ class PresetComparison:
 
     def print(self, console: Console) -> None:
         """Print the figures as tables, and what is published without numbers."""
-        attacks, published = bool(self.preset.published.attacks), self.preset.published
-        for table in _attack_tables(self) if attacks else _figure_tables(self):
+        published = self.preset.published
+        parts = (
+            [self] if self.preset.cells else map(self.only, dict.fromkeys(row["cell"] for row in self.rows))
+        )
+        for table in _attack_tables(self) if published.attacks else map(_figure_table, parts):
             print_table(table, console)
             console.print()
-        if published.shows and not attacks:
+        if published.shows and not published.attacks:
             console.print(escape(f"published: {published.shows}"), highlight=False)
 
 
@@ -245,31 +240,24 @@ class PresetComparison:
 
 
 def _attack_rows(preset: Preset, cell: str, pool: Pool) -> Iterator[Row]:
-    setting = pool.setting
     sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
+    folds = [run.spec.data.fold for run in pool.runs]
     for click_model, first in pool.runs[0].attacks.evidence.items():
         evidence = [run.attacks.evidence[click_model] for run in pool.runs]
         clicked = [lists.at(lists.has_click) for lists in evidence]
-        folds = [run.spec.data.fold for run in pool.runs]
         for method in dict.fromkeys((*sizes, *first.guessed)):
             published = preset.published.of(method, click_model)
-            if not all(_is_compared(method, lists, published) for lists in clicked):
-                continue
-            figures = {name: getattr(published, name, math.nan) for name in CLICK_FIGURES}
-            yield CLICKS.row(
-                {
-                    "cell": cell,
-                    "method": method,
-                    "click_model": click_model,
-                    **{
-                        name: setting.value(name) for name in ("trained_on", "eps_claimed", "defense", "pdgd")
-                    },
-                    "folds": len(set(folds)),
-                    "lists": sum(int(lists.query.size) for lists in clicked),
+            if all(_is_compared(method, lists, published) for lists in clicked):
+                yield CLICKS.of(
+                    pool.setting,
+                    cell=cell,
+                    method=method,
+                    click_model=click_model,
+                    folds=len(set(folds)),
+                    lists=sum(int(lists.query.size) for lists in clicked),
                     **click_figures(method, list(zip(folds, clicked, strict=True))),
-                    **prefixed("published_", figures),
-                }
-            )
+                    **{f"published_{name}": getattr(published, name, math.nan) for name in CLICK_FIGURES},
+                )
 
 
 def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | None) -> bool:
@@ -309,12 +297,12 @@ def _attack_lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[tuple[s
 
     An attack is in one line with the same attack with other parameters in the other cells.
     """
+    of_method: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        of_method.setdefault((row["click_model"], short_method(row["method"])), []).append(row)
     shown = ""
-    for clicks, name in dict.fromkeys((row["click_model"], short_method(row["method"])) for row in rows):
-        of_method = [
-            row for row in rows if (row["click_model"], short_method(row["method"])) == (clicks, name)
-        ]
-        for line in zip_longest(*([row for row in of_method if row["cell"] == cell] for cell in cells)):
+    for (clicks, name), same in of_method.items():
+        for line in zip_longest(*([row for row in same if row["cell"] == cell] for cell in cells)):
             there = [row for row in line if row is not None]
             methods = {row["method"] for row in there}
             figures = ("-" if row is None else _figures_text(row, "", 3) for row in line)
@@ -348,32 +336,28 @@ def _rounds(tables: Sequence[SpecTable]) -> int | None:
     return rounds.pop() if len(rounds) == 1 else None
 
 
-def _figure_tables(comparison: PresetComparison) -> Iterator[Table]:
-    """One table of all systems, or of each table of a study of merged models."""
-    if comparison.preset.cells:
-        yield _figure_table(comparison)
-        return
-    for cell in dict.fromkeys(row["cell"] for row in comparison.rows):
-        yield _figure_table(comparison.only(cell))
-
-
 def _figure_table(comparison: PresetComparison) -> Table:
     rows, extent, published = comparison.rows, comparison.extent, comparison.preset.published
     metrics = dict.fromkeys(row["metric"].replace("_", " ") for row in rows)
     summed = any(row["metric"] == SUM for row in rows)
     intervals = any(row["low"] is not None for row in rows)
+
+    def where(name: str) -> Column:
+        return Column(heading(name), lambda row: str(row["where"].get(name, "")), "fold")
+
     columns = [
         Column("system", "cell", "fold"),
-        *map(_where_column, dict.fromkeys(name for row in rows for name in row["where"])),
+        *map(where, dict.fromkeys(name for row in rows for name in row["where"])),
         *([Column("metric", lambda row: row["metric"].replace("_", " "), "fold")] * (len(metrics) > 1)),
         Column("published", lambda row: f"{'~' * row['approximate']}{_figure_text(row, 'published')}"),
         Column("found", lambda row: _figure_text(row, "found")),
         *([Column("95 % interval", _interval_text)] * intervals),
         Column("difference", _difference_text),
     ]
-    if summed:
-        columns.append(short_column("a round:\npublished", "published_a_round"))
-        columns.append(short_column("found", "found_a_round"))
+    a_round = [
+        short_column("a round:\npublished", "published_a_round"),
+        short_column("found", "found_a_round"),
+    ]
     notes = {
         f"published: of {published.data}; found: on {extent}": True,
         "~: published as an approximate number": any(row["approximate"] for row in rows),
@@ -383,14 +367,10 @@ def _figure_table(comparison: PresetComparison) -> Table:
     }
     return make_table(
         f"{published.title}: {', '.join(metrics)} as published and found",
-        columns,
+        [*columns, *a_round] if summed else columns,
         rows,
         caption="\n".join(note for note, applies in notes.items() if applies),
     )
-
-
-def _where_column(name: str) -> Column:
-    return Column(heading(name), lambda row: str(row["where"].get(name, "")), "fold")
 
 
 def _figure_text(row: Row, name: str) -> str:
