@@ -226,9 +226,8 @@ class PresetComparison:
     def print(self, console: Console) -> None:
         """Print the figures as tables, and what is published without numbers."""
         published = self.preset.published
-        parts = (
-            [self] if self.preset.cells else map(self.only, dict.fromkeys(row["cell"] for row in self.rows))
-        )
+        cells = dict.fromkeys(row["cell"] for row in self.rows)
+        parts = [self] if self.preset.cells else map(self.only, cells)
         for table in _attack_tables(self) if published.attacks else map(_figure_table, parts):
             print_table(table, console)
             console.print()
@@ -353,10 +352,8 @@ def _figure_table(comparison: PresetComparison) -> Table:
         Column("found", lambda row: _figure_text(row, "found")),
         *([Column("95 % interval", _interval_text)] * intervals),
         Column("difference", _difference_text),
-    ]
-    a_round = [
-        short_column("a round:\npublished", "published_a_round"),
-        short_column("found", "found_a_round"),
+        *([short_column("a round:\npublished", "published_a_round")] * summed),
+        *([short_column("found", "found_a_round")] * summed),
     ]
     notes = {
         f"published: of {published.data}; found: on {extent}": True,
@@ -367,7 +364,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
     }
     return make_table(
         f"{published.title}: {', '.join(metrics)} as published and found",
-        [*columns, *a_round] if summed else columns,
+        columns,
         rows,
         caption="\n".join(note for note, applies in notes.items() if applies),
     )
