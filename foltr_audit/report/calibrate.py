@@ -30,23 +30,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 P = ParamSpec("P")
-
 TARGET = Section(
     "eps:num delta:num unit view sees colluders:int|null rounds:int clients:int cohort:int separation:int "
     "secret_sample:bool arriving:int interactions:int ranked_with parameters:int"
 )
-"""What has to be proven, and of which system."""
-
 MECHANISM = Section(
     "mechanism sum_only:bool defense:[str] eps_upper:num delta:num eps_round:num|null average_sd:num|null "
     "how why_not:str|null"
 )
-"""The least noise of one mechanism.
-
-`eps_upper` and `delta` are proven for all rounds of the target together, `eps_round` for one round at most at
-the delta of the target; `how` says why, and `why_not` why there is no such noise. `sum_only`: the bound only
-holds for sums of messages.
-"""
+"""The least noise of a mechanism: `eps_upper` is proven for all rounds of the target, `eps_round` for one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from foltr_audit.utils.formatting import short
 if TYPE_CHECKING:
     from rich.console import Console
 
-RATES = (0.001, 0.01, 0.1)
-"""False positive rates at which true positive rates are shown."""
+RATES = {"tpr_at_01": 0.001, "tpr_at_1": 0.01, "tpr_at_10": 0.1}
+"""The false positive rate of each true positive rate."""
 
 SECRET = Section("prior:num success:num near:num")
 """How often a secret is named right: `prior` without the message, at most `success` with it.
@@ -37,13 +37,10 @@ CEILING = Section(
 """The most that any attack can reach, by one proof: of an `eps` at a `delta`, of `mu`, or of a `defense`.
 
 `odds` is the factor by which a message changes the odds of a click at most, but for delta; `accuracy` the
-share of clicks that are guessed right, of those that are as likely as not; `tpr_at_01`, `tpr_at_1` and
-`tpr_at_10` true positive rates at a false positive rate of .1, 1 and 10 %.
+share of clicks that are guessed right, of those that are as likely as not.
 """
 
 SCOPE = Section("unit view sees rounds:int clients:int interactions:int ranked_with parameters:int")
-"""What the proofs of chains are for."""
-
 NO_ATTACK = (
     "No attack can do better, not even one that knows everything but the one thing that neighbouring "
     "inputs differ in: one click (unit click), the clicks on one list (interaction), or all that a "
@@ -58,7 +55,7 @@ EQUAL_PRIORS = (
 def ceiling_row(given: str, curve: TradeOff, priors: Sequence[float], **proof: Any) -> Row:
     """The row of a trade-off curve; `given` in words, and `proof` in columns, is what it follows from."""
     eps = proof.get("eps")
-    tpr = dict(zip(("tpr_at_01", "tpr_at_1", "tpr_at_10"), curve.power(RATES).tolist(), strict=True))
+    tpr = dict(zip(RATES, curve.power(list(RATES.values())).tolist(), strict=True))
     secrets = [
         SECRET.row({"prior": k, "success": float(curve.success(k)), "near": float(curve.power(k))})
         for k in priors

@@ -40,7 +40,6 @@ from foltr_audit.utils.formatting import JsonValue, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-# --- what a preset repeats -------------------------------------------------------------------------
 
 FOLDS = 5
 """Folds of the data sets that the papers use."""
@@ -69,33 +68,25 @@ def preset_row(preset: Preset) -> dict[str, Any]:
 
 def preset_document(preset: Preset) -> dict[str, Any]:
     """Everything known of a preset: its row, one repetition of every Spec, and what the study found."""
-    plan, published = _plan_table(preset), preset.published.model_dump(mode="json")
-    return {**preset_row(preset), "plan": plan, "toml": _toml(preset), "published": published}
-
-
-def _plan_table(preset: Preset) -> dict[str, JsonValue]:
-    """The plan, or what the study of merged models is."""
-    return preset.plan.table() if preset.cells else {"merge": preset.merging()}
-
-
-def _toml(preset: Preset) -> str:
     import tomli_w
 
-    return tomli_w.dumps(_plan_table(preset))
+    plan = preset.plan.table() if preset.cells else {"merge": preset.merging()}
+    published = preset.published.model_dump(mode="json")
+    return {**preset_row(preset), "plan": plan, "toml": tomli_w.dumps(plan), "published": published}
 
 
 def preset_text(preset: Preset) -> str:
     """The plan as TOML, with all else as comments."""
-    comments = [line for text in _comments(preset) for line in wrap(text, 100) or [""]]
-    return "\n".join([*(f"# {line}".rstrip() for line in comments), "", _toml(preset).rstrip()])
+    document = preset_document(preset)
+    comments = [line for text in _comments(preset, document) for line in wrap(text, 100)]
+    return "\n".join([*(f"# {line}".rstrip() for line in comments), "", document["toml"].rstrip()])
 
 
-def _comments(preset: Preset) -> Iterator[str]:
+def _comments(preset: Preset, row: Mapping[str, Any]) -> Iterator[str]:
     yield f"{preset.name}: {preset.about}"
     yield f"Source: {preset.source}."
     yield f"Data: {preset.data.needs}: {preset.data.get}. Its synthetic twin is {preset.data.twin}."
     if preset.cells:
-        row = preset_row(preset)
         yield (
             f"Size: {row['specs']} Specs x {row['repetitions']} repetitions (--runs, --fold all), "
             f"{count(row['interactions'])} interactions. Below is one repetition of each on the twin."
@@ -106,8 +97,7 @@ def _comments(preset: Preset) -> Iterator[str]:
         yield published.shows
     for figure in published.figures:
         where = "".join(f", {name}={value}" for name, value in flat(figure.where).items())
-        about = "about " if figure.approximate else ""
-        yield f"  {figure.cell}{where}: {figure.metric} {about}{figure.value:g}"
+        yield f"  {figure.cell}{where}: {figure.metric} {'about ' * figure.approximate}{figure.value:g}"
     for attack in published.attacks:
         figures = ", ".join(f"{name} {getattr(attack, name):g}" for name in CLICK_FIGURES)
         yield f"  {attack.method}, {attack.click_model} clicks: {figures}"
@@ -145,9 +135,6 @@ def count(number: int) -> str:
         if number >= unit:
             return f"{number / unit:.3g}{name}"
     return str(number)
-
-
-# --- published figures beside ours -----------------------------------------------------------------
 
 
 CLICKS = Section(
@@ -204,7 +191,6 @@ class PresetComparison:
 
     @property
     def heading(self) -> str:
-        """What was run in one line."""
         return f"{self.preset.name}: {self.preset.published.title}, on {self.extent}"
 
     def table(self) -> dict[str, JsonValue]:
@@ -235,9 +221,6 @@ class PresetComparison:
             console.print(escape(f"published: {published.shows}"), highlight=False)
 
 
-# --- figures of attacks ----------------------------------------------------------------------------
-
-
 def _attack_rows(preset: Preset, cell: str, pool: Pool) -> Iterator[Row]:
     sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
     folds = [run.spec.data.fold for run in pool.runs]
@@ -261,9 +244,8 @@ def _attack_rows(preset: Preset, cell: str, pool: Pool) -> Iterator[Row]:
 
 def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | None) -> bool:
     """Whether a method answered, and is no baseline that nothing was published on."""
-    if method.startswith(RANDOM):
-        return True
-    return method in lists.guessed and (published is not None or method not in lists.baselines)
+    of_interest = published is not None or method not in lists.baselines
+    return method.startswith(RANDOM) or (method in lists.guessed and of_interest)
 
 
 def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
@@ -315,9 +297,6 @@ def _figures_text(row: Row, prefix: str, digits: int) -> str:
     if math.isnan(row[f"{prefix}accuracy"]):
         return "-"
     return "/".join(short(row[prefix + name], digits) for name in CLICK_FIGURES)
-
-
-# --- other figures ---------------------------------------------------------------------------------
 
 
 def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:

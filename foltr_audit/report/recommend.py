@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-# --- the document ----------------------------------------------------------------------------------
-
 
 def _or_null(name: str, section: Section) -> Field:
     return Field(name, {"anyOf": [section.schema(), {"type": "null"}]})
@@ -90,15 +88,12 @@ class RecommendReport(Document):
     """The result of `recommend`.
 
     Attributes:
-        base, limits, effort: what was asked: the experiment without a defense, limits, and how much is run.
-        sample: in words, whether the sample is too small for any candidate to pass; else empty.
-        broken: the limits that the recommended defense broke on the test split, in words.
         recommended: the chosen candidate on the validation split; None if none stays within the limits.
-        evidence, without: its row of a comparison on the test split, and that of no defense.
-        attacks, claims, failed, warnings: sections of that comparison, of the recommended defense.
-        runners_up: the best candidate of each other defense within the limits, best first.
-        nearest: where none does: the nearest candidate of each defense, nearest first.
-        refused: defenses without a proof within the limit; they were not run.
+        runners_up, nearest: of each other defense the best candidate within the limits; or, if none stays
+            within them, the nearest of each.
+        evidence, without: rows of a comparison on the test split: of the recommended defense, and of none.
+        attacks, claims, failed, warnings: what that comparison says of the recommended defense.
+        refused: defenses without a proof within the limits; they were not run.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/recommend/1"
@@ -216,8 +211,7 @@ class RecommendReport(Document):
         console.print(self._data_line)
         console.print(escape(self._limits_line), highlight=False)
         console.print()
-        style = "bold" if self.confirmed else "bold red"
-        console.print(escape(self.sentence), highlight=False, style=style)
+        console.print(escape(self.sentence), highlight=False, style="bold" if self.confirmed else "bold red")
         for line in self._answer_lines:
             console.print()
             console.print(escape(line), highlight=False, soft_wrap=True)
@@ -228,8 +222,9 @@ class RecommendReport(Document):
         console.print()
         for line in _search_lines(self):
             console.print(escape(line), highlight=False)
-        lost = {row["alternative"]: row["why"] for row in self.candidates if row["outcome"] == "failed"}
-        for line in (*(f"failed: {name}: {why}" for name, why in lost.items()), *self._failed_lines):
+        lost = [row for row in self.candidates if row["outcome"] == "failed"]
+        unsearched = dict.fromkeys(f"failed: {row['alternative']}: {row['why']}" for row in lost)
+        for line in (*unsearched, *self._failed_lines):
             console.print(escape(line), style="red", highlight=False)
 
     def short_answer(self) -> BriefAnswer:
@@ -264,8 +259,9 @@ class RecommendReport(Document):
     def _limits_line(self) -> str:
         """The setting of the search, and its limits."""
         limits, spec = self.limits, self.base
-        most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
-        most = "any epsilon" if math.isinf(limits.max_eps) else most
+        most = "any epsilon"
+        if math.isfinite(limits.max_eps):
+            most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
         if limits.max_proven_auc is not None:
             most += f", proven AUC at most {short(limits.max_proven_auc)}"
         if limits.max_auc is not None:
@@ -305,9 +301,6 @@ def candidate_row(number: int, candidate: Candidate) -> Row:
         excess=None if score is None else score.excess,
         why=candidate.refused or candidate.failed,
     )
-
-
-# --- sentences -------------------------------------------------------------------------------------
 
 
 def _answer(report: RecommendReport, chosen: Row) -> str:
@@ -384,9 +377,6 @@ def _search_lines(report: RecommendReport) -> Iterator[str]:
     for row in report.refused:
         proven = "nothing" if math.isinf(row["eps_proven"]) else f"epsilon {row['eps_proven']:g}"
         yield f"refused: {row['alternative']}: {proven} is proven: {row['why']}"
-
-
-# --- tables ----------------------------------------------------------------------------------------
 
 
 def _if_there(header: str, name: str, text: Callable[[Any], str] = bound_text) -> Column:
