@@ -11,7 +11,7 @@ from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.loss.composition import few_digits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.privacy.tradeoff import TradeOff
-from foltr_audit.report.documents import Document, Field, Row, Section, nested
+from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import Column, Table, bound_text, counted, make_table
 from foltr_audit.report.terminal import print_table
 from foltr_audit.utils.formatting import short
@@ -81,7 +81,7 @@ class CeilingReport(Document):
 
     SCHEMA: ClassVar[str] = "foltr-audit/ceiling/1"
     FIELDS: ClassVar[Section] = Section(
-        Field("scope", {"anyOf": [SCOPE.schema(), {"type": "null"}]}), nested("results", CEILING)
+        nested("scope", SCOPE, many=False, null=True), nested("results", CEILING)
     )
 
     scope: Row | None

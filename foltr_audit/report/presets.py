@@ -16,22 +16,20 @@ from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
-from foltr_audit.experiments.plan import Table as SpecTable
-from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
+from foltr_audit.experiments.presets import Preset
 from foltr_audit.experiments.published import (
     CLICK_FIGURES,
     INTERVALS,
     SUM,
     Fields,
     StudyExtent,
-    click_figures,
+    attack_figures,
     figure_beside,
     seed_intervals,
 )
 from foltr_audit.experiments.run import Run
-from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.documents import Row, Section
-from foltr_audit.report.settings import Pool, claim_words, heading, pools, utility_rows
+from foltr_audit.report.settings import claim_words, heading, pools, utility_rows
 from foltr_audit.report.table import Column, Table, make_table, method_lines, short_column, short_method
 from foltr_audit.report.terminal import print_table
 from foltr_audit.report.train import period_rows
@@ -163,10 +161,10 @@ class PresetComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
         if preset.published.attacks:
             rows = [
-                row
+                CLICKS.of(pool.setting, cell=name, **figures)
                 for name, of_cell in runs.items()
                 for pool in pools(of_cell)
-                for row in _attack_rows(preset, name, pool)
+                for figures in attack_figures(preset.published, pool.runs)
             ]
             return cls(preset=preset, extent=extent, rows=rows)
         among = runs_by_spec([run for of_cell in runs.values() for run in of_cell])
@@ -178,9 +176,9 @@ class PresetComparison:
         cls, preset: Preset, found: Mapping[str, Sequence[Fields]], extent: StudyExtent
     ) -> PresetComparison:
         """The comparison with the rows of reports, by the cell of the preset."""
-        full = {name: _rounds(tables) for name, tables in preset.tables().items()}
+        full = {name: {Spec.parse(each).train.rounds for each in of} for name, of in preset.tables().items()}
         rows = [
-            FIGURE.row(figure_beside(figure, found.get(figure.cell, []), full.get(figure.cell)))
+            FIGURE.row(figure_beside(figure, found.get(figure.cell, []), full.get(figure.cell, ())))
             for figure in preset.published.figures
         ]
         return cls(preset=preset, extent=extent, rows=rows)
@@ -202,9 +200,7 @@ class PresetComparison:
             "title": published.title,
             "published_data": published.data,
             "shows": published.shows,
-            "data": self.extent.data,
-            "synthetic": self.extent.synthetic,
-            "scale": self.extent.scale,
+            **vars(self.extent),
             "overridden": [each._asdict() for each in self.extent.overridden],
             "rows": [row.plain() for row in self.rows],
         }
@@ -219,33 +215,6 @@ class PresetComparison:
             console.print()
         if published.shows and not published.attacks:
             console.print(escape(f"published: {published.shows}"), highlight=False)
-
-
-def _attack_rows(preset: Preset, cell: str, pool: Pool) -> Iterator[Row]:
-    sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
-    folds = [run.spec.data.fold for run in pool.runs]
-    for click_model, first in pool.runs[0].attacks.evidence.items():
-        evidence = [run.attacks.evidence[click_model] for run in pool.runs]
-        clicked = [lists.at(lists.has_click) for lists in evidence]
-        for method in dict.fromkeys((*sizes, *first.guessed)):
-            published = preset.published.of(method, click_model)
-            if all(_is_compared(method, lists, published) for lists in clicked):
-                yield CLICKS.of(
-                    pool.setting,
-                    cell=cell,
-                    method=method,
-                    click_model=click_model,
-                    folds=len(set(folds)),
-                    lists=sum(int(lists.query.size) for lists in clicked),
-                    **click_figures(method, list(zip(folds, clicked, strict=True))),
-                    **{f"published_{name}": getattr(published, name, math.nan) for name in CLICK_FIGURES},
-                )
-
-
-def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | None) -> bool:
-    """Whether a method answered, and is no baseline that nothing was published on."""
-    of_interest = published is not None or method not in lists.baselines
-    return method.startswith(RANDOM) or (method in lists.guessed and of_interest)
 
 
 def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
@@ -308,12 +277,6 @@ def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
         yield from ({**fields, **row.plain()} for row in period_rows(pool.runs, among))
 
 
-def _rounds(tables: Sequence[SpecTable]) -> int | None:
-    """Rounds of Spec tables; None where they differ."""
-    rounds = {Spec.parse(table).train.rounds for table in tables}
-    return rounds.pop() if len(rounds) == 1 else None
-
-
 def _figure_table(comparison: PresetComparison) -> Table:
     rows, extent, published = comparison.rows, comparison.extent, comparison.preset.published
     metrics = dict.fromkeys(row["metric"].replace("_", " ") for row in rows)
@@ -323,13 +286,16 @@ def _figure_table(comparison: PresetComparison) -> Table:
     def where(name: str) -> Column:
         return Column(heading(name), lambda row: str(row["where"].get(name, "")), "fold")
 
+    def interval(row: Row) -> str:
+        return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
+
     columns = [
         Column("system", "cell", "fold"),
         *map(where, dict.fromkeys(name for row in rows for name in row["where"])),
         *([Column("metric", lambda row: row["metric"].replace("_", " "), "fold")] * (len(metrics) > 1)),
         Column("published", lambda row: f"{'~' * row['approximate']}{_figure_text(row, 'published')}"),
         Column("found", lambda row: _figure_text(row, "found")),
-        *([Column("95 % interval", _interval_text)] * intervals),
+        *([Column("95 % interval", interval)] * intervals),
         Column("difference", _difference_text),
         *([short_column("a round:\npublished", "published_a_round")] * summed),
         *([short_column("found", "found_a_round")] * summed),
@@ -355,10 +321,6 @@ def _figure_text(row: Row, name: str) -> str:
     if value is not None and abs(published) >= 1 and float(published).is_integer():
         return f"{value:,.0f}"
     return short(value, 2 if row["metric"] == SUM else 3)
-
-
-def _interval_text(row: Row) -> str:
-    return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
 
 
 def _difference_text(row: Row) -> str:

@@ -23,7 +23,7 @@ from foltr_audit.experiments.recommend.space import Candidate, PrivacyLimits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.compare import ATTACK, CLAIM, FAILED, RESULT, WARNED, CompareReport
 from foltr_audit.report.compare_tables import BYTES, WITHOUT, difference_cell
-from foltr_audit.report.documents import Document, Field, Row, Section, nested, one_of, prefixed
+from foltr_audit.report.documents import Document, Row, Section, nested, one_of, prefixed
 from foltr_audit.report.figures import recommend_figure
 from foltr_audit.report.settings import (
     DATASET,
@@ -34,6 +34,7 @@ from foltr_audit.report.settings import (
     run_bound_columns,
     run_bound_text,
     run_caption,
+    systems_of,
 )
 from foltr_audit.report.table import (
     EMPTY,
@@ -58,10 +59,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def _or_null(name: str, section: Section) -> Field:
-    return Field(name, {"anyOf": [section.schema(), {"type": "null"}]})
-
-
 LIMITS = Section(
     "max_eps:num max_auc:num|null max_proven_auc:num|null",
     one_of("view", Literal["individual", "individual+lists", "aggregate", "aggregate+lists"]),
@@ -76,7 +73,7 @@ REFUSED = Section("alternative eps_proven:num auc_proven:num why")
 CANDIDATE = Section(
     "candidate:int name alternative eps:num|null norm:num|null defense:[str] options eps_proven:num|null "
     "auc_proven:num|null delta:num|null how:str|null",
-    _or_null("run", RUN_BOUND),
+    nested("run", RUN_BOUND, many=False, null=True),
     "ndcg@10_validation:num|null attack:str|null auc:est attacked_queries:int|null excess:num|null outcome "
     "why",
 )
@@ -102,9 +99,9 @@ class RecommendReport(Document):
         nested("dataset", DATASET, many=False),
         "confirmed:bool sentence runner_up sample broken:[str]",
         nested("search", COUNTS, many=False),
-        _or_null("recommended", CANDIDATE),
-        _or_null("evidence", RESULT),
-        _or_null("without", RESULT),
+        nested("recommended", CANDIDATE, many=False, null=True),
+        nested("evidence", RESULT, many=False, null=True),
+        nested("without", RESULT, many=False, null=True),
         nested("attacks", ATTACK),
         nested("claims", CLAIM),
         nested("runners_up", CANDIDATE),
@@ -250,10 +247,9 @@ class RecommendReport(Document):
     @property
     def _data_line(self) -> str:
         """The data, learner and seed, as Rich markup."""
-        trained = (self.base.train.learner, "none")
-        if self.evidence is not None:
-            trained = (self.evidence["learner"], self.evidence["pdgd"])
-        return dataset_line(self.dataset, self.base.public.table(), [trained])
+        untested = {(self.base.train.learner, "none")}
+        systems = systems_of([self.evidence]) if self.evidence is not None else untested
+        return dataset_line(self.dataset, self.base.public.table(), systems)
 
     @property
     def _limits_line(self) -> str:
