@@ -28,7 +28,7 @@ from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.compare_tables import brief_compare, print_compare
 from foltr_audit.report.decision import cheating_server, decision_table
-from foltr_audit.report.documents import Document, Row, Section, nested
+from foltr_audit.report.documents import Document, Field, Row, Section, nested
 from foltr_audit.report.settings import DATASET, RUN_BOUND, data_title, dataset_row, run_bound_columns
 from foltr_audit.utils.formatting import JsonValue, epsilon
 from foltr_audit.utils.progress import SILENT, Progress
@@ -124,7 +124,7 @@ class CompareReport(Document):
     SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
     FIELDS: ClassVar[Section] = Section(
         "config:table",
-        nested("dataset", DATASET, many=False, null=True),
+        Field("dataset", {"anyOf": [DATASET.schema(), {"type": "null"}]}),
         nested("cells", CELLS, many=False),
         nested("sensitivities", TRIED),
         nested("unfinished", UNFINISHED),

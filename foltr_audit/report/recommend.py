@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.markup import escape
 
@@ -34,11 +34,9 @@ from foltr_audit.report.settings import (
     run_bound_columns,
     run_bound_text,
     run_caption,
-    systems_of,
 )
 from foltr_audit.report.table import (
     EMPTY,
-    Cell,
     Column,
     Table,
     bound_text,
@@ -247,9 +245,10 @@ class RecommendReport(Document):
     @property
     def _data_line(self) -> str:
         """The data, learner and seed, as Rich markup."""
-        untested = {(self.base.train.learner, "none")}
-        systems = systems_of([self.evidence]) if self.evidence is not None else untested
-        return dataset_line(self.dataset, self.base.public.table(), systems)
+        trained = (self.base.train.learner, "none")
+        if self.evidence is not None:
+            trained = (self.evidence["learner"], self.evidence["pdgd"])
+        return dataset_line(self.dataset, self.base.public.table(), [trained])
 
     @property
     def _limits_line(self) -> str:
@@ -375,9 +374,9 @@ def _search_lines(report: RecommendReport) -> Iterator[str]:
         yield f"refused: {row['alternative']}: {proven} is proven: {row['why']}"
 
 
-def _if_there(header: str, name: str, text: Callable[[Any], str] = bound_text) -> Column:
+def _epsilon(header: str, name: str) -> Column:
     """An epsilon; dim in rows without it, e.g. of a defense that was not audited."""
-    return Column(header, lambda row: Cell(text(row[name])) if name in row else EMPTY)
+    return Column(header, lambda row: EMPTY if row.get(name) is None else bound_text(row[name]))
 
 
 _NAME = name_column("defense", "name")
@@ -387,10 +386,12 @@ _DIFFERENCE = Column(
 )
 _ATTACK = Column("attack", "attack", "name", narrow=short_method)
 _AUC = Column("AUC", lambda row: known_cell(row.estimate("auc")))
-_CLAIMED = _if_there("claimed", "eps_claimed", claim_text)
-_PROVEN = _if_there("proven", "eps_proven")
+_CLAIMED = Column(
+    "claimed", lambda row: EMPTY if math.isinf(row["eps_claimed"]) else claim_text(row["eps_claimed"])
+)
+_PROVEN = _epsilon("proven", "eps_proven")
 _RUN = Column("run", lambda row: run_bound_text(row) if "run_eps" in row else EMPTY)
-_MEASURED = _if_there("measured", "eps_measured")
+_MEASURED = _epsilon("measured", "eps_measured")
 _CLIP = Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}")
 _PROMISED = short_column("AUC\npromised", "auc_proven")
 _VALIDATION = short_column("nDCG@10", "ndcg@10_validation")
