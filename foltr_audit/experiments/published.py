@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import online_sum
 from foltr_audit.core.results import Interval
 from foltr_audit.core.settings.experiment import flat
-from foltr_audit.experiments.presets import RANDOM, PublishedFigure
+from foltr_audit.experiments.presets import RANDOM, AttackFigures, Publication, PublishedFigure
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.utils.arrays import Floats
@@ -67,12 +67,36 @@ ClickFigures = Mapping[str, float]
 """`CLICK_FIGURES` of a method: means over lists with a click; the precision over those with a guess."""
 
 
-def click_figures(method: str, evidence: Sequence[tuple[int, ClickEvidence]]) -> ClickFigures:
-    """The figures of a method in runs, each with its fold: means of folds of means of their runs."""
-    of_runs = [(fold, _of_lists(method, lists)) for fold, lists in evidence]
-    return {
-        name: _mean_of_folds([(fold, figures[name]) for fold, figures in of_runs]) for name in CLICK_FIGURES
-    }
+def attack_figures(published: Publication, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+    """The figures of each method in runs, beside the published ones: means of folds of means of their runs.
+
+    A baseline that nothing was published on, and a method that did not answer, are left out.
+    """
+    sizes = [each.method for each in published.attacks if each.method.startswith(RANDOM)]
+    folds = [run.spec.data.fold for run in runs]
+    for click_model, first in runs[0].attacks.evidence.items():
+        evidence = [run.attacks.evidence[click_model] for run in runs]
+        clicked = [lists.at(lists.has_click) for lists in evidence]
+        for method in dict.fromkeys((*sizes, *first.guessed)):
+            given = published.of(method, click_model)
+            if not (method in sizes or all(_is_compared(method, lists, given) for lists in clicked)):
+                continue
+            figures = [_of_lists(method, lists) for lists in clicked]
+            yield {
+                "method": method,
+                "click_model": click_model,
+                "folds": len(set(folds)),
+                "lists": sum(int(lists.query.size) for lists in clicked),
+                **{
+                    name: _mean_of_folds(list(zip(folds, (each[name] for each in figures), strict=True)))
+                    for name in CLICK_FIGURES
+                },
+                **{f"published_{name}": getattr(given, name, math.nan) for name in CLICK_FIGURES},
+            }
+
+
+def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | None) -> bool:
+    return method in lists.guessed and (published is not None or method not in lists.baselines)
 
 
 def _of_lists(method: str, lists: ClickEvidence) -> ClickFigures:
@@ -125,14 +149,14 @@ LEVEL = 0.95
 
 
 def figure_beside(
-    figure: PublishedFigure, rows: Sequence[Fields], full_rounds: int | None
+    figure: PublishedFigure, rows: Sequence[Fields], full_rounds: Collection[int]
 ) -> dict[str, JsonValue]:
     """A published number and the mean of the rows in its place, with their difference.
 
     Args:
         figure: the published number.
         rows: what was found for its cell of the preset.
-        full_rounds: rounds of the cell at scale 1; None where its Specs differ in them.
+        full_rounds: rounds of the Specs of the cell at scale 1.
     """
     where = flat(figure.where)
     there = [row for row in rows if figure.metric in row and _is_at(row, where)]
@@ -151,7 +175,7 @@ def figure_beside(
         "high": high,
         "difference": None if mean is None else mean - figure.value,
         "published_a_round": _a_round(figure, figure.value, full_rounds),
-        "found_a_round": _a_round(figure, mean, rounds if isinstance(rounds, int) else None),
+        "found_a_round": _a_round(figure, mean, [rounds] if isinstance(rounds, int) else ()),
     }
 
 
@@ -170,11 +194,11 @@ def _interval_in(there: Sequence[Fields], metric: str) -> tuple[float | None, fl
             return None, None
 
 
-def _a_round(figure: PublishedFigure, value: float | None, rounds: int | None) -> float | None:
-    """A discounted sum as a mean over its rounds; None of anything else."""
-    if figure.metric != SUM or value is None or rounds is None:
+def _a_round(figure: PublishedFigure, value: float | None, rounds: Collection[int]) -> float | None:
+    """A discounted sum as a mean over its rounds; None of anything else, and of several numbers of rounds."""
+    if figure.metric != SUM or value is None or len(rounds) != 1:
         return None
-    return value / online_sum(np.ones(rounds))
+    return value / online_sum(np.ones(max(rounds)))
 
 
 def seed_intervals(runs: Sequence[Run]) -> dict[str, JsonValue]:

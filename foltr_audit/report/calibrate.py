@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, ParamSpec
 
 from rich.markup import escape
@@ -29,34 +30,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 P = ParamSpec("P")
-
 TARGET = Section(
     "eps:num delta:num unit view sees colluders:int|null rounds:int clients:int cohort:int separation:int "
     "secret_sample:bool arriving:int interactions:int ranked_with parameters:int"
 )
-"""What has to be proven, and of which system."""
-
 MECHANISM = Section(
     "mechanism sum_only:bool defense:[str] eps_upper:num delta:num eps_round:num|null average_sd:num|null "
     "how why_not:str|null"
 )
-"""The least noise of one mechanism.
-
-`eps_upper` and `delta` are proven for all rounds of the target together, `eps_round` for one round at most at
-the delta of the target; `how` says why, and `why_not` why there is no such noise. `sum_only`: the bound only
-holds for sums of messages.
-"""
-
-
-def _mechanism_row(answer: NoiseCalibration) -> Row:
-    return MECHANISM.of(
-        answer,
-        sum_only=answer.sum_only,
-        eps_upper=answer.upper.epsilon,
-        delta=answer.upper.delta,
-        eps_round=None if answer.once is None else answer.once.epsilon,
-        how=answer.upper.how,
-    )
+"""The least noise of a mechanism: `eps_upper` is proven for all rounds of the target, `eps_round` for one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +66,21 @@ class NoiseCalibrationReport(Document):
         )
 
     @property
-    def results(self) -> tuple[Row, ...]:
-        return tuple(map(_mechanism_row, self.noise.mechanisms))
+    def results(self) -> list[Row]:
+        return [
+            MECHANISM.of(
+                each,
+                eps_upper=each.upper.epsilon,
+                delta=each.upper.delta,
+                eps_round=None if each.once is None else each.once.epsilon,
+                how=each.upper.how,
+            )
+            for each in self.noise.mechanisms
+        ]
 
     @property
-    def warnings(self) -> tuple[Row, ...]:
-        return tuple(map(warning_row, self.noise.warnings))
+    def warnings(self) -> list[Row]:
+        return [warning_row(warning) for warning in self.noise.warnings]
 
     def rows(self) -> list[dict[str, JsonValue]]:
         """One row per mechanism with the columns that it has in JSON."""
@@ -100,14 +91,9 @@ class NoiseCalibrationReport(Document):
         answers = self.noise.mechanisms
         met = sum(each.why_not is None for each in answers)
         have = "has" if met == 1 else "have"
-        return BriefAnswer(
-            conclusion=(
-                f"Of {counted(len(answers), 'mechanism')}, {met} {have} noise that proves epsilon "
-                f"{self.noise.target:g}.",
-            ),
-            about="",
-            table=_table(self.noise, self.target),
-        )
+        text = f"Of {counted(len(answers), 'mechanism')}, {met} {have} noise that proves epsilon "
+        table = _table(self.noise, self.target)
+        return BriefAnswer(conclusion=(f"{text}{self.noise.target:g}.",), about="", table=table)
 
     def figure(self) -> Figure:
         """The noise on one coordinate of the average, for each mechanism that adds any."""
@@ -132,18 +118,15 @@ def _table(noise: CalibratedNoise, target: Row) -> Table:
     several = target["rounds"] > 1
     rounds = f" over {target['rounds']} rounds" if several else " in a round"
     delta = ", ".join(filter(None, (f"{target['eps']:g}", delta_text(target["delta"]))))
+    run = Column("run", lambda answer: _epsilon(None if answer.why_not else answer.upper))
     return make_table(
         f"least noise for epsilon {delta} per {target['unit']}{rounds},\n"
         f"where the server sees {with_article(target['sees'])}",
         [
-            Column("mechanism", lambda answer: answer.mechanism, "name"),
+            Column("mechanism", attrgetter("mechanism"), "name"),
             Column("noise in", lambda answer: answer.noise_in or UNKNOWN_TEXT, "name"),
             Column("round" if several else "proven", lambda answer: _epsilon(answer.once)),
-            *(
-                [Column("run", lambda answer: _epsilon(None if answer.why_not else answer.upper))]
-                if several
-                else []
-            ),
+            *([run] * several),
             Column("average sd", _average_sd),
         ],
         noise.mechanisms,
@@ -155,11 +138,12 @@ def _table(noise: CalibratedNoise, target: Row) -> Table:
 
 def _who_takes_part(target: Row) -> str:
     """What the number for the run assumes, for the caption."""
-    known = "nobody else knows which" if target["secret_sample"] else "the server knows which"
-    drawn = f"{target['cohort']} of {target['clients']} clients take part in each, and {known}"
-    if target["separation"] > 1:
-        drawn += f",\neach {target['separation']} rounds apart at least"
-    who = drawn if target["cohort"] < target["clients"] else "all clients take part in each"
+    who = "all clients take part in each"
+    if target["cohort"] < target["clients"]:
+        known = "nobody else knows which" if target["secret_sample"] else "the server knows which"
+        who = f"{target['cohort']} of {target['clients']} clients take part in each, and {known}"
+        if target["separation"] > 1:
+            who += f",\neach {target['separation']} rounds apart at least"
     return f"round, run: proven of one round, and of all {target['rounds']}: {who}\n"
 
 
@@ -175,15 +159,16 @@ def _commands(noise: CalibratedNoise) -> Iterator[str]:
     """How to check each answer, by the messages of all rounds, or by one where clients are sampled."""
     there = noise.situation
     several, drawn = there.touched > 1, there.shares < noise.clients
-    rounds = f" --rounds {there.rounds}" if drawn else f" --messages {there.rounds}"
     lost = 1 - (there.arriving or there.shares) / there.shares
-    before = f" --cohort {there.shares}" if drawn else ""
-    before += f" --separation {there.separation}" if there.separation > 1 else ""
-    after = "" if there.colluders is None else f" --colluders {there.colluders}"
-    after += "" if there.unit == "client" else f" --canary-interactions {there.interactions}"
-    after += " --rank-with global" if there.ranked_with == "global" else ""
-    after += rounds if several else ""
-    after += f" --drop-out {lost:.6g}" if lost else ""
+    system = f"--clients {noise.clients}"
+    system += f" --cohort {there.shares}" if drawn else ""
+    system += f" --separation {there.separation}" if there.separation > 1 else ""
+    system += f" --unit {there.unit} --view {there.view}"
+    system += "" if there.colluders is None else f" --colluders {there.colluders}"
+    system += "" if there.unit == "client" else f" --canary-interactions {there.interactions}"
+    system += " --rank-with global" if there.ranked_with == "global" else ""
+    system += f" --{'rounds' if drawn else 'messages'} {there.rounds}" if several else ""
+    system += f" --drop-out {lost:.6g}" if lost else ""
     for answer in noise.mechanisms:
         if answer.once is None:
             continue
@@ -191,8 +176,7 @@ def _commands(noise: CalibratedNoise) -> Iterator[str]:
         if several and drawn:
             pure, claim = answer.once.delta == 0, few_digits(answer.once.epsilon, math.ceil)
         yield (
-            f"foltr-audit audit --defense {'+'.join(answer.defense)} --clients {noise.clients}{before} "
-            f"--unit {there.unit} --view {there.view}{after} "
+            f"foltr-audit audit --defense {'+'.join(answer.defense)} {system} "
             f"--claim {claim:g} --delta {0.0 if pure else there.delta:g}"
         )
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.markup import escape
-
 from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.loss.composition import few_digits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.privacy.tradeoff import TradeOff
-from foltr_audit.report.documents import Document, Field, Row, Section, nested
-from foltr_audit.report.table import UNKNOWN_TEXT, Column, Table, bound_text, counted, make_table
+from foltr_audit.report.documents import Document, Row, Section, nested
+from foltr_audit.report.table import Column, Table, bound_text, counted, make_table
 from foltr_audit.report.terminal import print_table
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-RATES = (0.001, 0.01, 0.1)
-"""False positive rates at which true positive rates are shown."""
+RATES = {"tpr_at_01": 0.001, "tpr_at_1": 0.01, "tpr_at_10": 0.1}
+"""The false positive rate of each true positive rate."""
 
 SECRET = Section("prior:num success:num near:num")
 """How often a secret is named right: `prior` without the message, at most `success` with it.
@@ -38,13 +37,10 @@ CEILING = Section(
 """The most that any attack can reach, by one proof: of an `eps` at a `delta`, of `mu`, or of a `defense`.
 
 `odds` is the factor by which a message changes the odds of a click at most, but for delta; `accuracy` the
-share of clicks that are guessed right, of those that are as likely as not; `tpr_at_01`, `tpr_at_1` and
-`tpr_at_10` true positive rates at a false positive rate of .1, 1 and 10 %.
+share of clicks that are guessed right, of those that are as likely as not.
 """
 
 SCOPE = Section("unit view sees rounds:int clients:int interactions:int ranked_with parameters:int")
-"""What the proofs of chains are for."""
-
 NO_ATTACK = (
     "No attack can do better, not even one that knows everything but the one thing that neighbouring "
     "inputs differ in: one click (unit click), the clicks on one list (interaction), or all that a "
@@ -59,18 +55,18 @@ EQUAL_PRIORS = (
 def ceiling_row(given: str, curve: TradeOff, priors: Sequence[float], **proof: Any) -> Row:
     """The row of a trade-off curve; `given` in words, and `proof` in columns, is what it follows from."""
     eps = proof.get("eps")
-    tpr = dict(zip(("tpr_at_01", "tpr_at_1", "tpr_at_10"), curve.power(RATES).tolist(), strict=True))
-    named = dict.fromkeys(("eps", "delta", "mu", "defense")) | proof
+    tpr = dict(zip(RATES, curve.power(list(RATES.values())).tolist(), strict=True))
+    secrets = [
+        SECRET.row({"prior": k, "success": float(curve.success(k)), "near": float(curve.power(k))})
+        for k in priors
+    ]
     return CEILING.of(
         curve,
         given=given,
         odds=None if eps is None else math.exp(eps) if eps < 700 else math.inf,
         accuracy=float(curve.accuracy()),
-        secrets=tuple(
-            SECRET.row({"prior": k, "success": float(curve.success(k)), "near": float(curve.power(k))})
-            for k in priors
-        ),
-        **named,
+        secrets=secrets,
+        **(dict.fromkeys(("eps", "delta", "mu", "defense")) | proof),
         **tpr,
     )
 
@@ -81,16 +77,11 @@ def scope_row(situation: AccountingContext) -> Row:
 
 @dataclass(frozen=True, kw_only=True)
 class CeilingReport(Document):
-    """The result of `ceiling`.
-
-    Attributes:
-        scope: what the proofs of chains are for; None without a chain.
-        results: one row for each proof.
-    """
+    """The result of `ceiling`: a row for each proof, and what those of chains are for."""
 
     SCHEMA: ClassVar[str] = "foltr-audit/ceiling/1"
     FIELDS: ClassVar[Section] = Section(
-        Field("scope", {"anyOf": [SCOPE.schema(), {"type": "null"}]}), nested("results", CEILING)
+        nested("scope", SCOPE, many=False, null=True), nested("results", CEILING)
     )
 
     scope: Row | None
@@ -100,70 +91,66 @@ class CeilingReport(Document):
         """Print the table, and what it holds for."""
         print_table(_table(self.results), console)
         console.print()
-        for line in self._lines():
-            console.print(escape(line), highlight=False)
-
-    def _lines(self) -> Iterator[str]:
-        yield NO_ATTACK
-        yield EQUAL_PRIORS
+        lines = [NO_ATTACK, EQUAL_PRIORS]
         if any(row["delta"] for row in self.results):
-            yield "With a probability of delta the odds may change by more."
+            lines.append("With a probability of delta the odds may change by more.")
         if self.scope is not None:
             rounds = "one round" if self.scope["rounds"] == 1 else counted(self.scope["rounds"], "round")
-            seen = with_article(self.scope["sees"])
-            unit = self.scope["unit"]
-            yield f"Chains: unit {unit}, {rounds}, the server sees {seen}; 1.000 where nothing is proven."
+            seen, unit = with_article(self.scope["sees"]), self.scope["unit"]
+            proven = "1.000 where nothing is proven"
+            lines.append(f"Chains: unit {unit}, {rounds}, the server sees {seen}; {proven}.")
+        for line in lines:
+            console.print(line, markup=False, highlight=False)
 
 
 def _table(rows: Sequence[Row]) -> Table:
     """The table of some rows; what was given has a column if it is not an epsilon."""
     priors = [secret["prior"] for secret in rows[0]["secrets"]]
-    shown = " and ".join(map(_plain, priors))
     deltas = sorted({row["delta"] for row in rows if row["delta"]})
-    given = Column("given", "given", "fold", narrow=lambda text: text.replace("+", "+\n"))
-    of_eps = [Column("epsilon", _epsilon), Column("odds", _odds)]
+    of_deltas = f", epsilon at delta {', '.join(f'{delta:g}' for delta in deltas)}" if deltas else ""
+    named = [Column("given", "given", "fold", narrow=lambda text: text.replace("+", "+\n"))]
+    of_eps = [
+        Column("epsilon", lambda row: _epsilon(row["eps"])),
+        Column("odds", lambda row: _odds(row["odds"])),
+    ]
+
+    def share(header: str, name: str, digits: int = 3) -> Column:
+        return Column(header, lambda row: _share(row[name], digits))
+
+    def secret(number: int, prior: float) -> Column:
+        return Column(f"secret {_plain(prior)}", lambda row: _share(row["secrets"][number]["success"]))
+
     return make_table(
-        "the most that any attack can reach"
-        + (f", epsilon at delta {', '.join(f'{delta:g}' for delta in deltas)}" if deltas else ""),
+        f"the most that any attack can reach{of_deltas}",
         [
-            *([given] if any(row["given"] != f"eps {row['eps'] or 0.0:g}" for row in rows) else []),
-            *(of_eps if any(row["eps"] is not None for row in rows) else []),
-            *(_share_column(*named) for named in (("AUC", "auc"), ("accuracy", "accuracy"))),
-            Column("TPR@.1%", lambda row: _share(row["tpr_at_01"], 4)),
-            *(_share_column(*named) for named in (("TPR@1%", "tpr_at_1"), ("TPR@10%", "tpr_at_10"))),
-            *(_secret_column(place, prior) for place, prior in enumerate(priors)),
+            *named * any(row["given"] != f"eps {row['eps'] or 0.0:g}" for row in rows),
+            *of_eps * any(row["eps"] is not None for row in rows),
+            share("AUC", "auc"),
+            share("accuracy", "accuracy"),
+            share("TPR@.1%", "tpr_at_01", 4),
+            share("TPR@1%", "tpr_at_1"),
+            share("TPR@10%", "tpr_at_10"),
+            *(secret(number, prior) for number, prior in enumerate(priors)),
         ],
         rows,
         caption="odds: the largest factor by which a message changes the odds of a click; accuracy: of a "
         "click that is as likely as not; TPR@1%: share of the clicks that are found if 1 % of the other "
-        f"documents are named too; secret: one that is guessed with probability {shown} without the message",
+        "documents are named too; secret: one that is guessed with probability "
+        f"{' and '.join(map(_plain, priors))} without the message",
         spare=("TPR@.1%", "TPR@1%", "odds"),
         space=2,
     )
 
 
-def _share_column(header: str, name: str) -> Column:
-    return Column(header, lambda row: _share(row[name]))
-
-
-def _secret_column(place: int, prior: float) -> Column:
-    return Column(f"secret {_plain(prior)}", lambda row: _share(row["secrets"][place]["success"]))
-
-
-def _epsilon(row: Row) -> str:
-    return UNKNOWN_TEXT if row["eps"] is None else floored(row["eps"])
-
-
-def floored(eps: float) -> str:
+def _epsilon(eps: float | None) -> str:
     """An epsilon in four digits, rounded down: the rounded one promises no more.
 
-    >>> floored(math.log(1.5)), floored(1.2), floored(0.0)
+    >>> _epsilon(math.log(1.5)), _epsilon(1.2), _epsilon(0.0)
     ('.4054', '1.2', '0')
     """
-    if eps == 0 or math.isinf(eps):
+    if not eps or math.isinf(eps):
         return bound_text(eps)
-    unit = 10.0 ** (3 - math.floor(math.log10(eps)))
-    return _plain(math.floor(eps * unit * (1 + 1e-12)) / unit)
+    return _plain(few_digits(eps * (1 + 1e-12), math.floor, 4))
 
 
 def _plain(value: float) -> str:
@@ -176,8 +163,7 @@ def _share(value: float, digits: int = 3) -> str:
     return f">{short(most, digits)}" if most + 0.5 * 10.0**-digits <= value < 1.0 else short(value, digits)
 
 
-def _odds(row: Row) -> str:
-    odds = row["odds"]
+def _odds(odds: float | None) -> str:
     if odds is None or math.isinf(odds):
         return bound_text(odds)
     return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e7 else f"{odds:.1e}"

@@ -74,9 +74,11 @@ def one_of(name: str, literal: object) -> Field:
     return Field(name, {"enum": [*get_args(literal)]})
 
 
-def nested(name: str, section: Section, *, optional: bool = False, many: bool = True) -> Field:
-    """A column whose values are rows of a section, or one row."""
-    schema = section.schema()
+def nested(
+    name: str, section: Section, *, optional: bool = False, many: bool = True, null: bool = False
+) -> Field:
+    """A column whose values are rows of a section, or one row, or perhaps none."""
+    schema: Schema = {"anyOf": [section.schema(), _SIMPLE["null"]]} if null else section.schema()
     return Field(name, {"type": "array", "items": schema} if many else schema, optional)
 
 

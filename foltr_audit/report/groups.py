@@ -16,15 +16,12 @@ from foltr_audit.report.settings import (
     setting_columns,
     trained_on_column,
 )
-from foltr_audit.report.table import Cell, Column, Table, make_table, value_cell
+from foltr_audit.report.table import Column, Table, make_table, value_cell
 
 
 def beside_all(metric: str) -> str:
     """The columns of a metric of a group: its own, that of all groups, and the difference."""
     return f"{metric}:est {metric}_all:num|null {metric}_difference:est"
-
-
-# --- rows with the line of all groups above them ---------------------------------------------------
 
 
 def with_totals(rows: Sequence[Row], everybody: str, metrics: Sequence[str]) -> Iterator[Row]:
@@ -43,27 +40,20 @@ def once(column: Column) -> Column:
 
 def difference_column(header: str, metric: str) -> Column:
     """What a metric of a group differs by from that of all, which differs by nothing."""
+    name = f"{metric}_difference"
+    return Column(header, lambda row: value_cell(row[name]) if row["place"] else "")
 
-    def cell(row: Row) -> Cell | str:
-        return value_cell(row[f"{metric}_difference"]) if row["place"] else ""
-
-    return Column(header, cell)
-
-
-# --- how groups are served -------------------------------------------------------------------------
 
 SERVED_GROUP = Section(SETTING, "runs:int last_rounds:int group place:int", *map(beside_all, SERVED))
 
 
 def served_group_rows(pools: Sequence[Pool]) -> tuple[Row, ...]:
     """The groups of all pools, worst served first; none of pools in which clients do not differ."""
-    return tuple(
-        row
+    trainings = [
+        ([TrainingHistory(run.world.population, run.trained.rounds) for run in pool.runs], pool.setting)
         for pool in pools
-        for row in served_rows(
-            [TrainingHistory(run.world.population, run.trained.rounds) for run in pool.runs], pool.setting
-        )
-    )
+    ]
+    return tuple(row for training in trainings for row in served_rows(*training))
 
 
 def served_rows(trainings: Sequence[TrainingHistory], setting: Setting) -> list[Row]:

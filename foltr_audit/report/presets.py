@@ -16,22 +16,20 @@ from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
-from foltr_audit.experiments.plan import Table as SpecTable
-from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
+from foltr_audit.experiments.presets import Preset
 from foltr_audit.experiments.published import (
     CLICK_FIGURES,
     INTERVALS,
     SUM,
     Fields,
     StudyExtent,
-    click_figures,
+    attack_figures,
     figure_beside,
     seed_intervals,
 )
 from foltr_audit.experiments.run import Run
-from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.report.documents import Row, Section, prefixed
-from foltr_audit.report.settings import Pool, claim_words, heading, pools, utility_rows
+from foltr_audit.report.documents import Row, Section
+from foltr_audit.report.settings import claim_words, heading, pools, utility_rows
 from foltr_audit.report.table import Column, Table, make_table, method_lines, short_column, short_method
 from foltr_audit.report.terminal import print_table
 from foltr_audit.report.train import period_rows
@@ -40,7 +38,6 @@ from foltr_audit.utils.formatting import JsonValue, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-# --- what a preset repeats -------------------------------------------------------------------------
 
 FOLDS = 5
 """Folds of the data sets that the papers use."""
@@ -54,8 +51,11 @@ def preset_row(preset: Preset) -> dict[str, Any]:
     size: dict[str, Any] = {name: flat(preset.merge).get(name) for name in ("trials", "trees")}
     if preset.cells:
         specs, repetitions = preset.plan.specs, preset.repetitions or FOLDS
-        interactions = repetitions * sum(map(_interactions, specs))
-        size = {"specs": len(specs), "repetitions": repetitions, "interactions": interactions}
+        in_all = sum(
+            spec.population.cohort_size * spec.train.rounds * make(Learner, spec.train.learner).interactions
+            for spec in specs
+        )
+        size = {"specs": len(specs), "repetitions": repetitions, "interactions": repetitions * in_all}
     return {
         **{name: getattr(preset, name) for name in ("name", "kind", "about", "source")},
         **preset.data.model_dump(),
@@ -64,40 +64,27 @@ def preset_row(preset: Preset) -> dict[str, Any]:
     }
 
 
-def _interactions(spec: Spec) -> int:
-    each = make(Learner, spec.train.learner).interactions
-    return spec.population.cohort_size * each * spec.train.rounds
-
-
 def preset_document(preset: Preset) -> dict[str, Any]:
     """Everything known of a preset: its row, one repetition of every Spec, and what the study found."""
-    plan, published = _plan_table(preset), preset.published.model_dump(mode="json")
-    return {**preset_row(preset), "plan": plan, "toml": _toml(preset), "published": published}
-
-
-def _plan_table(preset: Preset) -> dict[str, JsonValue]:
-    """The plan, or what the study of merged models is."""
-    return preset.plan.table() if preset.cells else {"merge": preset.merging()}
-
-
-def _toml(preset: Preset) -> str:
     import tomli_w
 
-    return tomli_w.dumps(_plan_table(preset))
+    plan = preset.plan.table() if preset.cells else {"merge": preset.merging()}
+    published = preset.published.model_dump(mode="json")
+    return {**preset_row(preset), "plan": plan, "toml": tomli_w.dumps(plan), "published": published}
 
 
 def preset_text(preset: Preset) -> str:
     """The plan as TOML, with all else as comments."""
-    comments = [line for text in _comments(preset) for line in wrap(text, 100) or [""]]
-    return "\n".join([*(f"# {line}".rstrip() for line in comments), "", _toml(preset).rstrip()])
+    document = preset_document(preset)
+    comments = [line for text in _comments(preset, document) for line in wrap(text, 100)]
+    return "\n".join([*(f"# {line}".rstrip() for line in comments), "", document["toml"].rstrip()])
 
 
-def _comments(preset: Preset) -> Iterator[str]:
+def _comments(preset: Preset, row: Mapping[str, Any]) -> Iterator[str]:
     yield f"{preset.name}: {preset.about}"
     yield f"Source: {preset.source}."
     yield f"Data: {preset.data.needs}: {preset.data.get}. Its synthetic twin is {preset.data.twin}."
     if preset.cells:
-        row = preset_row(preset)
         yield (
             f"Size: {row['specs']} Specs x {row['repetitions']} repetitions (--runs, --fold all), "
             f"{count(row['interactions'])} interactions. Below is one repetition of each on the twin."
@@ -108,8 +95,7 @@ def _comments(preset: Preset) -> Iterator[str]:
         yield published.shows
     for figure in published.figures:
         where = "".join(f", {name}={value}" for name, value in flat(figure.where).items())
-        about = "about " if figure.approximate else ""
-        yield f"  {figure.cell}{where}: {figure.metric} {about}{figure.value:g}"
+        yield f"  {figure.cell}{where}: {figure.metric} {'about ' * figure.approximate}{figure.value:g}"
     for attack in published.attacks:
         figures = ", ".join(f"{name} {getattr(attack, name):g}" for name in CLICK_FIGURES)
         yield f"  {attack.method}, {attack.click_model} clicks: {figures}"
@@ -149,9 +135,6 @@ def count(number: int) -> str:
     return str(number)
 
 
-# --- published figures beside ours -----------------------------------------------------------------
-
-
 CLICKS = Section(
     "cell method click_model trained_on eps_claimed:num defense pdgd folds:int lists:int",
     *(f"{prefix}{name}:num" for prefix in ("", "published_") for name in CLICK_FIGURES),
@@ -167,13 +150,7 @@ FIGURE = Section(
 
 @dataclass(frozen=True, kw_only=True)
 class PresetComparison:
-    """Published figures and those found.
-
-    Attributes:
-        preset: the study.
-        extent: how much of it was run.
-        rows: published and found figures: of attacks `CLICKS`, else `FIGURE`.
-    """
+    """Published figures and those found, in rows: of attacks `CLICKS`, else `FIGURE`."""
 
     preset: Preset
     extent: StudyExtent
@@ -184,10 +161,10 @@ class PresetComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
         if preset.published.attacks:
             rows = [
-                row
+                CLICKS.of(pool.setting, cell=name, **figures)
                 for name, of_cell in runs.items()
                 for pool in pools(of_cell)
-                for row in _attack_rows(preset, name, pool)
+                for figures in attack_figures(preset.published, pool.runs)
             ]
             return cls(preset=preset, extent=extent, rows=rows)
         among = runs_by_spec([run for of_cell in runs.values() for run in of_cell])
@@ -199,9 +176,9 @@ class PresetComparison:
         cls, preset: Preset, found: Mapping[str, Sequence[Fields]], extent: StudyExtent
     ) -> PresetComparison:
         """The comparison with the rows of reports, by the cell of the preset."""
-        full = {name: _rounds(tables) for name, tables in preset.tables().items()}
+        full = {name: {Spec.parse(each).train.rounds for each in of} for name, of in preset.tables().items()}
         rows = [
-            FIGURE.row(figure_beside(figure, found.get(figure.cell, []), full.get(figure.cell)))
+            FIGURE.row(figure_beside(figure, found.get(figure.cell, []), full.get(figure.cell, ())))
             for figure in preset.published.figures
         ]
         return cls(preset=preset, extent=extent, rows=rows)
@@ -212,7 +189,6 @@ class PresetComparison:
 
     @property
     def heading(self) -> str:
-        """What was run in one line."""
         return f"{self.preset.name}: {self.preset.published.title}, on {self.extent}"
 
     def table(self) -> dict[str, JsonValue]:
@@ -224,59 +200,21 @@ class PresetComparison:
             "title": published.title,
             "published_data": published.data,
             "shows": published.shows,
-            "data": self.extent.data,
-            "synthetic": self.extent.synthetic,
-            "scale": self.extent.scale,
+            **vars(self.extent),
             "overridden": [each._asdict() for each in self.extent.overridden],
             "rows": [row.plain() for row in self.rows],
         }
 
     def print(self, console: Console) -> None:
         """Print the figures as tables, and what is published without numbers."""
-        attacks, published = bool(self.preset.published.attacks), self.preset.published
-        for table in _attack_tables(self) if attacks else _figure_tables(self):
+        published = self.preset.published
+        cells = dict.fromkeys(row["cell"] for row in self.rows)
+        parts = [self] if self.preset.cells else map(self.only, cells)
+        for table in _attack_tables(self) if published.attacks else map(_figure_table, parts):
             print_table(table, console)
             console.print()
-        if published.shows and not attacks:
+        if published.shows and not published.attacks:
             console.print(escape(f"published: {published.shows}"), highlight=False)
-
-
-# --- figures of attacks ----------------------------------------------------------------------------
-
-
-def _attack_rows(preset: Preset, cell: str, pool: Pool) -> Iterator[Row]:
-    setting = pool.setting
-    sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
-    for click_model, first in pool.runs[0].attacks.evidence.items():
-        evidence = [run.attacks.evidence[click_model] for run in pool.runs]
-        clicked = [lists.at(lists.has_click) for lists in evidence]
-        folds = [run.spec.data.fold for run in pool.runs]
-        for method in dict.fromkeys((*sizes, *first.guessed)):
-            published = preset.published.of(method, click_model)
-            if not all(_is_compared(method, lists, published) for lists in clicked):
-                continue
-            figures = {name: getattr(published, name, math.nan) for name in CLICK_FIGURES}
-            yield CLICKS.row(
-                {
-                    "cell": cell,
-                    "method": method,
-                    "click_model": click_model,
-                    **{
-                        name: setting.value(name) for name in ("trained_on", "eps_claimed", "defense", "pdgd")
-                    },
-                    "folds": len(set(folds)),
-                    "lists": sum(int(lists.query.size) for lists in clicked),
-                    **click_figures(method, list(zip(folds, clicked, strict=True))),
-                    **prefixed("published_", figures),
-                }
-            )
-
-
-def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | None) -> bool:
-    """Whether a method answered, and is no baseline that nothing was published on."""
-    if method.startswith(RANDOM):
-        return True
-    return method in lists.guessed and (published is not None or method not in lists.baselines)
 
 
 def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
@@ -309,12 +247,12 @@ def _attack_lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[tuple[s
 
     An attack is in one line with the same attack with other parameters in the other cells.
     """
+    of_method: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        of_method.setdefault((row["click_model"], short_method(row["method"])), []).append(row)
     shown = ""
-    for clicks, name in dict.fromkeys((row["click_model"], short_method(row["method"])) for row in rows):
-        of_method = [
-            row for row in rows if (row["click_model"], short_method(row["method"])) == (clicks, name)
-        ]
-        for line in zip_longest(*([row for row in of_method if row["cell"] == cell] for cell in cells)):
+    for (clicks, name), same in of_method.items():
+        for line in zip_longest(*([row for row in same if row["cell"] == cell] for cell in cells)):
             there = [row for row in line if row is not None]
             methods = {row["method"] for row in there}
             figures = ("-" if row is None else _figures_text(row, "", 3) for row in line)
@@ -330,9 +268,6 @@ def _figures_text(row: Row, prefix: str, digits: int) -> str:
     return "/".join(short(row[prefix + name], digits) for name in CLICK_FIGURES)
 
 
-# --- other figures ---------------------------------------------------------------------------------
-
-
 def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
     """Rows of a cell's reports with their Spec fields; twins are searched `among` all runs."""
     for pool in pools(runs):
@@ -342,38 +277,29 @@ def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
         yield from ({**fields, **row.plain()} for row in period_rows(pool.runs, among))
 
 
-def _rounds(tables: Sequence[SpecTable]) -> int | None:
-    """Rounds of Spec tables; None where they differ."""
-    rounds = {Spec.parse(table).train.rounds for table in tables}
-    return rounds.pop() if len(rounds) == 1 else None
-
-
-def _figure_tables(comparison: PresetComparison) -> Iterator[Table]:
-    """One table of all systems, or of each table of a study of merged models."""
-    if comparison.preset.cells:
-        yield _figure_table(comparison)
-        return
-    for cell in dict.fromkeys(row["cell"] for row in comparison.rows):
-        yield _figure_table(comparison.only(cell))
-
-
 def _figure_table(comparison: PresetComparison) -> Table:
     rows, extent, published = comparison.rows, comparison.extent, comparison.preset.published
     metrics = dict.fromkeys(row["metric"].replace("_", " ") for row in rows)
     summed = any(row["metric"] == SUM for row in rows)
     intervals = any(row["low"] is not None for row in rows)
+
+    def where(name: str) -> Column:
+        return Column(heading(name), lambda row: str(row["where"].get(name, "")), "fold")
+
+    def interval(row: Row) -> str:
+        return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
+
     columns = [
         Column("system", "cell", "fold"),
-        *map(_where_column, dict.fromkeys(name for row in rows for name in row["where"])),
+        *map(where, dict.fromkeys(name for row in rows for name in row["where"])),
         *([Column("metric", lambda row: row["metric"].replace("_", " "), "fold")] * (len(metrics) > 1)),
         Column("published", lambda row: f"{'~' * row['approximate']}{_figure_text(row, 'published')}"),
         Column("found", lambda row: _figure_text(row, "found")),
-        *([Column("95 % interval", _interval_text)] * intervals),
+        *([Column("95 % interval", interval)] * intervals),
         Column("difference", _difference_text),
+        *([short_column("a round:\npublished", "published_a_round")] * summed),
+        *([short_column("found", "found_a_round")] * summed),
     ]
-    if summed:
-        columns.append(short_column("a round:\npublished", "published_a_round"))
-        columns.append(short_column("found", "found_a_round"))
     notes = {
         f"published: of {published.data}; found: on {extent}": True,
         "~: published as an approximate number": any(row["approximate"] for row in rows),
@@ -389,20 +315,12 @@ def _figure_table(comparison: PresetComparison) -> Table:
     )
 
 
-def _where_column(name: str) -> Column:
-    return Column(heading(name), lambda row: str(row["where"].get(name, "")), "fold")
-
-
 def _figure_text(row: Row, name: str) -> str:
     """A number next to the published one: counts in full, sums with two digits, else with three."""
     value, published = row[name], row["published"]
     if value is not None and abs(published) >= 1 and float(published).is_integer():
         return f"{value:,.0f}"
     return short(value, 2 if row["metric"] == SUM else 3)
-
-
-def _interval_text(row: Row) -> str:
-    return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
 
 
 def _difference_text(row: Row) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.markup import escape
 
@@ -24,7 +23,7 @@ from foltr_audit.experiments.recommend.space import Candidate, PrivacyLimits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.compare import ATTACK, CLAIM, FAILED, RESULT, WARNED, CompareReport
 from foltr_audit.report.compare_tables import BYTES, WITHOUT, difference_cell
-from foltr_audit.report.documents import Document, Field, Row, Section, nested, one_of
+from foltr_audit.report.documents import Document, Row, Section, nested, one_of, prefixed
 from foltr_audit.report.figures import recommend_figure
 from foltr_audit.report.settings import (
     DATASET,
@@ -38,7 +37,6 @@ from foltr_audit.report.settings import (
 )
 from foltr_audit.report.table import (
     EMPTY,
-    Cell,
     Column,
     Table,
     bound_text,
@@ -58,12 +56,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-# --- the document ----------------------------------------------------------------------------------
-
-
-def _or_null(name: str, section: Section) -> Field:
-    return Field(name, {"anyOf": [section.schema(), {"type": "null"}]})
-
 
 LIMITS = Section(
     "max_eps:num max_auc:num|null max_proven_auc:num|null",
@@ -79,7 +71,7 @@ REFUSED = Section("alternative eps_proven:num auc_proven:num why")
 CANDIDATE = Section(
     "candidate:int name alternative eps:num|null norm:num|null defense:[str] options eps_proven:num|null "
     "auc_proven:num|null delta:num|null how:str|null",
-    _or_null("run", RUN_BOUND),
+    nested("run", RUN_BOUND, many=False, null=True),
     "ndcg@10_validation:num|null attack:str|null auc:est attacked_queries:int|null excess:num|null outcome "
     "why",
 )
@@ -91,24 +83,12 @@ class RecommendReport(Document):
     """The result of `recommend`.
 
     Attributes:
-        base, limits, effort: what was asked: the experiment without a defense, limits, and how much is run.
-        dataset: source, fingerprints and sizes of the data.
-        confirmed: whether the recommended defense stays within the limits on the test split too.
-        sentence: the answer in words.
-        runner_up: the second choice, and its options; empty where there is none.
-        sample: whether the sample is too small for any candidate to pass; empty where it is large enough.
-        broken: the limits that it broke there, in words.
-        search: how many candidates were run, refused, failed or above a limit.
         recommended: the chosen candidate on the validation split; None if none stays within the limits.
-        evidence, without: its row of a comparison, and that of no defense: test split, fresh repetitions,
-            audited; None without one.
-        attacks, claims: one row per guesser on the test split, and per audited view, of the recommended one.
-        runners_up: the best candidate of each other defense within the limits, best first.
-        nearest: where none does: the nearest candidate of each defense, nearest first.
-        refused: defenses without a proof within the limit; they were not run.
-        candidates: every candidate in the order of the search.
-        failed: cells of the confirmation that could not be run, and why.
-        warnings: incompatible defenses in the recommended chain.
+        runners_up, nearest: of each other defense the best candidate within the limits; or, if none stays
+            within them, the nearest of each.
+        evidence, without: rows of a comparison on the test split: of the recommended defense, and of none.
+        attacks, claims, failed, warnings: what that comparison says of the recommended defense.
+        refused: defenses without a proof within the limits; they were not run.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/recommend/1"
@@ -117,9 +97,9 @@ class RecommendReport(Document):
         nested("dataset", DATASET, many=False),
         "confirmed:bool sentence runner_up sample broken:[str]",
         nested("search", COUNTS, many=False),
-        _or_null("recommended", CANDIDATE),
-        _or_null("evidence", RESULT),
-        _or_null("without", RESULT),
+        nested("recommended", CANDIDATE, many=False, null=True),
+        nested("evidence", RESULT, many=False, null=True),
+        nested("without", RESULT, many=False, null=True),
         nested("attacks", ATTACK),
         nested("claims", CLAIM),
         nested("runners_up", CANDIDATE),
@@ -134,9 +114,6 @@ class RecommendReport(Document):
     limits: PrivacyLimits
     effort: SearchBudget
     dataset: Row
-    confirmed: bool
-    sentence: str
-    runner_up: str
     sample: str
     broken: Sequence[str] = ()
     search: Row
@@ -161,41 +138,35 @@ class RecommendReport(Document):
         Raises:
             TraceError: a cell of it is missing or damaged.
         """
-        limits, search = found.limits, COUNTS.row(found.counts)
         rows = [candidate_row(number, candidate) for number, candidate in enumerate(found.judged, start=1)]
-        runners_up = [rows[number] for number in found.runners_up]
-        chosen, compared, pools = None, None, {}
-        if found.chosen is not None:
-            chosen = rows[found.chosen]
-            compared = CompareReport.of(folder, found.lost, progress)
-            pools = {pool.name: pool for world in compared.worlds for pool in world.pools}
-        name: str = "" if chosen is None else chosen["name"]
-        broken = [] if chosen is None else broken_on_test(pools.get(name), found.lost, limits)
+        chosen = None if found.chosen is None else rows[found.chosen]
+        compared = None if chosen is None else CompareReport.of(folder, found.lost, progress)
+        worlds = compared.worlds if compared else ()
+        name: str = chosen["name"] if chosen else ""
+        pool = next((pool for world in worlds for pool in world.pools if pool.name == name), None)
+        broken = broken_on_test(pool, found.lost, found.limits) if chosen else []
 
         def named(section: str, name: str = name) -> list[Row]:
             return [row for row in getattr(compared, section, ()) if row["name"] == name]
 
-        evidence = next(iter(named("results")), None)
         return cls(
             base=found.base,
-            limits=limits,
+            limits=found.limits,
             effort=found.effort,
             dataset=dataset_row([found.data]),
-            confirmed=chosen is not None and not broken,
-            sentence=_answer(chosen, evidence, broken, rows, search, limits),
-            runner_up=_runner_up(runners_up[0]) if runners_up else "",
-            sample=describe_sample(found, pools.get(name), broken),
+            sample=describe_sample(found, pool, broken),
             broken=broken,
-            search=search,
+            search=COUNTS.row(found.counts),
             recommended=chosen,
-            evidence=evidence,
+            evidence=next(iter(named("results")), None),
             without=next(iter(named("results", NO_DEFENSE)), None),
             attacks=named("attacks"),
             claims=named("claims"),
-            runners_up=runners_up,
+            runners_up=[rows[number] for number in found.runners_up],
             nearest=[rows[number] for number in found.nearest],
             refused=[
-                REFUSED.of(one, alternative=one.point.alternative, why=one.refused) for one in found.refused
+                REFUSED.of(each, alternative=each.point.alternative, why=each.refused)
+                for each in found.refused
             ],
             candidates=rows,
             failed=compared.failed if compared else (),
@@ -207,6 +178,25 @@ class RecommendReport(Document):
         limits, effort = LIMITS.of(self.limits), EFFORT.of(self.effort)
         return CONFIG.row({"limits": limits, "effort": effort, "spec": self.base.public.table()})
 
+    @property
+    def confirmed(self) -> bool:
+        """Whether the recommended defense stays within the limits on the test split too."""
+        return self.recommended is not None and not self.broken
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        return _none(self) if self.recommended is None else _answer(self, self.recommended)
+
+    @property
+    def runner_up(self) -> str:
+        """The second choice, made before the test split was looked at, and its options; or nothing."""
+        return "".join(
+            f"Runner-up: {row['name']}, nDCG@10 {short(row['ndcg@10_validation'])} on the validation split, "
+            f"not tried on the test split: {row['options']}"
+            for row in self.runners_up[:1]
+        )
+
     def rows(self) -> list[dict[str, JsonValue]]:
         """Every candidate in the order of the search, with the columns that it has in JSON."""
         return [row.plain() for row in self.candidates]
@@ -216,8 +206,7 @@ class RecommendReport(Document):
         console.print(self._data_line)
         console.print(escape(self._limits_line), highlight=False)
         console.print()
-        style = "bold" if self.confirmed else "bold red"
-        console.print(escape(self.sentence), highlight=False, style=style)
+        console.print(escape(self.sentence), highlight=False, style="bold" if self.confirmed else "bold red")
         for line in self._answer_lines:
             console.print()
             console.print(escape(line), highlight=False, soft_wrap=True)
@@ -228,24 +217,24 @@ class RecommendReport(Document):
         console.print()
         for line in _search_lines(self):
             console.print(escape(line), highlight=False)
-        lost = {row["alternative"]: row["why"] for row in self.candidates if row["outcome"] == "failed"}
-        for line in (*(f"failed: {name}: {why}" for name, why in lost.items()), *self._failed_lines):
+        lost = [row for row in self.candidates if row["outcome"] == "failed"]
+        unsearched = dict.fromkeys(f"failed: {row['alternative']}: {row['why']}" for row in lost)
+        for line in (*unsearched, *self._failed_lines):
             console.print(escape(line), style="red", highlight=False)
 
     def short_answer(self) -> BriefAnswer:
         """The evidence for the recommended defense, or the nearest candidates."""
-        tested, others = _tested_table(self, brief=True), _candidates_table(self, brief=True)
+        tables = [table(self, brief=True) for table in (_tested_table, _candidates_table)]
         return BriefAnswer(
             conclusion=(self.sentence, *self._answer_lines),
             about=self._data_line,
-            table=tested if tested.lines else others if others.lines else None,
+            table=next((table for table in tables if table.lines), None),
             notes=(self._limits_line, *self._failed_lines),
             left_out=("the other candidates", "what accounting refused", "p-values and baselines"),
         )
 
     @property
     def _answer_lines(self) -> list[str]:
-        """What follows the answer: the options, the runner-up, and whether the sample is too small."""
         options = "" if self.recommended is None else self.recommended["options"]
         return [line for line in (options, self.runner_up, self.sample) if line]
 
@@ -265,8 +254,9 @@ class RecommendReport(Document):
     def _limits_line(self) -> str:
         """The setting of the search, and its limits."""
         limits, spec = self.limits, self.base
-        most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
-        most = "any epsilon" if math.isinf(limits.max_eps) else most
+        most = "any epsilon"
+        if math.isfinite(limits.max_eps):
+            most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
         if limits.max_proven_auc is not None:
             most += f", proven AUC at most {short(limits.max_proven_auc)}"
         if limits.max_auc is not None:
@@ -285,54 +275,38 @@ def candidate_row(number: int, candidate: Candidate) -> Row:
     """What is proven for a candidate, and its results."""
     point, attack, score = candidate.point, candidate.attack, candidate.score
     proof = None if candidate.refused else candidate.proof
-    upper, run = (None, None) if proof is None else (proof.upper, proof.whole_run)
     chain = () if candidate.refused else candidate.defense
-    return CANDIDATE.row(
-        {
-            "candidate": number,
-            "name": point.label.text,
-            "alternative": point.alternative,
-            "eps": point.eps,
-            "norm": point.norm,
-            "defense": chain,
-            "options": f"--defense {'+'.join(chain)}",
-            "eps_proven": candidate.eps_proven,
-            "auc_proven": candidate.auc_proven,
-            "delta": None if upper is None else upper.delta,
-            "how": None if upper is None else upper.how,
-            "run": None if run is None else RUN_BOUND.row(run_bound_columns(run, "")),
-            "ndcg@10_validation": None if score is None else score.utility,
-            "attack": None if attack is None else attack.method,
-            "auc": UNKNOWN if attack is None else attack.metric("auc"),
-            "attacked_queries": None if attack is None else attack.counts["queries"],
-            "excess": None if score is None else score.excess,
-            "outcome": candidate.outcome,
-            "why": candidate.refused or candidate.failed,
-        }
+    run = None if proof is None else proof.whole_run
+    return CANDIDATE.of(
+        candidate,
+        candidate=number,
+        name=point.label.text,
+        alternative=point.alternative,
+        eps=point.eps,
+        norm=point.norm,
+        defense=chain,
+        options=f"--defense {'+'.join(chain)}",
+        delta=None if proof is None else proof.upper.delta,
+        how=None if proof is None else proof.upper.how,
+        run=None if run is None else RUN_BOUND.row(run_bound_columns(run, "")),
+        **{"ndcg@10_validation": None if score is None else score.utility},
+        attack=None if attack is None else attack.method,
+        auc=UNKNOWN if attack is None else attack.metric("auc"),
+        attacked_queries=None if attack is None else attack.counts["queries"],
+        excess=None if score is None else score.excess,
+        why=candidate.refused or candidate.failed,
     )
 
 
-# --- sentences -------------------------------------------------------------------------------------
-
-
-def _answer(
-    chosen: Row | None,
-    evidence: Row | None,
-    broken: Sequence[str],
-    candidates: Sequence[Row],
-    search: Row,
-    limits: PrivacyLimits,
-) -> str:
-    """Which candidate was chosen, and what its `evidence` on the test split shows."""
-    if chosen is None:
-        return _none(candidates, search, limits)
-    start = _choice(chosen, candidates, search)
+def _answer(report: RecommendReport, chosen: Row) -> str:
+    """Which candidate was chosen, and what its evidence on the test split shows."""
+    start, evidence, limits = _choice(report, chosen), report.evidence, report.limits
     if evidence is None:
-        return f"{start}, but {'; '.join(broken)}."
+        return f"{start}, but {'; '.join(report.broken)}."
     loss, auc = evidence.number("ndcg@10_difference"), evidence.estimate("auc")
-    compared = f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
     text = f"{start}. On the test split its nDCG@10 is {short(evidence.number('ndcg@10'))}"
-    text += "" if math.isnan(loss) else compared
+    if not math.isnan(loss):
+        text += f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
     if auc.known:
         upper = "" if auc.ci95 is None else f" (95 % interval up to {short(auc.ci95[1])})"
         text += f"; the best attack, {evidence['attack']}, has an AUC of {short(auc.value)}{upper}"
@@ -342,18 +316,19 @@ def _answer(
     if limits.max_proven_auc is not None:
         promised = short(chosen["auc_proven"])
         text += f"; no attack can infer a click of one interaction with an AUC above {promised}"
-    few = few_lists([evidence["lists"]]) if evidence["lists"] is not None else ""
-    if broken:
-        return f"{text}. Not confirmed on the test split: {'; '.join(broken)}.{few}"
+    few = "" if evidence["lists"] is None else few_lists([evidence["lists"]])
+    if report.broken:
+        return f"{text}. Not confirmed on the test split: {'; '.join(report.broken)}.{few}"
     return f"{text}. It is within the limits there too.{few}"
 
 
-def _choice(chosen: Row, candidates: Sequence[Row], search: Row) -> str:
+def _choice(report: RecommendReport, chosen: Row) -> str:
     """Which candidate was chosen, and why."""
     verb = "Use no defense" if chosen["alternative"] == NO_DEFENSE else f"Use {chosen['name']}"
-    of = f"{search['kept']} of {search['candidates']} candidates are within the limits"
+    of = f"{report.search['kept']} of {report.search['candidates']} candidates are within the limits"
     ndcg = chosen["ndcg@10_validation"]
-    best = max((row["ndcg@10_validation"] for row in candidates if row["outcome"] == "kept"), default=ndcg)
+    kept = [row["ndcg@10_validation"] for row in report.candidates if row["outcome"] == "kept"]
+    best = max(kept, default=ndcg)
     if ndcg >= best:
         return f"{verb}: {of}, and it has the best nDCG@10 of these on the validation split"
     return (
@@ -362,17 +337,10 @@ def _choice(chosen: Row, candidates: Sequence[Row], search: Row) -> str:
     )
 
 
-def _runner_up(row: Row) -> str:
-    """The second choice, which was made before the test split was looked at."""
-    return (
-        f"Runner-up: {row['name']}, nDCG@10 {short(row['ndcg@10_validation'])} on the validation split, not "
-        f"tried on the test split: {row['options']}"
-    )
-
-
-def _none(candidates: Sequence[Row], search: Row, limits: PrivacyLimits) -> str:
+def _none(report: RecommendReport) -> str:
     """Why no defense is recommended."""
-    if not search["candidates"]:
+    limits, count = report.limits, report.search["candidates"]
+    if not count:
         limited = [] if math.isinf(limits.max_eps) else [f"an epsilon of at most {limits.max_eps:g}"]
         if limits.max_proven_auc is not None:
             limited.append(f"an AUC of attacks of at most {short(limits.max_proven_auc)}")
@@ -380,12 +348,10 @@ def _none(candidates: Sequence[Row], search: Row, limits: PrivacyLimits) -> str:
             f"No defense is within the limits: for none is {' and '.join(limited)} "
             f"proven where the server sees {with_article(sees(limits.view))}."
         )
-    start = f"No defense is within the limits: none of {search['candidates']} candidates"
-    first = min(
-        (row for row in candidates if row["excess"] is not None), key=itemgetter("excess"), default=None
-    )
-    if first is None:
+    start = f"No defense is within the limits: none of {count} candidates"
+    if not report.nearest:
         return f"{start}; none could be run."
+    first = report.nearest[0]
     if first["auc"].ci95 is None:
         return f"{start}; attacks could not be measured on any."
     return (
@@ -408,41 +374,58 @@ def _search_lines(report: RecommendReport) -> Iterator[str]:
         yield f"refused: {row['alternative']}: {proven} is proven: {row['why']}"
 
 
-# --- tables ----------------------------------------------------------------------------------------
+def _epsilon(header: str, name: str) -> Column:
+    """An epsilon; dim in rows without it, e.g. of a defense that was not audited."""
+    return Column(header, lambda row: EMPTY if row.get(name) is None else bound_text(row[name]))
 
-_BRIEF = ("defense", "proven", "AUC", "nDCG@10", "difference", "bytes")
-"""Headers of the columns of a short answer."""
 
-_INTERVALS = "in brackets: 95 % intervals"
-_PROVEN = "proven: epsilon for one interaction, at most, by accounting"
-_BEST = "AUC: of the best attack (.5: a coin flip, 1: perfect)"
 _NAME = name_column("defense", "name")
+_NDCG = Column("nDCG@10", "ndcg@10")
+_DIFFERENCE = Column(
+    "difference", lambda row: difference_cell(row.estimate("ndcg@10_difference"), row["ndcg@10_p"])
+)
 _ATTACK = Column("attack", "attack", "name", narrow=short_method)
 _AUC = Column("AUC", lambda row: known_cell(row.estimate("auc")))
+_CLAIMED = Column(
+    "claimed", lambda row: EMPTY if math.isinf(row["eps_claimed"]) else claim_text(row["eps_claimed"])
+)
+_PROVEN = _epsilon("proven", "eps_proven")
+_RUN = Column("run", lambda row: run_bound_text(row) if "run_eps" in row else EMPTY)
+_MEASURED = _epsilon("measured", "eps_measured")
+_CLIP = Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}")
+_PROMISED = short_column("AUC\npromised", "auc_proven")
+_VALIDATION = short_column("nDCG@10", "ndcg@10_validation")
+_BRIEF = (_NAME, _PROVEN, _AUC, _NDCG, _VALIDATION, _DIFFERENCE, BYTES)
+"""The columns of a short answer."""
+
+_NOTES = {
+    "difference": "difference: of nDCG@10 to no defense",
+    "AUC": "AUC: of the best attack (.5: a coin flip, 1: perfect); in brackets: 95 % intervals",
+    "without": "without: highest AUC of a guess that reads no message",
+    "proven": "proven: epsilon for one interaction, at most, by accounting",
+    "AUC\npromised": "AUC promised: the most that any attack on a click can reach, by the proof of one "
+    "interaction",
+    "bytes": "bytes: that a client sends in a round",
+}
+"""What columns mean, by header."""
 
 
 def _tested_table(report: RecommendReport, *, brief: bool = False) -> Table:
     """What the recommended defense does on the test split, next to no defense."""
-    view, effort, tested = report.limits.view, report.effort, report.evidence is not None
-    rows = {row["name"]: row for row in (report.evidence, report.without) if tested and row is not None}
-    columns = {
-        _NAME: "",
-        Column("nDCG@10", "ndcg@10"): "",
-        Column("difference", _difference): "difference: of nDCG@10 to no defense",
-        _ATTACK: "",
-        _AUC: f"{_BEST}; {_INTERVALS}",
-        WITHOUT: "without: highest AUC of a guess that reads no message",
-        _audited("claimed", f"eps_claimed_{view}", claim_text): "",
-        _audited("proven", f"eps_proven_{view}"): _PROVEN,
-        _run_column(lambda row: _run_in(row, view)): _run_note(_run_in(row, view) for row in rows.values()),
-        _audited("measured", f"eps_measured_{view}"): f"measured: at least, by {effort.trials} trials",
-        BYTES: "bytes: that a client sends in a round",
-    }
+    suffix = f"_{report.limits.view}"
+    tested = (report.evidence, report.without) if report.evidence is not None else ()
+    rows = {row["name"]: row for row in tested if row is not None}
+    of_view = [
+        row.with_values(**{name.removesuffix(suffix): row[name] for name in row if name.endswith(suffix)})
+        for row in rows.values()
+    ]
     return _table(
-        f"on the test split, {counted(effort.runs, 'fresh repetition')}: nothing here was used to choose",
-        columns,
-        list(rows.values()),
+        f"on the test split, {counted(report.effort.runs, 'fresh repetition')}: nothing here was used to "
+        "choose",
+        [_NAME, _NDCG, _DIFFERENCE, _ATTACK, _AUC, WITHOUT, _CLAIMED, _PROVEN, _RUN, _MEASURED, BYTES],
+        of_view,
         ("bytes", "claimed", "without", "attack", "measured", "run"),
+        {"measured": f"measured: at least, by {report.effort.trials} trials"},
         brief=brief,
     )
 
@@ -451,54 +434,32 @@ def _candidates_table(report: RecommendReport, *, brief: bool = False) -> Table:
     """The best candidates on the validation split, or those nearest to the limits."""
     chosen, limits = report.recommended, report.limits
     rows = report.nearest if chosen is None else [chosen, *report.runners_up]
-    columns = {
-        _NAME: "",
-        Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}"): "",
-        Column("proven", lambda row: bound_text(row["eps_proven"])): _PROVEN,
-    }
-    if limits.max_proven_auc is not None:
-        columns[short_column("AUC\npromised", "auc_proven")] = _PROMISED
-    columns[_run_column(itemgetter("run"))] = _run_note(row["run"] for row in rows)
-    columns[short_column("nDCG@10", "ndcg@10_validation")] = ""
-    if limits.max_auc is not None:
-        columns |= {_ATTACK: "", _AUC: f"{_BEST}; {_INTERVALS}; {_ATTACKED}"}
+    promised = [] if limits.max_proven_auc is None else [_PROMISED]
+    attacked = [] if limits.max_auc is None else [_ATTACK, _AUC]
+    kept = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
     title = "the nearest candidates" if chosen is None else "the best candidate of each defense"
-    spare = ("attack", "clip", "run")
-    return _table(f"{title}, on the validation split, which chose", columns, rows, spare, brief=brief)
-
-
-_ATTACKED = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
-_PROMISED = "AUC promised: the most that any attack on a click can reach, by the proof of one interaction"
+    return _table(
+        f"{title}, on the validation split, which chose",
+        [_NAME, _CLIP, _PROVEN, *promised, _RUN, _VALIDATION, *attacked],
+        [row.with_values(**prefixed("run_", row["run"] or {})) for row in rows],
+        ("attack", "clip", "run"),
+        {"AUC": f"{_NOTES['AUC']}; {kept}"},
+        brief=brief,
+    )
 
 
 def _table(
-    title: str, columns: Mapping[Column, str], rows: Sequence[Row], spare: Sequence[str], *, brief: bool
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    spare: Sequence[str],
+    notes: Mapping[str, str],
+    *,
+    brief: bool,
 ) -> Table:
     """A table with what its columns mean below it; a short answer shows some of them."""
-    shown = {column: note for column, note in columns.items() if not brief or column.header in _BRIEF}
-    return make_table(title, [*shown], rows, caption="; ".join(filter(None, shown.values())), spare=spare)
-
-
-def _difference(row: Row) -> Cell:
-    return difference_cell(row.estimate("ndcg@10_difference"), row["ndcg@10_p"])
-
-
-def _audited(header: str, column: str, text: Callable[[Any], str] = bound_text) -> Column:
-    """An epsilon of the audited view; dim where it was not audited."""
-    return Column(header, lambda row: Cell(text(row[column])) if column in row else EMPTY)
-
-
-def _run_in(row: Row, view: str) -> Row | None:
-    """What the columns of the audited view say of the whole run; None where it was not audited."""
-    if f"run_eps_{view}" not in row:
-        return None
-    return RUN_BOUND.row({each.name: row[f"run_{each.name}_{view}"] for each in RUN_BOUND.fields})
-
-
-def _run_column(run_of: Callable[[Row], Row | None]) -> Column:
-    return Column("run", lambda row: EMPTY if (run := run_of(row)) is None else Cell(run_bound_text(run, "")))
-
-
-def _run_note(runs: Iterable[Row | None]) -> str:
-    known = [run for run in runs if run is not None]
-    return run_caption(known, "") if known else ""
+    shown = [column for column in columns if not brief or column in _BRIEF]
+    bounds = [row for row in rows if "run_eps" in row]
+    meanings = {**_NOTES, "run": run_caption(bounds) if bounds else "", **notes}
+    caption = "; ".join(filter(None, (meanings.get(column.header) for column in shown)))
+    return make_table(title, shown, rows, caption=caption, spare=spare)

@@ -37,32 +37,20 @@ COMPARISON = Section(
 
 @dataclass(frozen=True, kw_only=True)
 class SignificanceReport(Document):
-    """Systems, and for each metric the comparison of every two of them.
-
-    Attributes:
-        systems: one row per system, with the Spec fields in which it differs from others.
-        means: one row per metric and system: mean and standard deviation (n - 1) over its Runs.
-        comparisons: one row per metric and pair of systems; the correction counts the rows of a metric.
-    """
+    """Systems, their means over Runs, and for each metric the comparison of every two of them."""
 
     SCHEMA = "foltr-audit/significance/1"
     FIELDS = Section(nested("systems", SYSTEM), nested("means", MEAN), nested("comparisons", COMPARISON))
 
-    systems: tuple[Row, ...]
-    means: tuple[Row, ...]
-    comparisons: tuple[Row, ...]
+    systems: Sequence[Row]
+    means: Sequence[Row]
+    comparisons: Sequence[Row]
 
     @classmethod
     def of(
         cls, systems: Sequence[RankingSystem], metrics: Sequence[str] = (), *, paired_only: bool = False
     ) -> SignificanceReport:
-        """Compare every two systems.
-
-        Args:
-            systems: at least two.
-            metrics: names of `RunReader.metrics`, or `final`; none for the default ones, of which the mean
-                stands instead of the sum where numbers of rounds differ.
-            paired_only: leave Runs without a partner out, instead of refusing them.
+        """Compare every two of at least two systems; `paired_only` leaves Runs without a partner out.
 
         Raises:
             UsageError: an unknown metric, one that was not taken, sums over different numbers of rounds, or
@@ -76,31 +64,29 @@ class SignificanceReport(Document):
             counts = ", ".join(map(str, lengths))
             raise UsageError(f"--metric {ONLINE_SUM}: sums over {counts} rounds; expected {ONLINE_MEAN}")
         return cls(
-            systems=tuple(
+            systems=[
                 SYSTEM.of(each, system=each.name, folder=str(each.folder), runs=len(each.runs))
                 for each in systems
-            ),
-            means=tuple(_mean(each, name) for name in names for each in systems),
-            comparisons=tuple(row for name in names for row in _comparisons(systems, name, paired_only)),
+            ],
+            means=[_mean(each, name) for name in names for each in systems],
+            comparisons=[row for name in names for row in _comparisons(systems, name, paired_only)],
         )
 
     def show(self, console: Console) -> None:
         """Print the systems, and a table per metric."""
-        print_table(self._systems_table(), console)
-        numbers = {row["system"]: i for i, row in enumerate(self.systems, start=1)}
+        numbers = {row["system"]: str(i) for i, row in enumerate(self.systems, start=1)}
+        print_table(self._systems_table(numbers), console)
         for metric in dict.fromkeys(row["metric"] for row in self.comparisons):
             rows = [row for row in self.comparisons if row["metric"] == metric]
             console.print()
             print_table(_comparison_table(metric, rows, numbers), console)
-            for row in rows:
-                if math.isinf(row["effect_size"]):
-                    pair = _pair(row, numbers)
-                    console.print(f"{pair}: the same difference in every pair, so p is 0", highlight=False)
+            for pair in (_pair(row, numbers) for row in rows if math.isinf(row["effect_size"])):
+                console.print(f"{pair}: the same difference in every pair, so p is 0", highlight=False)
         console.print()
         for line in _NOTES:
             console.print(line, highlight=False)
 
-    def _systems_table(self) -> Table:
+    def _systems_table(self, numbers: Mapping[str, str]) -> Table:
         cells = {
             (row["system"], row["metric"]): f"{_number(row['mean'])} +- {_number(row['sd'])}"
             for row in self.means
@@ -109,7 +95,6 @@ class SignificanceReport(Document):
         def metric_column(metric: str) -> Column:
             return Column(metric, lambda row: cells[row["system"], metric])
 
-        numbers = {row["system"]: str(i) for i, row in enumerate(self.systems, start=1)}
         columns = [
             Column("", lambda row: numbers[row["system"]]),
             Column("system", "system", "fold"),
@@ -130,9 +115,9 @@ def _comparisons(systems: Sequence[RankingSystem], metric: str, paired_only: boo
     pairs = list(combinations(systems, 2))
     tests = [_test(a, b, metric, paired_only) for a, b in pairs]
     for (a, b), test, p in zip(pairs, tests, bonferroni([test.p for test in tests]), strict=True):
-        names: dict[str, Any] = {"metric": metric, "a": a.name, "b": b.name}
+        difference = Estimate(test.difference, test.ends)
         corrected: dict[str, Any] = {"p_bonferroni": p, "comparisons": len(pairs), "stars": stars(p)}
-        yield COMPARISON.of(test, **names, difference=Estimate(test.difference, test.ends), **corrected)
+        yield COMPARISON.of(test, metric=metric, a=a.name, b=b.name, difference=difference, **corrected)
 
 
 def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) -> PairedTest:
@@ -141,7 +126,7 @@ def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) ->
     return paired_t_test(first, second)
 
 
-def _comparison_table(metric: str, rows: Sequence[Row], numbers: Mapping[str, int]) -> Table:
+def _comparison_table(metric: str, rows: Sequence[Row], numbers: Mapping[str, str]) -> Table:
     def effect(row: Row) -> str:
         return "-" if math.isnan(row["effect_size"]) else f"{row['effect_size']:.2f}"
 
@@ -158,7 +143,7 @@ def _comparison_table(metric: str, rows: Sequence[Row], numbers: Mapping[str, in
     return make_table(metric, columns, rows, spare=("d_z", "pairs", "95 %", "p"))
 
 
-def _pair(row: Row, numbers: Mapping[str, int]) -> str:
+def _pair(row: Row, numbers: Mapping[str, str]) -> str:
     return f"{numbers[row['a']]} - {numbers[row['b']]}"
 
 

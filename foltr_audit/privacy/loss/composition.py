@@ -84,9 +84,9 @@ def l1_diameter(norm: float, order: int, parameters: int) -> float:
     return few_digits(2.0 * norm * (math.sqrt(parameters) if order == 2 else 1.0), math.ceil)
 
 
-def few_digits(value: float, how: Callable[[float], int]) -> float:
-    """A positive number with five significant digits; `how` rounds, e.g. `math.ceil`."""
-    places = _FEW - 1 - math.floor(math.log10(value))
+def few_digits(value: float, how: Callable[[float], int], digits: int = _FEW) -> float:
+    """A positive number with few significant digits; `how` rounds, e.g. `math.ceil`."""
+    places = digits - 1 - math.floor(math.log10(value))
     # 10 to a negative power is not exact in binary. Division by an exact power keeps 1.1 as 1.1.
     if places >= 0:
         return how(value * 10.0**places) / 10.0**places
