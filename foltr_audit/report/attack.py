@@ -47,9 +47,7 @@ from foltr_audit.report.settings import (
     Setting,
     dataset_line,
     dataset_row,
-    differing,
     few_lists,
-    no_relevant,
     pools,
     run_bound_columns,
     setting_columns,
@@ -289,7 +287,7 @@ class AttackReport(PlanReport):
         if len({row["learner"] for row in self.information}) > 1:
             tables.append(details.learners_table(self.information))
         if self.utility:
-            tables.append(utility_table(self.utility, no_relevant(self.config)))
+            tables.append(utility_table(self.utility, self.config))
         if self.utility_groups:
             tables.append(served_groups_table(self.utility_groups))
         if any(math.isfinite(row["eps_proven"]) for row in self.proven):
@@ -723,11 +721,10 @@ def _of_setting(rows: Sequence[Row], most: int) -> list[Row]:
 
 
 def _brief_table(world: str, rows: Sequence[Row]) -> Table:
-    apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
     claims_vary = len({row["eps_claimed"] for row in rows}) > 1
     columns = [
         method_column(),
-        *setting_columns(rows, apart),
+        *setting_columns(rows, without=["trained_on"]),
         *([details.claimed_column()] if claims_vary else []),
         short_column("accuracy", "accuracy"),
         short_column("precision", "precision"),

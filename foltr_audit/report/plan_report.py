@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -50,13 +50,13 @@ class PlanReport(Document):
     warnings: tuple[Row, ...] = ()
 
     @classmethod
-    def shared(cls, plan: Plan, runs: Sequence[Run]) -> dict[str, Any]:
-        """Configuration, data, utility and warnings of some runs."""
+    def shared(cls, plan: Plan, runs: Sequence[Run], warnings: Iterable[Row] = ()) -> dict[str, Any]:
+        """Configuration, data, utility and warnings of some runs, the last with further ones."""
         return {
             "config": plan.public.table(),
             "dataset": dataset_row([run.data for run in runs]),
             "utility": utility_rows(runs),
-            "warnings": warning_rows(runs),
+            "warnings": (*warning_rows(runs), *warnings),
         }
 
     @property
