@@ -15,6 +15,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.report.train import speed_text, train_speed
 from foltr_audit.utils.progress import Stopwatch
 from tests.fixtures.command import SHARED, SMALL, answer, files, refusal, run
+from tests.fixtures.made_reports import ROUND
 from tests.fixtures.run_results import run_of
 
 DCG = "offline_dcg@10"
