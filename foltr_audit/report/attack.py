@@ -51,7 +51,6 @@ from foltr_audit.report.settings import (
     pools,
     run_bound_columns,
     setting_columns,
-    systems_of,
     utility_row,
     utility_table,
     warning_row,
@@ -277,8 +276,7 @@ class AttackReport(PlanReport):
             (self.linkage, details.link_table),
             (self.tasks, details.task_table),
         )
-        attacked = systems_of(self.results or self.counts)
-        console.print(dataset_line(self.dataset, self.config, attacked))
+        console.print(dataset_line(self.dataset, self.config, self.results or self.counts))
         self._show_facts(console)
         worlds = group_by_world(self.results)
         for name, rows in worlds.items():
@@ -316,7 +314,7 @@ class AttackReport(PlanReport):
         )
         return BriefAnswer(
             conclusion=(describe_results(self.results),),
-            about=dataset_line(self.dataset, self.config, systems_of(self.results)),
+            about=dataset_line(self.dataset, self.config, self.results),
             table=_brief_table(world, rows),
             notes=(
                 *details.promise_lines(_of_world(self.promises, world)),

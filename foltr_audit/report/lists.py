@@ -113,6 +113,11 @@ def list_names(kind: str) -> NameList:
 
     Raises:
         UsageError: another kind.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> "olsr" in fa.list_names("attacks").names, "clip" in fa.list_defenses().names
+        (True, True)
     """
     bases = {group.partition(".")[2].replace("_", "-"): base for base, group in GROUPS.items()}
     if kind == KNOWLEDGE:
@@ -138,35 +143,17 @@ def _plain(parameter: Mapping[str, object]) -> JsonValue:
 
 
 def list_attacks() -> NameList:
-    """The attacks, with what each does and its parameters.
-
-    Example:
-        >>> import foltr_audit as fa
-        >>> "olsr" in fa.list_attacks().names
-        True
-    """
+    """The attacks, with what each does and its parameters."""
     return list_names("attacks")
 
 
 def list_defenses() -> NameList:
-    """The defenses, with the stage in which each acts and its parameters.
-
-    Example:
-        >>> import foltr_audit as fa
-        >>> "clip" in fa.list_defenses().names
-        True
-    """
+    """The defenses, with the stage in which each acts and its parameters."""
     return list_names("defenses")
 
 
 def list_click_models() -> NameList:
-    """The click models: how users click.
-
-    Example:
-        >>> import foltr_audit as fa
-        >>> "perfect" in fa.list_click_models().names
-        True
-    """
+    """The click models: how users click."""
     return list_names("click-models")
 
 
@@ -280,8 +267,7 @@ def _nothing(outcome: LintOutcome) -> str:
 
 def _summary(linted: LintResult) -> str:
     """The closing line, e.g. `no leak found; 2 checks could not look, 1 looked in part`."""
-    leaks = linted.leaks
-    found = f"{number(leaks, 'leak')} found" if leaks else "no leak found"
+    found = f"{number(linted.leaks, 'leak') if linted.leaks else 'no leak'} found"
     missing = sum(outcome.is_missing for outcome in linted.checks)
     in_part = sum(outcome.looked_in_part for outcome in linted.checks)
     left = [f"{number(missing, 'check')} could not look"] if missing else []

@@ -233,9 +233,9 @@ class UnlearningReport(_ClientReport):
         results = [(setting, run, run.unlearning or UnlearningResult()) for setting, run in each_run(runs)]
         games = [(setting, run, finding) for setting, run, result in results for finding in result.findings]
         warnings = (
-            warning_row(finding.contradiction, setting.defense)
+            warning_row(warning, setting.defense)
             for setting, _, finding in games
-            if finding.contradiction is not None
+            for warning in finding.contradictions()
         )
         return cls(
             **cls.shared(plan, runs, warnings),

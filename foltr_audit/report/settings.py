@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,21 +245,12 @@ def warning_row(warning: CodedWarning, defense: str | None = None) -> Row:
     return WARNING.row({"defense": defense, "code": warning.code, "warning": warning.text})
 
 
-def warning_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
-    """Each warning about each chain, once."""
-    warnings = dict.fromkeys(
-        (warning, "+".join(run.spec.defense)) for run in runs for warning in run.record.warnings
-    )
-    return tuple(warning_row(*each) for each in warnings)
-
-
 def utility_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
     """How good the trained model of each pool is: means over its runs."""
     return tuple(utility_row([run.utility for run in pool.runs], pool.setting) for pool in pools(runs))
 
 
 def utility_row(records: Sequence[UtilityRecord], setting: Setting) -> Row:
-
     def mean(name: str) -> float | None:
         values = [getattr(record, name) for record in records]
         return None if None in values else float(np.mean(values))
@@ -302,18 +293,19 @@ def run_caption(rows: Iterable[Row], prefix: str = "run_") -> str:
     every = list(rows)
     finite = [row for row in every if math.isfinite(row[f"{prefix}eps"])]
 
-    def values(name: str, of: Sequence[Row]) -> list[Any]:
-        return sorted({row[prefix + name] for row in of})
+    def either(values: Iterable[Any], form: Callable[[Any], str] = str) -> str:
+        return " or ".join(map(form, sorted(set(values))))
 
-    rounds, shares = " or ".join(map(str, values("rounds", every))), values("sampled", every)
-    drawn = " or ".join(f"{100 * share:.3g} %" for share in shares)
-    cohorts = (
-        "all clients in each" if shares == [1.0] else f"{drawn} of the clients in each, known to the server"
+    shares = {row[f"{prefix}sampled"] for row in every}
+    drawn = (
+        f"{either(shares, lambda share: f'{100 * share:.3g} %')} of the clients in each, known to the server"
     )
-    deltas = " or ".join(f"{delta:g}" for delta in values("delta", finite) if delta)
+    cohorts = "all clients in each" if shares == {1.0} else drawn
+    deltas = either((row[f"{prefix}delta"] for row in finite if row[f"{prefix}delta"]), "{:g}".format)
+    delta = f", delta {deltas}" if deltas else ""
     of_clicks = any(row[f"{prefix}unit"] != "client" for row in finite)
     clicks = "; (clicks): for all clicks of one client" if of_clicks else ""
-    delta = f", delta {deltas}" if deltas else ""
+    rounds = either(row[f"{prefix}rounds"] for row in every)
     return f"run: proven for one client over {rounds} rounds ({cohorts}{delta}){clicks}"
 
 
@@ -372,14 +364,9 @@ def utility_table(rows: Sequence[Row], config: Mapping[str, Any], *, online: boo
     seen = [short_column("online\nmean", "online_mean"), short_column("online\nsum", "online_sum", 2)]
     kinds = _values(config, "train", "no_relevant")
     counted = " or ".join(words for kind, words in _NO_RELEVANT.items() if kind in kinds)
-    title, caption = f"nDCG@10 on {part}", f"{_IDEAL} {counted}".rstrip()
-    if online:
-        title = (
-            f"nDCG@10 of the trained model ({part.replace('the ', '')}) and of what its users saw (online)"
-        )
-        caption += f"\n{_ONLINE}"
+    of = f"of the trained model ({part.replace('the ', '')}) and of what its users saw (online)"
     return make_table(
-        title,
+        f"nDCG@10 {of if online else f'on {part}'}",
         [
             trained_on_column(),
             *setting_columns(rows, without=("trained_on", "defense")),
@@ -394,7 +381,7 @@ def utility_table(rows: Sequence[Row], config: Mapping[str, Any], *, online: boo
             Column("runs", "runs"),
         ],
         rows,
-        caption=caption,
+        caption=f"{_IDEAL} {counted}".rstrip() + (f"\n{_ONLINE}" if online else ""),
         spare=("runs", "clipped", "online\nsum", "ideal", "untrained"),
     )
 
@@ -406,14 +393,12 @@ _ONLINE = f"online: mean of the rounds, and sum of the rounds with discount {ONL
 # --- the line on the data --------------------------------------------------------------------------
 
 
-def systems_of(rows: Sequence[Row]) -> set[tuple[str, str]]:
-    """The learners of some rows, each with its PDGD setting."""
-    return {(row["learner"], row["pdgd"]) for row in rows}
+def dataset_line(data: Row, config: Mapping[str, Any], trained: Sequence[Mapping[str, Any]]) -> str:
+    """The data, its preparation, the `learner` and `pdgd` of trained models, and the seed.
 
-
-def dataset_line(data: Row, config: Mapping[str, Any], systems: Iterable[tuple[str, str]]) -> str:
-    """The data, its preparation, learners, and the seed; a second line says how many rows have intents."""
-    fold, folds, run = data["folds"][0], len(data["folds"]), list(systems)
+    A second line says how many rows have intents.
+    """
+    fold, folds = data["folds"][0], len(data["folds"])
     about = [] if fold["train"] is None else [f"{fold['train']} / {fold['vali']} / {fold['test']} queries"]
     if data["intents"] is not None:
         origin = f" of {data['intents_from']}" if data["intents_from"] else ""
@@ -425,8 +410,8 @@ def dataset_line(data: Row, config: Mapping[str, Any], systems: Iterable[tuple[s
     about += [f"fingerprint {fold['fingerprint'][:12]}"] if fold["fingerprint"] else []
     kind = "synthetic data" if data["synthetic"] else "data"
     words = [f"{kind} {data['source'] or 'of an unknown source'} ({', '.join(about)})"]
-    words += sorted({learner.partition(":")[0] for learner, _ in run} - {"unknown"})
-    pdgd = ", ".join(sorted({pdgd for _, pdgd in run} - {"none", "unknown/unknown"}))
+    words += sorted({row["learner"].partition(":")[0] for row in trained} - {"unknown"})
+    pdgd = ", ".join(sorted({row["pdgd"] for row in trained} - {"none", "unknown/unknown"}))
     words += [f"PDGD {pdgd}"] if pdgd else []
     words += _sizes(config)
     chains = {"+".join(spec["defense"]) for spec in _specs(config) if isinstance(spec.get("defense"), list)}

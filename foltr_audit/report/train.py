@@ -48,7 +48,7 @@ from foltr_audit.report.table import (
 )
 from foltr_audit.report.terminal import BriefAnswer, first_rows, print_table
 from foltr_audit.simulation.intent_metrics import PERIOD
-from foltr_audit.utils.formatting import json_text, short
+from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,7 +135,6 @@ class TrainReport(PlanReport):
             print_table(twins_table(self.twins), console)
 
     def short_answer(self) -> BriefAnswer:
-        """The conclusion with one table."""
         rows, more = first_rows(self.utility, "rows")
         tables = {
             "the metrics of each round": self.rounds,
@@ -150,7 +149,6 @@ class TrainReport(PlanReport):
         )
 
     def figure(self) -> Figure:
-        """The learning curves, offline and online."""
         return training_figure(self.rounds, self.dataset)
 
     def save_rounds(self, folder: Path) -> None:
@@ -168,8 +166,7 @@ class TrainReport(PlanReport):
 def _populations(runs: Sequence[Run]) -> tuple[Row, ...]:
     """Each population once, as the first run of a setting has it."""
     tables = [pool.runs[0].record.population for pool in pools(runs)]
-    distinct = {json_text(table): table for table in tables if table is not None}
-    return tuple(POPULATION.row(table) for table in distinct.values())
+    return tuple(POPULATION.row(table) for n, table in enumerate(tables) if table and table not in tables[:n])
 
 
 def period_rows(runs: Sequence[Run], among: SpecRuns | None = None) -> tuple[Row, ...]:
@@ -264,7 +261,12 @@ _SPARE = ("offline_dcg@10", "offline_map@10", "offline_mrr@10", "maxrr")
 
 
 def _rounds_table(rows: Sequence[Row], part: str) -> Table:
-    every, chosen = {row["round"] for row in rows}, _chosen(rows)
+    """Means over repeated runs; of many rounds evenly spaced ones with offline metrics, up to the last."""
+    every = sorted({row["round"] for row in rows})
+    chosen = every
+    if len(every) > MOST_ROUNDS:
+        offline = sorted({row["round"] for row in rows if not math.isnan(row.number(OFFLINE_NDCG))})
+        chosen = offline[:: -max(1, math.ceil(len(offline) / MOST_ROUNDS))][::-1]
     same: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         if row["round"] in chosen:
@@ -292,16 +294,6 @@ def _rounds_table(rows: Sequence[Row], part: str) -> Table:
     )
 
 
-def _chosen(rows: Sequence[Row]) -> list[int]:
-    """Rounds to show: all if few, else evenly spaced ones with offline metrics, the last one included."""
-    every = sorted({row["round"] for row in rows})
-    if len(every) <= MOST_ROUNDS:
-        return every
-    offline = sorted({row["round"] for row in rows if not math.isnan(row.number(OFFLINE_NDCG))})
-    step = -(-len(offline) // MOST_ROUNDS)
-    return offline[::-step][::-1]
-
-
 def population_table(made: Row, every: Sequence[Row]) -> Table:
     """The clients of one of several settings, a row for each group."""
     words = [
@@ -320,7 +312,9 @@ def population_table(made: Row, every: Sequence[Row]) -> Table:
             Column("clients", "clients"),
             percent_column("share", "share"),
             Column("intent", "intent"),
-            Column("grades", _grades),
+            Column(
+                "grades", lambda row: "all" if row["grades"] is None else ",".join(map(str, row["grades"]))
+            ),
             Column("clicks", "click_model", "fold"),
             Column("inter-\nactions", "interactions"),
             Column("queries", "queries"),
@@ -331,12 +325,7 @@ def population_table(made: Row, every: Sequence[Row]) -> Table:
     )
 
 
-def _grades(row: Row) -> str:
-    return "all" if row["grades"] is None else ",".join(map(str, row["grades"]))
-
-
 def periods_table(rows: Sequence[Row]) -> Table:
-    """The metrics of each period of a changing intent."""
     runs = sorted({row["runs"] for row in rows})
     means = f"means of {' or '.join(map(str, runs))} runs; " if runs != [1] else ""
     lower = " and ".join(metric.label for metric in PERIOD.values() if not metric.higher_is_better)
@@ -361,7 +350,6 @@ def periods_table(rows: Sequence[Row]) -> Table:
 
 
 def twins_table(rows: Sequence[Row]) -> Table:
-    """Runs compared with their twins."""
     return make_table(
         "nDCG@10 compared with the same training in another world, its twin",
         [
@@ -392,12 +380,11 @@ def _conclusion(report: TrainReport) -> str:
         return "No model could be evaluated: no query has a relevant document."
     best = max(known, key=lambda row: row.number("ndcg@10"))
     label = setting_label(best.setting, [row.setting for row in rows])
-    of = f"The best of {len(rows)} rankers, {label}, has" if len(rows) > 1 else "The ranker has"
+    who = f"The best of {len(rows)} rankers, {label}," if len(rows) > 1 else "The ranker"
     rounds = counted(len({row["round"] for row in report.rounds}), "round")
-    beside = [
-        f"{name} {short(best[column])}"
-        for name, column in (("untrained", "ndcg@10_untrained"), ("ideal", "ndcg@10_ceiling"))
-        if best[column] is not None
-    ]
+    limits = {"untrained": best["ndcg@10_untrained"], "ideal": best["ndcg@10_ceiling"]}
+    beside = [f"{name} {short(value)}" for name, value in limits.items() if value is not None]
     against = f" ({', '.join(beside)})" if beside else ""
-    return f"{of} an nDCG@10 of {short(best['ndcg@10'])} after {rounds} on {best['evaluated_on']}{against}."
+    return (
+        f"{who} has an nDCG@10 of {short(best['ndcg@10'])} after {rounds} on {best['evaluated_on']}{against}."
+    )
