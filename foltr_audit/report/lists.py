@@ -131,15 +131,8 @@ def list_names(kind: str) -> NameList:
         if issubclass(cls, Defense):
             row["stage"] = ", ".join(cls.possible_stages())
         row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
-        rows.append(row | {"parameters": [_plain(parameter) for parameter in parameters(cls)]})
+        rows.append(row | {"parameters": parameters(cls)})
     return NameList(kind=kind, found=tuple(rows))
-
-
-def _plain(parameter: Mapping[str, object]) -> JsonValue:
-    return {
-        name: value if value is None or isinstance(value, bool | int | float | str) else str(value)
-        for name, value in parameter.items()
-    }
 
 
 def list_attacks() -> NameList:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class _ClientReport(PlanReport):
     """A report that ends with utility and conclusions."""
 
-    def print_end(self, console: Console, conclusions: Iterator[str]) -> None:
+    def print_end(self, console: Console, conclusions: Iterable[str]) -> None:
         print_table(utility_table(self.utility, self.config), console)
         console.print()
         for line in conclusions:
@@ -58,10 +58,14 @@ def _run_column(rows: Sequence[Row]) -> list[Column]:
     return [Column("run", "run")] if len({row["run"] for row in rows}) > 1 else []
 
 
-def _where(rows: Sequence[Row], every: Sequence[Row]) -> str:
-    """The setting of rows before a sentence on it; nothing where there is only one."""
-    settings = [of_setting[0].setting for of_setting in by_setting(every)]
-    return f"{setting_label(rows[0].setting, settings)}: " if len(settings) > 1 else ""
+def _conclusions(rows: Sequence[Row], part: str, conclude: Callable[[list[Row]], str]) -> Iterator[str]:
+    """A sentence on each part of each setting."""
+    settings = by_setting(rows)
+    for of_setting in settings:
+        label = setting_label(of_setting[0].setting, [each[0].setting for each in settings])
+        for value in dict.fromkeys(row[part] for row in of_setting):
+            sentence = conclude([row for row in of_setting if row[part] == value])
+            yield f"{label}: {sentence}" if len(settings) > 1 else sentence
 
 
 # --- membership ------------------------------------------------------------------------------------
@@ -115,7 +119,7 @@ class MembershipReport(_ClientReport):
             for line in _proofs(rows):
                 console.print(escape(line), highlight=False)
             console.print()
-        self.print_end(console, _told(self.results))
+        self.print_end(console, _conclusions(self.results, "view", _told))
 
 
 def _membership_row(setting: Setting, run: Run, finding: MembershipFinding) -> Row:
@@ -176,22 +180,18 @@ def _proofs(rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _told(rows: Sequence[Row]) -> Iterator[str]:
-    """What the attacks show together: a sentence for each setting and view."""
-    for of_setting in by_setting(rows):
-        for view in dict.fromkeys(row["view"] for row in of_setting):
-            best = max((row for row in of_setting if row["view"] == view), key=lambda row: row.number("auc"))
-            ends = best["auc"].ci95
-            if ends is None:
-                told = "too few federations to tell"
-            elif ends[0] <= CHANCE["auc"]:
-                told = "no attack tells members from others better than chance"
-            else:
-                told = (
-                    f"{best['method']} tells members from others, AUC {short(best.number('auc'))}; it names "
-                    f"{100 * best.number('tpr_at_1'):.3g} % of them with 1 % false alarms"
-                )
-            yield f"{_where(of_setting, rows)}{best['observed']}: {told}."
+def _told(rows: Sequence[Row]) -> str:
+    """What the attacks on one view show together."""
+    best = max(rows, key=lambda row: row.number("auc"))
+    ends, sees = best["auc"].ci95, best["observed"]
+    if ends is None:
+        return f"{sees}: too few federations to tell."
+    if ends[0] <= CHANCE["auc"]:
+        return f"{sees}: no attack tells members from others better than chance."
+    return (
+        f"{sees}: {best['method']} tells members from others, AUC {short(best.number('auc'))}; it names "
+        f"{100 * best.number('tpr_at_1'):.3g} % of them with 1 % false alarms."
+    )
 
 
 # --- unlearning ------------------------------------------------------------------------------------
@@ -252,7 +252,8 @@ class UnlearningReport(_ClientReport):
             if history := [row for row in self.history if row.setting == rows[0].setting]:
                 print_table(_history_table(history), console)
                 console.print()
-        self.print_end(console, _revealed(self.results, self.history))
+        conclusions = _conclusions(self.results, "run", _revealed)
+        self.print_end(console, (*conclusions, *_read(self.history)))
 
 
 def _unlearning_row(setting: Setting, run: Run, finding: UnlearningFinding) -> Row:
@@ -341,22 +342,21 @@ def _history_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def _revealed(rows: Sequence[Row], history: Sequence[Row]) -> Iterator[str]:
-    """What the games show, for each setting and run; and how much attacks on the first history find."""
-    for of_setting in by_setting(rows):
-        for run in dict.fromkeys(row["run"] for row in of_setting):
-            apart = [
-                f"{'no unlearning' if row['method'] == 'none' else row['method']} "
-                f"(eps >= {row['eps_lower']:.2f})"
-                for row in of_setting
-                if row["run"] == run and row["eps_lower"] > 0
-            ]
-            where = _where(of_setting, rows)
-            if apart:
-                yield f"{where}after {', '.join(apart)}, the model still reveals that they took part."
-            else:
-                yield f"{where}no game can tell whether they took part."
-    strongest = {row["stored"]: row for row in history[::-1] if not row["baseline"]}
+def _revealed(rows: Sequence[Row]) -> str:
+    """What the games of one run show."""
+    apart = [
+        f"{'no unlearning' if row['method'] == 'none' else row['method']} (eps >= {row['eps_lower']:.2f})"
+        for row in rows
+        if row["eps_lower"] > 0
+    ]
+    if not apart:
+        return "no game can tell whether they took part."
+    return f"after {', '.join(apart)}, the model still reveals that they took part."
+
+
+def _read(rows: Sequence[Row]) -> Iterator[str]:
+    """How much the attacks on the first history find."""
+    strongest = {row["stored"]: row for row in rows[::-1] if not row["baseline"]}
     if len(strongest) == len(_STORED):
         every, total = (percent(strongest[stored].number("exact")) for stored in _STORED)
         yield (

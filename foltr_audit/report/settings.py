@@ -188,11 +188,7 @@ def chain_label(chain: str) -> str:
 
 
 def few_lists(counts: Sequence[int]) -> str:
-    """A sentence on the numbers of lists that conclusions rest on; empty where each has enough.
-
-    >>> few_lists([14, 11, 90]), few_lists([5]), few_lists([30])
-    (' This rests on only 11 to 14 lists.', ' This rests on only 5 lists.', '')
-    """
+    """The sentence after a conclusion that rests on few lists; empty where it rests on enough."""
     few = describe_few_lists(counts)
     return f" This rests on {few}." if few else ""
 
@@ -313,7 +309,6 @@ def run_caption(rows: Iterable[Row], prefix: str = "run_") -> str:
 
 
 def claimed_column() -> Column:
-    """The claimed epsilon of a row."""
     return Column("claimed", lambda row: claim_text(row["eps_claimed"]))
 
 
@@ -363,7 +358,7 @@ def utility_table(rows: Sequence[Row], config: Mapping[str, Any], *, online: boo
     undefended = short_column("undefended", "ndcg@10_undefended")
     seen = [short_column("online\nmean", "online_mean"), short_column("online\nsum", "online_sum", 2)]
     kinds = _values(config, "train", "no_relevant")
-    counted = " or ".join(words for kind, words in _NO_RELEVANT.items() if kind in kinds)
+    count = " or ".join(words for kind, words in _NO_RELEVANT.items() if kind in kinds)
     of = f"of the trained model ({part.replace('the ', '')}) and of what its users saw (online)"
     return make_table(
         f"nDCG@10 {of if online else f'on {part}'}",
@@ -381,7 +376,7 @@ def utility_table(rows: Sequence[Row], config: Mapping[str, Any], *, online: boo
             Column("runs", "runs"),
         ],
         rows,
-        caption=f"{_IDEAL} {counted}".rstrip() + (f"\n{_ONLINE}" if online else ""),
+        caption=f"{_IDEAL} {count}".rstrip() + (f"\n{_ONLINE}" if online else ""),
         spare=("runs", "clipped", "online\nsum", "ideal", "untrained"),
     )
 
@@ -415,7 +410,8 @@ def dataset_line(data: Row, config: Mapping[str, Any], trained: Sequence[Mapping
     words += [f"PDGD {pdgd}"] if pdgd else []
     words += _sizes(config)
     chains = {"+".join(spec["defense"]) for spec in _specs(config) if isinstance(spec.get("defense"), list)}
-    words += [f"defense {chain_label(chain)}" for chain in chains - {"", NO_DEFENSE} if len(chains) == 1]
+    (chain,) = chains if len(chains) == 1 else ("",)
+    words += [] if chain in ("", NO_DEFENSE) else [f"defense {chain_label(chain)}"]
     words.append(f"seed {config.get('seed', 'several')}")
     line, left_out = ", ".join(words), data["queries_too_short"]
     if left_out:
