@@ -38,10 +38,9 @@ from foltr_audit.report.attack import AttackReport, recorded_report
 from foltr_audit.report.audit import AuditReport, FunctionAuditReport, SystemLintReport
 from foltr_audit.report.check import CheckReport
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.membership import MembershipReport
+from foltr_audit.report.membership import MembershipReport, UnlearningReport
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.train import TrainReport
-from foltr_audit.report.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.reading import file_text

@@ -36,7 +36,7 @@ def unlearning(common: CommonOptions) -> None:
     method: nDCG@10, distance to the retrained model, what it costs, and a lower bound on epsilon between
     models that the clients left and models that they were never in. --config takes the Spec of a Run.
     """
-    from foltr_audit.report.unlearning import UnlearningReport
+    from foltr_audit.report.membership import UnlearningReport
 
     report = stored_report(common, "unlearning", UnlearningReport.of)
     show(report.json, report.show, json=common.json)

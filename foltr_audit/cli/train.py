@@ -60,7 +60,7 @@ def run_training(
     """Run a plan that trains only, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.picture_style import check_picture
-    from foltr_audit.report.train import TrainReport, TrainSpeed, wire_costs
+    from foltr_audit.report.train import TrainReport, speed_text, train_speed, wire_costs
 
     output = common.output()
     for picture in pictures:
@@ -78,7 +78,7 @@ def run_training(
     for picture in pictures:
         report.save(picture)
     if common.json:
-        print_line(report.json(TrainSpeed.of(runs).row() | published_table(published)))
+        print_line(report.json(train_speed(runs) | published_table(published)))
     else:
         brief = partial(report.print_brief, quiet=common.quiet)
         whole = partial(report.show, rounds=published is None)
@@ -86,7 +86,7 @@ def run_training(
     warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     if common.json:
         return
-    note(str(TrainSpeed.of(runs)))
+    note(speed_text(train_speed(runs)))
     for run in runs:
         for cost in wire_costs(run):
             note(cost)

@@ -38,13 +38,10 @@ from foltr_audit.report.settings import (
     by_setting,
     dataset_line,
     dataset_row,
-    differing,
     few_lists,
-    no_relevant,
     pools,
     run_bound_columns,
     setting_columns,
-    systems_of,
     utility_row,
     utility_table,
     warning_row,
@@ -249,7 +246,7 @@ class AttackReport(PlanReport):
 
     @property
     def about(self) -> str:
-        return dataset_line(self.dataset, self.config, systems_of(self.results or self.counts))
+        return dataset_line(self.dataset, self.config, self.results or self.counts)
 
     def show(self, console: Console) -> None:
         """Print the whole report: data, results and their details, utility, and what it all means."""
@@ -262,7 +259,7 @@ class AttackReport(PlanReport):
         if len({row["learner"] for row in self.information}) > 1:
             _print([details.learners_table(self.information)], console)
         if self.utility:
-            _print([utility_table(self.utility, no_relevant(self.config))], console)
+            _print([utility_table(self.utility, self.config)], console)
         if self.utility_groups:
             _print([served_groups_table(self.utility_groups)], console)
         if any(math.isfinite(row["eps_proven"]) for row in self.proven):

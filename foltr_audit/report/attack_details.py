@@ -263,12 +263,11 @@ def learners_table(rows: Sequence[Row]) -> Table:
 
 def proven_table(rows: Sequence[Row]) -> Table:
     """What is proven for each observer; rows of all worlds."""
-    apart = [name for name in differing([row.setting for row in rows]) if name not in ("trained_on", "sees")]
     return make_table(
         "proven epsilon, whatever the attack",
         [
             Column("server sees", "sees", "name"),
-            *setting_columns(rows, apart),
+            *setting_columns(rows, without=["trained_on"]),
             claimed_column(),
             Column("round", lambda row: bound_text(row["eps_proven"])),
             Column("run", run_bound_text),

@@ -16,11 +16,10 @@ from foltr_audit.experiments.runs.folder import RESULTS
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.membership import MembershipReport
+from foltr_audit.report.membership import MembershipReport, UnlearningReport
 from foltr_audit.report.table import Column, make_table
 from foltr_audit.report.terminal import print_table
 from foltr_audit.report.train import TrainReport
-from foltr_audit.report.unlearning import UnlearningReport
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, json_table
 

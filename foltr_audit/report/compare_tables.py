@@ -328,7 +328,7 @@ def about_line(report: CompareReport) -> str:
         return ""
     spec = report.config.get("spec")
     seeded = {"seed": Spec().seed, **(spec if isinstance(spec, dict) else {})}
-    return dataset_line(report.dataset, seeded, [(row["learner"], row["pdgd"]) for row in report.results])
+    return dataset_line(report.dataset, seeded, report.results)
 
 
 def server_lines(report: CompareReport) -> list[str]:

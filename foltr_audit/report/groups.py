@@ -12,7 +12,6 @@ from foltr_audit.report.settings import (
     Pool,
     Setting,
     claimed_column,
-    differing,
     setting_columns,
     trained_on_column,
 )
@@ -65,9 +64,8 @@ def served_groups_table(rows: Sequence[Row]) -> Table:
     """How well each group of clients is served, the worst first, below all clients; rows of all settings."""
     enough_runs = max(row["runs"] for row in rows) >= FEWEST
     intervals = "\nin brackets: the 95 % interval over runs" if enough_runs else ""
-    apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
     columns = [
-        *map(once, (trained_on_column(), *setting_columns(rows, apart), claimed_column())),
+        *map(once, (trained_on_column(), *setting_columns(rows, without=["trained_on"]), claimed_column())),
         Column("group", "group", "fold"),
         Column("online\nmean", "online_mean"),
         Column("online\nlast", "online_last"),

@@ -6,7 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
@@ -17,7 +17,7 @@ from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan
 from foltr_audit.report.notebook import NotebookReport
-from foltr_audit.report.table import Cell, Column, Table, counted, make_table, percent
+from foltr_audit.report.table import Cell, Column, counted, make_table, percent
 from foltr_audit.report.terminal import BriefAnswer, print_table
 from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult, number
 from foltr_audit.utils.formatting import JsonValue, json_text
@@ -43,12 +43,12 @@ class NameList(NotebookReport):
     """
 
     kind: str
-    found: tuple[dict[str, JsonValue], ...]
+    found: tuple[dict[str, Any], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """What Specs call them."""
-        return tuple(str(row["name"]) for row in self.found)
+        return tuple(row["name"] for row in self.found)
 
     def rows(self) -> list[dict[str, JsonValue]]:
         return [*self.found]
@@ -57,7 +57,11 @@ class NameList(NotebookReport):
         """One row for each as a polars data frame; parameters by their names."""
         import polars as pl
 
-        return pl.DataFrame([{**row, **_parameter_names(row)} for row in self.found])
+        rows = [dict(row) for row in self.found]
+        for row in rows:
+            if "parameters" in row:
+                row["parameters"] = ", ".join(parameter["name"] for parameter in row["parameters"])
+        return pl.DataFrame(rows)
 
     def json(self) -> str:
         key = KNOWLEDGE if self.kind == KNOWLEDGE else "plugins"
@@ -66,27 +70,38 @@ class NameList(NotebookReport):
     def show(self, console: Console) -> None:
         """Print names, what each does, and its parameters."""
         if self.kind == KNOWLEDGE:
-            title = "what a server may know; attack --hide NAME,... withholds it"
-            columns = [_NAME, Column("what it is", "what", "words")]
+            title, columns = "what a server may know; attack --hide NAME,... withholds it", [_NAME, _WHAT]
         else:
-            title = self.kind
-            staged = bool(self.found) and "stage" in self.found[0]
-            columns = [_NAME, *([Column("stage", "stage", "name")] if staged else [])]
-            columns += [
-                Column("what it does", "summary", "words"),
-                Column("parameters", _parameters, "words"),
-            ]
+            staged = [Column("stage", "stage", "name")] if self.kind == "defenses" else []
+            title, columns = self.kind, [_NAME, *staged, _SUMMARY, Column("parameters", _parameters, "words")]
         print_table(make_table(title, columns, self.found), console)
 
     def short_answer(self) -> BriefAnswer:
         """The names, and what each does."""
-        what = Column("what it is", "what" if self.kind == KNOWLEDGE else "summary", "words")
+        known = self.kind == KNOWLEDGE
         return BriefAnswer(
             conclusion=(f"{self.kind}: {', '.join(self.names)}",),
             about="",
-            table=make_table("", [_NAME, what], self.found),
-            left_out=() if self.kind == KNOWLEDGE else ("parameters",),
+            table=make_table("", [_NAME, _WHAT if known else _SUMMARY], self.found),
+            left_out=() if known else ("parameters",),
         )
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['name']} (experimental)" if row.get("status") == "experimental" else row["name"]
+
+
+def _parameters(row: Mapping[str, Any]) -> str:
+    described = []
+    for parameter in row["parameters"]:
+        value = "required" if parameter["required"] else f"default {parameter['default']}"
+        described.append(f"{parameter['name']} ({value}): {parameter['description']}")
+    return "\n".join(described) or "-"
+
+
+_NAME = Column("name", _name, "name")
+_WHAT = Column("what it is", "what", "words")
+_SUMMARY = Column("what it does", "summary", "words")
 
 
 def list_names(kind: str) -> NameList:
@@ -98,87 +113,42 @@ def list_names(kind: str) -> NameList:
 
     Raises:
         UsageError: another kind.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> "olsr" in fa.list_names("attacks").names, "clip" in fa.list_defenses().names
+        (True, True)
     """
     bases = {group.partition(".")[2].replace("_", "-"): base for base, group in GROUPS.items()}
     if kind == KNOWLEDGE:
-        pieces: list[dict[str, JsonValue]] = [{"name": name, "what": what} for name, what in PIECES.items()]
-        return NameList(kind=kind, found=tuple(pieces))
+        return NameList(kind=kind, found=tuple({"name": name, "what": what} for name, what in PIECES.items()))
     if kind not in bases:
         raise UsageError(f"list: unknown kind {kind!r}; {suggest_name(kind, (*bases, KNOWLEDGE))}")
     rows = []
     for name in loadable(bases[kind]):
         cls = plugin_class(bases[kind], name)
-        row: dict[str, JsonValue] = {"name": name, "status": cls.status}
+        row = {"name": name, "status": cls.status}
         if issubclass(cls, Defense):
             row["stage"] = ", ".join(cls.possible_stages())
         row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
-        row["parameters"] = [_plain(parameter) for parameter in parameters(cls)]
-        rows.append(row)
+        rows.append(row | {"parameters": parameters(cls)})
     return NameList(kind=kind, found=tuple(rows))
 
 
 def list_attacks() -> NameList:
-    """The attacks, with what each does and its parameters.
-
-    Example:
-        >>> import foltr_audit as fa
-        >>> "olsr" in fa.list_attacks().names
-        True
-    """
+    """The attacks, with what each does and its parameters."""
     return list_names("attacks")
 
 
 def list_defenses() -> NameList:
-    """The defenses, with the stage in which each acts and its parameters.
-
-    Example:
-        >>> import foltr_audit as fa
-        >>> "clip" in fa.list_defenses().names
-        True
-    """
+    """The defenses, with the stage in which each acts and its parameters."""
     return list_names("defenses")
 
 
 def list_click_models() -> NameList:
-    """The click models: how users click.
-
-    Example:
-        >>> import foltr_audit as fa
-        >>> "perfect" in fa.list_click_models().names
-        True
-    """
+    """The click models: how users click."""
     return list_names("click-models")
 
-
-def _plain(parameter: Mapping[str, object]) -> JsonValue:
-    return {
-        name: value if value is None or isinstance(value, bool | int | float | str) else str(value)
-        for name, value in parameter.items()
-    }
-
-
-def _known(row: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
-    return cast("list[dict[str, JsonValue]]", row.get("parameters") or [])
-
-
-def _parameter_names(row: Mapping[str, JsonValue]) -> dict[str, str]:
-    names = ", ".join(str(parameter["name"]) for parameter in _known(row))
-    return {"parameters": names} if "parameters" in row else {}
-
-
-def _parameters(row: Mapping[str, JsonValue]) -> str:
-    described = []
-    for parameter in _known(row):
-        value = "required" if parameter["required"] else f"default {parameter['default']}"
-        described.append(f"{parameter['name']} ({value}): {parameter['description']}")
-    return "\n".join(described) or "-"
-
-
-def _name(row: Mapping[str, JsonValue]) -> str:
-    return str(row["name"]) + (" (experimental)" if row.get("status") == "experimental" else "")
-
-
-_NAME = Column("name", _name, "name")
 
 # --- the cells of a comparison ---------------------------------------------------------------------
 
@@ -209,44 +179,40 @@ def kind_rows(cells: Rows) -> Rows:
 
 def print_cells(cells: Rows, console: Console) -> None:
     """Print every cell, and the number of each kind."""
-    kinds = kind_rows(cells)
-    print_table(make_table("cells", _CELLS, cells), console)
+    kind = Column("kind", "kind", "words")
+    columns = [
+        Column("cell", lambda row: row["spec_hash"][:12], "name"),
+        kind,
+        Column("defense, clicks and run", "name", "words"),
+        Column("done", "done", "words"),
+    ]
+    numbers = [kind, Column("cells", "cells"), Column("done", "done"), Column("to run", "to_run")]
+    print_table(make_table("cells", columns, cells), console)
     console.print()
-    print_table(make_table("number of cells", _KINDS, kinds), console)
-    to_run = sum(row["to_run"] for row in kinds)
+    print_table(make_table("number of cells", numbers, kind_rows(cells)), console)
+    to_run = sum(not row["done"] for row in cells)
     console.print(f"\n{counted(to_run, 'cell')} to run", style="bold", highlight=False)
 
-
-_CELLS = [
-    Column("cell", lambda row: row["spec_hash"][:12], "name"),
-    Column("kind", "kind", "words"),
-    Column("defense, clicks and run", "name", "words"),
-    Column("done", "done", "words"),
-]
-_KINDS = [
-    Column("kind", "kind", "words"),
-    Column("cells", "cells"),
-    Column("done", "done"),
-    Column("to run", "to_run"),
-]
 
 # --- what messages leak ----------------------------------------------------------------------------
 
 
 def print_lint(results: Mapping[str, LintResult], console: Console) -> None:
     """Print what each trace leaks, leaks first, and the checks that found nothing."""
+    columns = [
+        Column("check", lambda finding: finding.check, "name"),
+        Column("", lambda finding: finding.severity, "name"),
+        Column("share", _share),
+        Column("what it reveals", _text, "fold"),
+    ]
     for folder, result in results.items():
-        print_table(_lint_table(folder, result), console)
+        title = f"{folder}: {number(result.messages, 'message')} in {number(result.rounds, 'round')}"
+        found = result.findings
+        table = make_table(title, columns, found, space=2, dim=lambda finding: finding.severity == "note")
+        print_table(table, console)
         for line in _lint_lines(result):
             console.print(escape(line))
         console.print()
-
-
-def _lint_table(title: str, result: LintResult) -> Table:
-    size = f"{number(result.messages, 'message')} in {number(result.rounds, 'round')}"
-    return make_table(
-        f"{title}: {size}", _FINDINGS, result.findings, space=2, dim=lambda one: one.severity == "note"
-    )
 
 
 def _share(finding: LintFinding) -> Cell:
@@ -261,14 +227,6 @@ def _text(finding: LintFinding) -> str:
     return finding.text if finding.example is None else f"{finding.text} First: {finding.example}."
 
 
-_FINDINGS = [
-    Column("check", lambda finding: finding.check, "name"),
-    Column("", lambda finding: finding.severity, "name"),
-    Column("share", _share),
-    Column("what it reveals", _text, "fold"),
-]
-
-
 def _lint_lines(linted: LintResult) -> Iterator[str]:
     """The checks that found nothing or could not look, and a summary."""
     if not linted.rounds:
@@ -276,10 +234,15 @@ def _lint_lines(linted: LintResult) -> Iterator[str]:
         return
     for outcome in linted.checks:
         if outcome.state == "clean":
-            yield f"{outcome.name}: ok, nothing found of {outcome.tells}{_power(outcome)}"
+            yield f"{outcome.name}: ok, {_nothing(outcome)}"
     for outcome in linted.checks:
         if outcome.looked_in_part:
-            yield _in_part(outcome)
+            parts: dict[str, list[str]] = {}
+            for gap in outcome.not_looked_at:
+                parts.setdefault(gap.why, []).append(gap.part)
+            left = "; ".join(f"not at {', nor at '.join(each)}: {why}" for why, each in parts.items())
+            seen = "" if outcome.state == "found" else f"{_nothing(outcome)}; "
+            yield f"{outcome.name}: looked in part, {seen}{left}"
     for outcome in sorted(linted.checks, key=lambda outcome: not outcome.applies):
         if outcome.reason is not None:
             begin = "could not look" if outcome.applies else "not applicable"
@@ -290,24 +253,14 @@ def _lint_lines(linted: LintResult) -> Iterator[str]:
     yield _summary(linted)
 
 
-def _in_part(outcome: LintOutcome) -> str:
-    """One check that looked in part: what it left out, by the reason."""
-    parts: dict[str, list[str]] = {}
-    for gap in outcome.not_looked_at:
-        parts.setdefault(gap.why, []).append(gap.part)
-    left = "; ".join(f"not at {', nor at '.join(each)}: {why}" for why, each in parts.items())
-    seen = "" if outcome.state == "found" else f"nothing found of {outcome.tells}{_power(outcome)}; "
-    return f"{outcome.name}: looked in part, {seen}{left}"
-
-
-def _power(outcome: LintOutcome) -> str:
-    return f" ({outcome.power})" if outcome.power else ""
+def _nothing(outcome: LintOutcome) -> str:
+    power = f" ({outcome.power})" if outcome.power else ""
+    return f"nothing found of {outcome.tells}{power}"
 
 
 def _summary(linted: LintResult) -> str:
     """The closing line, e.g. `no leak found; 2 checks could not look, 1 looked in part`."""
-    leaks = linted.leaks
-    found = f"{number(leaks, 'leak')} found" if leaks else "no leak found"
+    found = f"{number(linted.leaks, 'leak') if linted.leaks else 'no leak'} found"
     missing = sum(outcome.is_missing for outcome in linted.checks)
     in_part = sum(outcome.looked_in_part for outcome in linted.checks)
     left = [f"{number(missing, 'check')} could not look"] if missing else []

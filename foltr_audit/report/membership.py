@@ -1,19 +1,21 @@
-"""The report of `study membership`: its rows, tables and conclusions."""
+"""The reports of `study membership` and `study unlearning`: what a trained model keeps of its clients."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.membership import MembershipSpec
+from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.experiments.membership import CHANCE, MembershipFinding, lies_above
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
+from foltr_audit.experiments.unlearning.experiment import UnlearningFinding, UnlearningResult
+from foltr_audit.judge.scoring import click_records
 from foltr_audit.report.documents import Row, Section, nested
 from foltr_audit.report.plan_report import PlanReport
 from foltr_audit.report.settings import (
@@ -21,18 +23,52 @@ from foltr_audit.report.settings import (
     Setting,
     by_setting,
     each_run,
-    no_relevant,
     setting_label,
-    setting_title,
     utility_table,
     warning_row,
 )
-from foltr_audit.report.table import Cell, Column, Table, counted, make_table, value_cell
+from foltr_audit.report.table import Cell, Column, Table, counted, make_table, percent, value_cell
 from foltr_audit.report.terminal import print_table
+from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+class _ClientReport(PlanReport):
+    """A report that ends with utility and conclusions."""
+
+    def print_end(self, console: Console, conclusions: Iterable[str]) -> None:
+        print_table(utility_table(self.utility, self.config), console)
+        console.print()
+        for line in conclusions:
+            console.print(escape(line), style="bold", highlight=False)
+
+
+def _title(rows: Sequence[Row], every: Sequence[Row]) -> str:
+    """What the setting of rows is called among all, with its whole chain."""
+    setting, settings = rows[0].setting, [row.setting for row in every]
+    label = setting_label(setting, settings) if len(by_setting(every)) > 1 else setting.defense
+    return label if setting.defense in label else f"{label}\n{setting.defense}"
+
+
+def _run_column(rows: Sequence[Row]) -> list[Column]:
+    """The number of the run, where rows are of several."""
+    return [Column("run", "run")] if len({row["run"] for row in rows}) > 1 else []
+
+
+def _conclusions(rows: Sequence[Row], part: str, conclude: Callable[[list[Row]], str]) -> Iterator[str]:
+    """A sentence on each part of each setting."""
+    settings = by_setting(rows)
+    for of_setting in settings:
+        label = setting_label(of_setting[0].setting, [each[0].setting for each in settings])
+        for value in dict.fromkeys(row[part] for row in of_setting):
+            sentence = conclude([row for row in of_setting if row[part] == value])
+            yield f"{label}: {sentence}" if len(settings) > 1 else sentence
+
+
+# --- membership ------------------------------------------------------------------------------------
 
 MEMBERSHIP = Section(
     SETTING,
@@ -51,7 +87,7 @@ _KNOWN = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class MembershipReport(PlanReport):
+class MembershipReport(_ClientReport):
     """The result of `membership`.
 
     Attributes:
@@ -65,38 +101,32 @@ class MembershipReport(PlanReport):
 
     @classmethod
     def of(cls, plan: Plan, runs: Sequence[Run]) -> MembershipReport:
-        findings = [
-            (setting, run.spec, finding) for setting, run in each_run(runs) for finding in run.membership
-        ]
-        shared = cls.shared(plan, runs)
-        shared["warnings"] += tuple(
+        judged = [(setting, run, finding) for setting, run in each_run(runs) for finding in run.membership]
+        warnings = (
             warning_row(warning, setting.defense)
-            for setting, _, finding in findings
+            for setting, _, finding in judged
             for warning in finding.contradictions()
         )
-        return cls(**shared, results=tuple(_row(*each) for each in findings))
+        return cls(
+            **cls.shared(plan, runs, warnings), results=tuple(_membership_row(*each) for each in judged)
+        )
 
     def show(self, console: Console) -> None:
         """Print the data, a table for each setting and what is proven, utility, and what it all means."""
         console.print(self.about)
-        settings = by_setting(self.results)
-        for rows in settings:
-            print_table(_table(rows, self.results), console)
+        for rows in by_setting(self.results):
+            print_table(_membership_table(rows, self.results), console)
             for line in _proofs(rows):
                 console.print(escape(line), highlight=False)
             console.print()
-        print_table(utility_table(self.utility, no_relevant(self.config)), console)
-        console.print()
-        for line in _conclusions(self.results):
-            console.print(escape(line), style="bold", highlight=False)
+        self.print_end(console, _conclusions(self.results, "view", _told))
 
 
-def _row(setting: Setting, spec: Spec, finding: MembershipFinding) -> Row:
-    metrics: dict[str, Any] = {}
+def _membership_row(setting: Setting, run: Run, finding: MembershipFinding) -> Row:
+    spec, bound, limits = run.spec, finding.ceiling.bound, finding.ceiling.metrics
+    metrics: dict[str, Any] = {**finding.metrics}
     for name, chance in CHANCE.items():
-        limit = finding.ceiling.metrics.get(name)
-        metrics |= {name: finding.metrics[name], f"{name}_chance": chance, f"{name}_ceiling": limit}
-    bound = finding.ceiling.bound
+        metrics |= {f"{name}_chance": chance, f"{name}_ceiling": limits.get(name)}
     return MEMBERSHIP.of(
         finding,
         setting,
@@ -110,15 +140,15 @@ def _row(setting: Setting, spec: Spec, finding: MembershipFinding) -> Row:
     )
 
 
-def _table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
-    first, runs = rows[0], len({row["run"] for row in rows}) > 1
+def _membership_table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
+    first = rows[0]
     chances = [short(chance) for chance in CHANCE.values()]
     return make_table(
-        f"{setting_title(first.setting, [row.setting for row in every])}\n"
+        f"{_title(rows, every)}\n"
         f"members among {first['candidates']} candidates, {first['members']} of them in a federation",
         [
             Column("sees", "observed", "words"),
-            *([Column("run", "run")] if runs else []),
+            *_run_column(rows),
             Column("method", "method", "name"),
             *(column for name in CHANCE for column in (Column(_HEADERS[name], name), _ceiling(name))),
         ],
@@ -142,31 +172,194 @@ def _ceiling(name: str) -> Column:
 def _proofs(rows: Sequence[Row]) -> Iterator[str]:
     """What is proven for each view, once."""
     for row in {row["view"]: row for row in rows}.values():
-        of = f"one client over {counted(row['rounds'], 'round')}"
-        if math.isinf(row["eps_upper"]):
-            yield f"{row['observed']}: nothing is proven of {of}: {row['upper_how']}"
-        else:
-            delta = f", delta {row['delta']:g}" if row["delta"] else ""
-            yield f"{row['observed']}: epsilon {row['eps_upper']:.3g}{delta} of {of}: {row['upper_how']}"
+        delta = f", delta {row['delta']:g}" if row["delta"] else ""
+        proven = f"epsilon {row['eps_upper']:.3g}{delta}"
+        yield (
+            f"{row['observed']}: {'nothing is proven' if math.isinf(row['eps_upper']) else proven} of one "
+            f"client over {counted(row['rounds'], 'round')}: {row['upper_how']}"
+        )
 
 
-def _conclusions(rows: Sequence[Row]) -> Iterator[str]:
-    """What the attacks show together: a sentence for each setting and view."""
-    settings = [of_setting[0].setting for of_setting in by_setting(rows)]
-    for of_setting in by_setting(rows):
-        for view in dict.fromkeys(row["view"] for row in of_setting):
-            best = max((row for row in of_setting if row["view"] == view), key=lambda row: row.number("auc"))
-            where = f"{setting_label(best.setting, settings)}: " if len(settings) > 1 else ""
-            yield f"{where}{best['observed']}: {_shown(best)}."
-
-
-def _shown(row: Row) -> str:
-    ends = row["auc"].ci95
+def _told(rows: Sequence[Row]) -> str:
+    """What the attacks on one view show together."""
+    best = max(rows, key=lambda row: row.number("auc"))
+    ends, sees = best["auc"].ci95, best["observed"]
     if ends is None:
-        return "too few federations to tell"
+        return f"{sees}: too few federations to tell."
     if ends[0] <= CHANCE["auc"]:
-        return "no attack tells members from others better than chance"
+        return f"{sees}: no attack tells members from others better than chance."
     return (
-        f"{row['method']} tells members from others, AUC {short(row.number('auc'))}; it names "
-        f"{100 * row.number('tpr_at_1'):.3g} % of them with 1 % false alarms"
+        f"{sees}: {best['method']} tells members from others, AUC {short(best.number('auc'))}; it names "
+        f"{100 * best.number('tpr_at_1'):.3g} % of them with 1 % false alarms."
     )
+
+
+# --- unlearning ------------------------------------------------------------------------------------
+
+UNLEARNING = Section(
+    SETTING,
+    "run:int method clients:[int] members:int trainings:int rounds:int ndcg@10:est distance:est relative:est "
+    "floor:num client_rounds:num interactions:num stored_bytes:num eps_lower:num at_most:num delta:num "
+    "confidence:num evaluated:int score",
+)
+"""What one method reaches in a run, and what it takes: see `UnlearningFinding` and `LowerBound`."""
+
+HISTORY = Section(SETTING, "run:int stored method baseline:bool lists:int exact:est auc:est")
+"""What an attack, or a baseline that reads no message, finds in the stored history of a training."""
+
+_STORED = {"individual": "every message", "aggregate": "the sum of each round"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlearningReport(_ClientReport):
+    """The result of `study unlearning`.
+
+    Attributes:
+        history: one row per setting, run, kind of history, and attack on it; left out where none can be
+            attacked.
+        results: one row per setting, run and method.
+    """
+
+    SCHEMA = "foltr-audit/unlearn/1"
+    FIELDS = Section(
+        PlanReport.SHARED, nested("history", HISTORY, optional=True), nested("results", UNLEARNING)
+    )
+
+    history: tuple[Row, ...] = ()
+    results: tuple[Row, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan, runs: Sequence[Run]) -> UnlearningReport:
+        results = [(setting, run, run.unlearning or UnlearningResult()) for setting, run in each_run(runs)]
+        games = [(setting, run, finding) for setting, run, result in results for finding in result.findings]
+        warnings = (
+            warning_row(warning, setting.defense)
+            for setting, _, finding in games
+            for warning in finding.contradictions()
+        )
+        return cls(
+            **cls.shared(plan, runs, warnings),
+            history=tuple(row for each in results for row in _history(*each)),
+            results=tuple(_unlearning_row(*each) for each in games),
+        )
+
+    def show(self, console: Console) -> None:
+        """Print the data, a table for each setting, utility, and what it all means."""
+        console.print(self.about)
+        for rows in by_setting(self.results):
+            print_table(_unlearning_table(rows, self.results), console)
+            console.print()
+            if history := [row for row in self.history if row.setting == rows[0].setting]:
+                print_table(_history_table(history), console)
+                console.print()
+        conclusions = _conclusions(self.results, "run", _revealed)
+        self.print_end(console, (*conclusions, *_read(self.history)))
+
+
+def _unlearning_row(setting: Setting, run: Run, finding: UnlearningFinding) -> Row:
+    spec, lower = run.spec, finding.game.lower
+    return UNLEARNING.of(
+        finding,
+        setting,
+        run=spec.repetition,
+        clients=(spec.unlearning or UnlearningSpec()).clients,
+        members=spec.population.clients,
+        rounds=spec.train.rounds,
+        eps_lower=lower.epsilon,
+        at_most=lower.ceiling,
+        delta=lower.delta,
+        confidence=lower.confidence,
+        evaluated=lower.trials,
+        score=finding.game.score,
+        **{"ndcg@10": finding.ndcg},
+    )
+
+
+def _history(setting: Setting, run: Run, result: UnlearningResult) -> Iterator[Row]:
+    for stored, evidence in result.leaks.items():
+        for record in click_records(evidence, Streams(run.spec.seed)):
+            metrics = {name: record.metric(name) for name in ("exact", "auc")}
+            more = {"run": run.spec.repetition, "lists": record.counts["lists"], **metrics}
+            yield HISTORY.of(record, setting, stored=stored, **more)
+
+
+def _unlearning_table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
+    first, leaving = rows[0], rows[0]["clients"]
+    single = len(leaving) == 1
+    who = f"client{'s' * (not single)} {', '.join(map(str, leaving))} of {first['members']}"
+
+    def bound(row: Row) -> Cell:
+        return Cell(f"{row['eps_lower']:.2f}", mark="bad" if row["eps_lower"] > 0 else "")
+
+    return make_table(
+        f"{_title(rows, every)}\n{who} leave{'s' * single} after {counted(first['rounds'], 'round')}",
+        [
+            *_run_column(rows),
+            Column("method", "method", "name"),
+            Column("nDCG@10", "ndcg@10"),
+            Column("distance", "relative"),
+            Column("eps at least", bound),
+            Column("client rounds", lambda row: f"{row['client_rounds']:,.0f}"),
+            Column("interactions", lambda row: f"{row['interactions']:,.0f}"),
+            Column("stored", lambda row: _bytes(row["stored_bytes"])),
+        ],
+        rows,
+        caption=f"Means over {first['trainings']} trainings; in brackets: 95 % intervals. Distance: to the "
+        "retrained model, as a share of that of the trained one; between two retrainings it is "
+        f"{first['floor']:.2f}. Eps at least: lower bound at delta {first['delta']:g} with confidence "
+        f"{first['confidence']:g}, from {first['evaluated']} models of federations that they left and as "
+        f"many of others; at most {first['at_most']:.2f} can show. Client rounds: how often a client "
+        "computes a message. Stored: what the server must keep of the training.",
+        section=lambda row: row["run"],
+    )
+
+
+def _bytes(size: float) -> str:
+    if size < 1:
+        return "-"
+    return f"{size / 1000:,.1f} kB" if size < 1e6 else f"{size / 1e6:,.1f} MB"
+
+
+def _history_table(rows: Sequence[Row]) -> Table:
+    """What the stored history of a first run reveals; baselines, which are the same for both kinds, once."""
+    first = rows[0]
+    return make_table(
+        "clicks that a reader of the stored history finds",
+        [
+            Column("stored", lambda row: "-" if row["baseline"] else _STORED[row["stored"]], "words"),
+            Column("method", "method", "name"),
+            Column("exact lists", "exact"),
+            Column("AUC", "auc"),
+        ],
+        [
+            row
+            for row in rows
+            if row["run"] == first["run"] and (not row["baseline"] or row["stored"] == first["stored"])
+        ],
+        caption=f"{first['lists']} lists of one training. Exact lists: share of which every document is "
+        "right. In brackets: 95 % intervals.",
+        dim=lambda row: row["baseline"],
+    )
+
+
+def _revealed(rows: Sequence[Row]) -> str:
+    """What the games of one run show."""
+    apart = [
+        f"{'no unlearning' if row['method'] == 'none' else row['method']} (eps >= {row['eps_lower']:.2f})"
+        for row in rows
+        if row["eps_lower"] > 0
+    ]
+    if not apart:
+        return "no game can tell whether they took part."
+    return f"after {', '.join(apart)}, the model still reveals that they took part."
+
+
+def _read(rows: Sequence[Row]) -> Iterator[str]:
+    """How much the attacks on the first history find."""
+    strongest = {row["stored"]: row for row in rows[::-1] if not row["baseline"]}
+    if len(strongest) == len(_STORED):
+        every, total = (percent(strongest[stored].number("exact")) for stored in _STORED)
+        yield (
+            f"Whoever reads the stored messages finds {every} of the lists exactly, and {total} from the "
+            "sums alone."
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,8 @@ from foltr_audit.report.settings import (
     WARNING,
     dataset_line,
     dataset_row,
-    systems_of,
     utility_rows,
-    warning_rows,
+    warning_row,
 )
 from foltr_audit.utils.formatting import JsonValue
 
@@ -48,16 +47,19 @@ class PlanReport(Document):
     warnings: tuple[Row, ...] = ()
 
     @classmethod
-    def shared(cls, plan: Plan, runs: Sequence[Run]) -> dict[str, Any]:
-        """Configuration, data, utility and warnings of some runs."""
+    def shared(cls, plan: Plan, runs: Sequence[Run], warnings: Iterable[Row] = ()) -> dict[str, Any]:
+        """Configuration, data, utility and warnings of some runs, the last with further ones."""
+        told = dict.fromkeys(
+            (each, "+".join(run.spec.defense)) for run in runs for each in run.record.warnings
+        )
         return {
             "config": plan.public.table(),
             "dataset": dataset_row([run.data for run in runs]),
             "utility": utility_rows(runs),
-            "warnings": warning_rows(runs),
+            "warnings": (*(warning_row(*each) for each in told), *warnings),
         }
 
     @property
     def about(self) -> str:
         """The data and how they were prepared."""
-        return dataset_line(self.dataset, self.config, systems_of(self.utility))
+        return dataset_line(self.dataset, self.config, self.utility)

@@ -245,9 +245,7 @@ class RecommendReport(Document):
     @property
     def _data_line(self) -> str:
         """The data, learner and seed, as Rich markup."""
-        trained = (self.base.train.learner, "none")
-        if self.evidence is not None:
-            trained = (self.evidence["learner"], self.evidence["pdgd"])
+        trained = self.evidence or {"learner": self.base.train.learner, "pdgd": "none"}
         return dataset_line(self.dataset, self.base.public.table(), [trained])
 
     @property

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,8 @@ from rich.markup import escape
 
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make_if_known
-from foltr_audit.core.results import DataRecord, RunRecord, UtilityRecord
+from foltr_audit.core.ranking_metrics import ONLINE_DISCOUNT
+from foltr_audit.core.results import DataRecord, UtilityRecord
 from foltr_audit.core.settings.data import is_synthetic_source
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import flat
@@ -22,11 +22,13 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.bounds import RunBound
+from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.observer_views import attacker_sees
-from foltr_audit.report.documents import Row, Section, nested
+from foltr_audit.report.documents import Row, Section, nested, prefixed
 from foltr_audit.report.table import (
     Column,
     Table,
+    bound_text,
     claim_text,
     make_table,
     name_lines,
@@ -48,7 +50,7 @@ class Setting:
     Attributes:
         trained_on: how the users of the training clicked.
         eps_claimed: what the chain claims, infinite without a claim.
-        defense, learner, pdgd: the chain, the learner, and how it makes pairs and normalises.
+        pdgd: how the learner makes pairs and normalises.
         sees: what the observer of its attacks sees; None where nothing was attacked.
         fields: fields of the Spec in which rows differ and that have no column of their own, under their
             dotted names, e.g. `population.clients`.
@@ -64,11 +66,10 @@ class Setting:
 
     @classmethod
     def of(cls, run: Run, fields: Mapping[str, JsonValue]) -> Setting:
-        """What was run, and what the observer of its attacks sees."""
         attack, record = run.spec.attack, run.record
         return cls(
             trained_on=record.trained_on,
-            eps_claimed=_claimed(record),
+            eps_claimed=math.inf if record.claim is None else record.claim,
             defense="+".join(run.spec.defense),
             learner=record.learner,
             pdgd=record.pdgd,
@@ -86,10 +87,6 @@ class Setting:
         return self.columns().get(name)
 
 
-def _claimed(record: RunRecord) -> float:
-    return math.inf if record.claim is None else record.claim
-
-
 @dataclass(frozen=True)
 class Pool:
     """Runs that differ in repetition and fold only: one row of a document pools them."""
@@ -103,20 +100,20 @@ _OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.me
 
 def pools(runs: Sequence[Run]) -> list[Pool]:
     """The runs by everything but repetition and fold, in order."""
-    runs_of: dict[str, list[Run]] = {}
-    fields: dict[str, dict[str, JsonValue]] = {}
+    same: dict[str, list[Run]] = {}
+    tables: dict[str, dict[str, JsonValue]] = {}
     for run in runs:
         table = flat(run.spec.public.table()) | {"train.learner": run.record.learner}
         for name in ("repetition", "data.fold"):
             table.pop(name, None)
         key = json_text(table)
-        runs_of.setdefault(key, []).append(run)
-        fields[key] = table
-    names = dict.fromkeys(name for table in fields.values() for name in table if name not in _OWN_COLUMN)
-    differ = [name for name in names if len({json_text(table.get(name)) for table in fields.values()}) > 1]
+        same.setdefault(key, []).append(run)
+        tables[key] = table
+    names = dict.fromkeys(name for table in tables.values() for name in table if name not in _OWN_COLUMN)
+    differ = [name for name in names if len({json_text(table.get(name)) for table in tables.values()}) > 1]
     return [
-        Pool(same, Setting.of(same[0], {name: fields[key].get(name) for name in differ}))
-        for key, same in runs_of.items()
+        Pool(members, Setting.of(members[0], {name: tables[key].get(name) for name in differ}))
+        for key, members in same.items()
     ]
 
 
@@ -143,11 +140,8 @@ def setting_text(setting: Setting, name: str, settings: Sequence[Setting]) -> st
     value = setting.value(name)
     if value is None:
         return "-"
-    if name == "population.scenario":
+    if name in ("population.scenario", "learner"):
         return short_scenario(str(value), [str(other.value(name)) for other in settings])
-    if name == "learner":
-        texts = dict.fromkeys(other.learner for other in settings)
-        return without_shared_parameters(list(texts))[setting.learner]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -157,9 +151,8 @@ def short_scenario(text: str, among: Sequence[str]) -> str:
     >>> short_scenario("a:x=1,y=2+b:z=3", ["a:x=1,y=2+b:z=3", "a:x=1,y=4"])
     'a:y=2+b'
     """
-    parts = dict.fromkeys(part for other in (text, *among) for part in other.split("+"))
-    shorter = without_shared_parameters(list(parts))
-    return "+".join(shorter[part] for part in text.split("+"))
+    shorter = without_shared_parameters([part for other in (text, *among) for part in parts(other)])
+    return "+".join(shorter[part] for part in parts(text))
 
 
 def heading(name: str) -> str:
@@ -169,29 +162,19 @@ def heading(name: str) -> str:
 
 def setting_label(setting: Setting, settings: Sequence[Setting]) -> str:
     """What a setting is called among others, e.g. `foltr-es, eps 1.2`; by its clicks if it is alone."""
-    parts = [_part(setting, name, settings) for name in differing(settings)]
+    words = []
+    for name in differing(settings):
+        text = setting_text(setting, name, settings)
+        named = f"{heading(name)} {text}" if "." in name else text
+        words.append(f"{text} clicks" if name == "trained_on" else named)
     if len({other.eps_claimed for other in settings}) > 1:
-        parts.append(claim_words(setting.eps_claimed))
-    return ", ".join(parts) or f"{setting.trained_on} clicks, {claim_words(setting.eps_claimed)}"
-
-
-def setting_title(setting: Setting, settings: Sequence[Setting]) -> str:
-    """What a setting is called among others, with its whole chain."""
-    vary = len({str(other) for other in settings}) > 1
-    label = setting_label(setting, settings) if vary else setting.defense
-    return label if setting.defense in label else f"{label}\n{setting.defense}"
+        words.append(claim_words(setting.eps_claimed))
+    return ", ".join(words) or f"{setting.trained_on} clicks, {claim_words(setting.eps_claimed)}"
 
 
 def claim_words(eps: float) -> str:
     """A claimed epsilon in a sentence: `eps 1.2`, or `no claim`."""
     return "no claim" if math.isinf(eps) else f"eps {eps:g}"
-
-
-def _part(setting: Setting, name: str, settings: Sequence[Setting]) -> str:
-    text = setting_text(setting, name, settings)
-    if name == "trained_on":
-        return f"{text} clicks"
-    return f"{heading(name)} {text}" if "." in name else text
 
 
 def chain_label(chain: str) -> str:
@@ -200,17 +183,12 @@ def chain_label(chain: str) -> str:
     >>> chain_label("clip:norm=3,ord=2+none")
     'clip:norm=3+none'
     """
-    parts = re.split(r"\+(?=[A-Za-z])", chain)
-    known = (make_if_known(Defense, part) for part in parts)
-    return "+".join(part if one is None else one.label for part, one in zip(parts, known, strict=True))
+    links = [(text, make_if_known(Defense, text)) for text in parts(chain)]
+    return "+".join(text if link is None else link.label for text, link in links)
 
 
 def few_lists(counts: Sequence[int]) -> str:
-    """A sentence on the numbers of lists that conclusions rest on; empty where each has enough.
-
-    >>> few_lists([14, 11, 90]), few_lists([5]), few_lists([30])
-    (' This rests on only 11 to 14 lists.', ' This rests on only 5 lists.', '')
-    """
+    """The sentence after a conclusion that rests on few lists; empty where it rests on enough."""
     few = describe_few_lists(counts)
     return f" This rests on {few}." if few else ""
 
@@ -232,6 +210,12 @@ UTILITY = Section(
     "runs:int ndcg@10:num ndcg@10_undefended:num|null ndcg@10_untrained:num|null ndcg@10_ceiling:num|null "
     "evaluated_on online_sum:num? online_mean:num? maxrr_last_10:num? clipped:num",
 )
+_NDCGS = {
+    "ndcg@10": "ndcg",
+    "ndcg@10_undefended": "undefended",
+    "ndcg@10_untrained": "untrained",
+    "ndcg@10_ceiling": "ceiling",
+}
 
 
 def dataset_row(facts: Sequence[DataRecord], queries_too_short: int | None = None) -> Row:
@@ -239,9 +223,8 @@ def dataset_row(facts: Sequence[DataRecord], queries_too_short: int | None = Non
     first = facts[0]
     folds = tuple(FOLD.of(fold) for fold in {fold.fingerprint: fold for fold in facts}.values())
     row = DATASET.of(first, folds=folds, queries_too_short=queries_too_short)
-    if first.intents is None or first.intents_from is not None:
-        return row
-    return Row(row, DATASET.requiring("intents_from"))
+    of_data = first.intents is not None and first.intents_from is None
+    return Row(row, DATASET.requiring("intents_from")) if of_data else row
 
 
 def data_title(data: Row) -> str:
@@ -258,40 +241,23 @@ def warning_row(warning: CodedWarning, defense: str | None = None) -> Row:
     return WARNING.row({"defense": defense, "code": warning.code, "warning": warning.text})
 
 
-def warning_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
-    """Each warning about each chain, once."""
-    warnings = dict.fromkeys(
-        (warning, "+".join(run.spec.defense)) for run in runs for warning in run.record.warnings
-    )
-    return tuple(warning_row(*each) for each in warnings)
-
-
 def utility_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
     """How good the trained model of each pool is: means over its runs."""
     return tuple(utility_row([run.utility for run in pool.runs], pool.setting) for pool in pools(runs))
 
 
 def utility_row(records: Sequence[UtilityRecord], setting: Setting) -> Row:
-
     def mean(name: str) -> float | None:
         values = [getattr(record, name) for record in records]
         return None if None in values else float(np.mean(values))
 
-    undefended = [record.undefended for record in records if record.undefended is not None]
-    return UTILITY.row(
-        {
-            **setting.columns(),
-            "runs": len(records),
-            "ndcg@10": mean("ndcg"),
-            "ndcg@10_undefended": float(np.mean(undefended)) if undefended else None,
-            "ndcg@10_untrained": mean("untrained"),
-            "ndcg@10_ceiling": mean("ceiling"),
-            "evaluated_on": records[0].evaluated_on,
-            **{name: mean(name) for name in ("online_sum", "online_mean")},
-            "maxrr_last_10": mean("maxrr_last"),
-            "clipped": mean("clipped"),
-        },
+    return UTILITY.of(
+        records[0],
         setting,
+        runs=len(records),
+        maxrr_last_10=mean("maxrr_last"),
+        **{name: mean(name) for name in ("online_sum", "online_mean", "clipped")},
+        **{name: mean(attribute) for name, attribute in _NDCGS.items()},
     )
 
 
@@ -302,24 +268,15 @@ RUN_BOUND = Section("unit rounds:int sampled:num eps:num delta:num eps_always:nu
 
 
 def run_bound_columns(bound: RunBound, prefix: str = "run_") -> dict[str, Any]:
-    values = {
-        "unit": bound.unit,
-        "rounds": bound.rounds,
-        "sampled": bound.sampled,
-        "eps": bound.upper.epsilon,
-        "delta": bound.upper.delta,
-        "eps_always": bound.always.epsilon,
-        "how": bound.upper.how,
-    }
-    return {prefix + name: value for name, value in values.items()}
+    upper, always = bound.upper, bound.always.epsilon
+    row = RUN_BOUND.of(bound, eps=upper.epsilon, delta=upper.delta, eps_always=always, how=upper.how)
+    return prefixed(prefix, row)
 
 
 def run_bound_text(row: Row, prefix: str = "run_") -> str:
     """The bound of a run in a column of bounds that are of clients; `(clicks)` where this one is not."""
-    eps = row.number(f"{prefix}eps")
-    if math.isinf(eps):
-        return "∞"
-    return f"{eps:.3g}" + ("" if row[f"{prefix}unit"] == "client" else " (clicks)")
+    of_clicks = row[f"{prefix}unit"] != "client" and math.isfinite(row[f"{prefix}eps"])
+    return bound_text(row[f"{prefix}eps"]) + (" (clicks)" if of_clicks else "")
 
 
 def protected_by_run(row: Row, prefix: str = "run_") -> str:
@@ -329,19 +286,22 @@ def protected_by_run(row: Row, prefix: str = "run_") -> str:
 
 def run_caption(rows: Iterable[Row], prefix: str = "run_") -> str:
     """What the numbers in a column `run` assume."""
-    bounds = [
-        {name: row[prefix + name] for name in ("unit", "rounds", "sampled", "eps", "delta")} for row in rows
-    ]
-    rounds = " or ".join(str(count) for count in sorted({bound["rounds"] for bound in bounds}))
-    deltas = sorted({bound["delta"] for bound in bounds if bound["delta"] and math.isfinite(bound["eps"])})
-    delta = f", delta {' or '.join(f'{number:g}' for number in deltas)}" if deltas else ""
-    share = sorted({bound["sampled"] for bound in bounds})
-    drawn = " or ".join(f"{100 * part:.3g} %" for part in share)
-    cohorts = (
-        "all clients in each" if share == [1.0] else f"{drawn} of the clients in each, known to the server"
+    every = list(rows)
+    finite = [row for row in every if math.isfinite(row[f"{prefix}eps"])]
+
+    def either(values: Iterable[Any], form: Callable[[Any], str] = str) -> str:
+        return " or ".join(map(form, sorted(set(values))))
+
+    shares = {row[f"{prefix}sampled"] for row in every}
+    drawn = (
+        f"{either(shares, lambda share: f'{100 * share:.3g} %')} of the clients in each, known to the server"
     )
-    of_clicks = any(bound["unit"] != "client" and math.isfinite(bound["eps"]) for bound in bounds)
+    cohorts = "all clients in each" if shares == {1.0} else drawn
+    deltas = either((row[f"{prefix}delta"] for row in finite if row[f"{prefix}delta"]), "{:g}".format)
+    delta = f", delta {deltas}" if deltas else ""
+    of_clicks = any(row[f"{prefix}unit"] != "client" for row in finite)
     clicks = "; (clicks): for all clicks of one client" if of_clicks else ""
+    rounds = either(row[f"{prefix}rounds"] for row in every)
     return f"run: proven for one client over {rounds} rounds ({cohorts}{delta}){clicks}"
 
 
@@ -349,7 +309,6 @@ def run_caption(rows: Iterable[Row], prefix: str = "run_") -> str:
 
 
 def claimed_column() -> Column:
-    """The claimed epsilon of a row."""
     return Column("claimed", lambda row: claim_text(row["eps_claimed"]))
 
 
@@ -358,23 +317,14 @@ def trained_on_column() -> Column:
     return Column("trained on", "trained_on", "words")
 
 
-def defense_columns(rows: Sequence[Row]) -> list[Column]:
-    """The chain of a row, if one has a defense, and its claimed epsilon."""
-    if not any(row["defense"] not in ("", NO_DEFENSE) for row in rows):
-        return [claimed_column()]
-    chain = Column(
-        "defense", lambda row: chain_label(row["defense"]) or NO_DEFENSE, "fold", narrow=name_lines
-    )
-    return [chain, claimed_column()]
-
-
-def setting_columns(rows: Sequence[Row], names: Iterable[str]) -> list[Column]:
+def setting_columns(rows: Sequence[Row], *, without: Sequence[str] = ()) -> list[Column]:
+    """The columns in which the settings of rows differ."""
     settings = [row.setting for row in rows]
 
     def of(name: str) -> Column:
         return Column(heading(name), lambda row: setting_text(row.setting, name, settings), "fold")
 
-    return [of(name) for name in names]
+    return [of(name) for name in differing(settings) if name not in without]
 
 
 def in_method_order(rows: Sequence[Any]) -> list[Any]:
@@ -391,105 +341,93 @@ def by_setting(rows: Iterable[Row]) -> list[list[Row]]:
     return list(rows_of.values())
 
 
-def utility_table(rows: Sequence[Row], words: str) -> Table:
-    """How good the trained models are; `words` say how queries without relevant documents count."""
-    apart = [
-        name for name in differing([row.setting for row in rows]) if name not in ("trained_on", "defense")
-    ]
-    parts = sorted({row["evaluated_on"] for row in rows}, reverse=True)
+def utility_table(rows: Sequence[Row], config: Mapping[str, Any], *, online: bool = False) -> Table:
+    """How good the trained models are; and `online`, what their users saw, instead of the undefended ones."""
+    part = " or ".join(sorted({row["evaluated_on"] for row in rows}, reverse=True))
+    chain = Column(
+        "defense", lambda row: chain_label(row["defense"]) or NO_DEFENSE, "fold", narrow=name_lines
+    )
+    undefended = short_column("undefended", "ndcg@10_undefended")
+    seen = [short_column("online\nmean", "online_mean"), short_column("online\nsum", "online_sum", 2)]
+    kinds = _values(config, "train", "no_relevant")
+    count = " or ".join(words for kind, words in _NO_RELEVANT.items() if kind in kinds)
+    of = f"of the trained model ({part.replace('the ', '')}) and of what its users saw (online)"
     return make_table(
-        f"nDCG@10 on {' or '.join(parts)}",
+        f"nDCG@10 {of if online else f'on {part}'}",
         [
             trained_on_column(),
-            *setting_columns(rows, apart),
-            *defense_columns(rows),
+            *setting_columns(rows, without=("trained_on", "defense")),
+            *([chain] if any(row["defense"] not in ("", NO_DEFENSE) for row in rows) else []),
+            claimed_column(),
             short_column("untrained", "ndcg@10_untrained"),
             short_column("trained", "ndcg@10"),
-            short_column("undefended", "ndcg@10_undefended"),
+            *([] if online else [undefended]),
             short_column("ideal", "ndcg@10_ceiling"),
+            *(seen if online else []),
             percent_column("clipped", "clipped"),
             Column("runs", "runs"),
         ],
         rows,
-        caption="ideal: what the best possible ranking reaches; queries without relevant documents "
-        f"{words}".rstrip(),
-        spare=("runs", "clipped", "ideal", "untrained"),
+        caption=f"{_IDEAL} {count}".rstrip() + (f"\n{_ONLINE}" if online else ""),
+        spare=("runs", "clipped", "online\nsum", "ideal", "untrained"),
     )
 
+
+_NO_RELEVANT = {"zero": "count 0", "skip": "are left out"}
+_IDEAL = "ideal: what the best possible ranking reaches; queries without relevant documents"
+_ONLINE = f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}"
 
 # --- the line on the data --------------------------------------------------------------------------
 
-_NORMALISED = {"none": "not normalised"}
 
+def dataset_line(data: Row, config: Mapping[str, Any], trained: Sequence[Mapping[str, Any]]) -> str:
+    """The data, its preparation, the `learner` and `pdgd` of trained models, and the seed.
 
-def systems_of(rows: Sequence[Row]) -> set[tuple[str, str]]:
-    """The learners of some rows, each with its PDGD setting."""
-    return {(row["learner"], row["pdgd"]) for row in rows}
-
-
-def dataset_line(data: Row, config: Mapping[str, JsonValue], systems: Iterable[tuple[str, str]]) -> str:
-    """The data, its preparation, learners, and the seed; a second line says how many rows have intents."""
-    kind = "synthetic data" if data["synthetic"] else "data"
-    fold = data["folds"][0]
-    sizes = "" if fold["train"] is None else f"{fold['train']} / {fold['vali']} / {fold['test']} queries, "
-    origin = f" of {data['intents_from']}" if data["intents_from"] else ""
-    intents = "" if data["intents"] is None else f"{data['intents']} intents{origin}, "
-    folds = f", first of {len(data['folds'])} folds" if len(data["folds"]) > 1 else ""
-    run = list(systems)
-    learners = "".join(sorted({f", {learner.partition(':')[0]}" for learner, _ in run} - {", unknown"}))
-    settings = ", ".join(sorted({pdgd for _, pdgd in run} - {"none", "unknown/unknown"}))
-    pdgd = f", PDGD {settings}" if settings else ""
+    A second line says how many rows have intents.
+    """
+    fold, folds = data["folds"][0], len(data["folds"])
+    about = [] if fold["train"] is None else [f"{fold['train']} / {fold['vali']} / {fold['test']} queries"]
+    if data["intents"] is not None:
+        origin = f" of {data['intents_from']}" if data["intents_from"] else ""
+        about.append(f"{data['intents']} intents{origin}")
     known = data["features"] is not None
-    width = f"{data['features']} features" if known else f"{data['parameters']} parameters"
-    fingerprint = f", fingerprint {fold['fingerprint'][:12]}" if fold["fingerprint"] else ""
-    short_ones = data["queries_too_short"]
-    left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
-    joined = ""
+    about.append(f"{data['features']} features" if known else f"{data['parameters']} parameters")
+    about.append("not normalised" if data["normalised"] == "none" else data["normalised"])
+    about += [f"first of {folds} folds"] if folds > 1 else []
+    about += [f"fingerprint {fold['fingerprint'][:12]}"] if fold["fingerprint"] else []
+    kind = "synthetic data" if data["synthetic"] else "data"
+    words = [f"{kind} {data['source'] or 'of an unknown source'} ({', '.join(about)})"]
+    words += sorted({row["learner"].partition(":")[0] for row in trained} - {"unknown"})
+    pdgd = ", ".join(sorted({row["pdgd"] for row in trained} - {"none", "unknown/unknown"}))
+    words += [f"PDGD {pdgd}"] if pdgd else []
+    words += _sizes(config)
+    chains = {"+".join(spec["defense"]) for spec in _specs(config) if isinstance(spec.get("defense"), list)}
+    (chain,) = chains if len(chains) == 1 else ("",)
+    words += [] if chain in ("", NO_DEFENSE) else [f"defense {chain_label(chain)}"]
+    words.append(f"seed {config.get('seed', 'several')}")
+    line, left_out = ", ".join(words), data["queries_too_short"]
+    if left_out:
+        line += f"; {left_out} attacked queries with too few documents left out"
     if fold["rows_read"] is not None and fold["rows_joined"] is not None:
-        rows = f"{fold['rows_joined']:,} of {fold['rows_read']:,}"
-        joined = f"\n{rows} rows joined with {data['intents_from']} by document id"
-    return escape(
-        f"{kind} {data['source'] or 'of an unknown source'} ({sizes}{intents}{width}, "
-        f"{_NORMALISED.get(data['normalised'], data['normalised'])}{folds}{fingerprint}){learners}{pdgd}"
-        f"{_sizes(config)}{_chain(config)}, seed {config.get('seed', 'several')}{left_out}{joined}"
-    )
+        joined = f"{fold['rows_joined']:,} of {fold['rows_read']:,}"
+        line += f"\n{joined} rows joined with {data['intents_from']} by document id"
+    return escape(line)
 
 
-def _sizes(config: Mapping[str, JsonValue]) -> str:
+def _sizes(config: Mapping[str, Any]) -> Iterator[str]:
     """Numbers of clients and rounds, of a plan with several those of all Specs."""
-    counts: dict[str, list[int]] = {"clients": [], "rounds": []}
-    for spec in _specs(config):
-        for (name, values), table in zip(counts.items(), ("population", "train"), strict=True):
-            held = spec.get(table)
-            value = held.get(name) if isinstance(held, Mapping) else None
-            if isinstance(value, int) and value not in values:
-                values.append(value)
-    return "".join(
-        f", {' or '.join(f'{value:,}' for value in sorted(values))} "
-        f"{name.removesuffix('s') if values == [1] else name}"
-        for name, values in counts.items()
-        if values
-    )
+    for table, name in (("population", "clients"), ("train", "rounds")):
+        counts = sorted(value for value in _values(config, table, name) if value is not None)
+        if counts:
+            noun = name.removesuffix("s") if counts == [1] else name
+            yield f"{' or '.join(f'{count:,}' for count in counts)} {noun}"
 
 
-def _chain(config: Mapping[str, JsonValue]) -> str:
-    """The chain of defenses, if all Specs have the same."""
-    chains = [spec["defense"] for spec in _specs(config) if isinstance(spec.get("defense"), list)]
-    joined = {"+".join(map(str, chain)) for chain in chains if isinstance(chain, list)}
-    (only,) = joined if len(joined) == 1 else ("",)
-    return f", defense {chain_label(only)}" if only not in ("", NO_DEFENSE) else ""
+def _values(config: Mapping[str, Any], table: str, name: str) -> set[Any]:
+    """The values of a field in all Specs of a configuration."""
+    return {spec[table].get(name) for spec in _specs(config) if isinstance(spec.get(table), Mapping)}
 
 
-def _specs(config: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
-    cells = config.get("cells", [])
-    for spec in (config, config.get("spec"), *(cells if isinstance(cells, list) else [])):
-        if isinstance(spec, Mapping):
-            yield spec
-
-
-def no_relevant(config: Mapping[str, JsonValue]) -> str:
-    """How queries without relevant documents count, in words."""
-    tables = [spec.get("train") for spec in _specs(config)]
-    kinds = [table.get("no_relevant") for table in tables if isinstance(table, Mapping)]
-    words = {"zero": "count 0", "skip": "are left out"}
-    return " or ".join(text for name, text in words.items() if name in kinds)
+def _specs(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    specs = (config, config.get("spec"), *config.get("cells", ()))
+    return [spec for spec in specs if isinstance(spec, Mapping)]

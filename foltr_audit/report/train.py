@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_DISCOUNT, ONLINE_NDCG
+from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_NDCG
 from foltr_audit.experiments.periods import (
     SpecRuns,
     compared_with_twins,
@@ -28,17 +28,13 @@ from foltr_audit.report.groups import served_group_rows, served_groups_table
 from foltr_audit.report.plan_report import PlanReport
 from foltr_audit.report.settings import (
     SETTING,
-    by_setting,
     claimed_column,
-    defense_columns,
-    differing,
     each_run,
-    no_relevant,
     pools,
     setting_columns,
     setting_label,
     short_scenario,
-    trained_on_column,
+    utility_table,
 )
 from foltr_audit.report.table import (
     Column,
@@ -52,10 +48,9 @@ from foltr_audit.report.table import (
 )
 from foltr_audit.report.terminal import BriefAnswer, first_rows, print_table
 from foltr_audit.simulation.intent_metrics import PERIOD
-from foltr_audit.utils.formatting import JsonValue, json_text, short
+from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.figure import Figure
     from rich.console import Console
 
@@ -123,17 +118,18 @@ class TrainReport(PlanReport):
     def show(self, console: Console, *, rounds: bool = True) -> None:
         """Print clients, some rounds if asked for, periods, twins, and the metrics of the final model."""
         console.print(self.about)
-        for made in self.population:
-            print_table(population_table(made, self.population), console)
+        tables = [population_table(made, self.population) for made in self.population]
         if rounds:
-            print_table(_rounds_table(self.rounds, self.utility[0]["evaluated_on"]), console)
+            tables.append(_rounds_table(self.rounds, self.utility[0]["evaluated_on"]))
         if self.periods:
-            print_table(periods_table(self.periods), console)
+            tables.append(periods_table(self.periods))
         if self.twins:
-            print_table(twins_table(self.twins), console)
-        print_table(self.utility_table(self.utility), console)
+            tables.append(twins_table(self.twins))
+        tables.append(utility_table(self.utility, self.config, online=True))
         if self.utility_groups:
-            print_table(served_groups_table(self.utility_groups), console)
+            tables.append(served_groups_table(self.utility_groups))
+        for table in tables:
+            print_table(table, console)
 
     def print_brief(self, console: Console, *, quiet: bool = False) -> None:
         """Print the short answer, and the comparison with twins if some were trained."""
@@ -142,7 +138,6 @@ class TrainReport(PlanReport):
             print_table(twins_table(self.twins), console)
 
     def short_answer(self) -> BriefAnswer:
-        """The conclusion with one table."""
         rows, more = first_rows(self.utility, "rows")
         tables = {
             "the metrics of each round": self.rounds,
@@ -152,47 +147,13 @@ class TrainReport(PlanReport):
         return BriefAnswer(
             conclusion=(_conclusion(self),),
             about=self.about,
-            table=self.utility_table(rows),
+            table=utility_table(rows, self.config, online=True),
             left_out=(*more, *(name for name, hidden in tables.items() if hidden)),
-        )
-
-    def utility_table(self, rows: Sequence[Row]) -> Table:
-        """How good the trained models of some rows are, and what their users saw."""
-        apart = [
-            name for name in differing([row.setting for row in rows]) if name not in ("trained_on", "defense")
-        ]
-        part = self.utility[0]["evaluated_on"].replace("the ", "")
-        return make_table(
-            f"nDCG@10 of the trained model ({part}) and of what its users saw (online)",
-            [
-                trained_on_column(),
-                *setting_columns(rows, apart),
-                *defense_columns(rows),
-                short_column("untrained", "ndcg@10_untrained"),
-                short_column("trained", "ndcg@10"),
-                short_column("ideal", "ndcg@10_ceiling"),
-                short_column("online\nmean", "online_mean"),
-                short_column("online\nsum", "online_sum", 2),
-                percent_column("clipped", "clipped"),
-                Column("runs", "runs"),
-            ],
-            rows,
-            caption="ideal: what the best possible ranking reaches; queries without relevant documents "
-            f"{no_relevant(self.config)}\nonline: mean of the rounds, and sum of the rounds with discount "
-            f"{ONLINE_DISCOUNT}",
-            spare=("runs", "clipped", "online\nsum", "ideal", "untrained"),
         )
 
     def figure(self) -> Figure:
         """The learning curves, offline and online."""
         return draw(self.curves, self.dataset)
-
-    def to_frame(self) -> pl.DataFrame:
-        """The rounds as a flat data frame: null where JSON has null, lists as their JSON text."""
-        import polars as pl
-
-        rows = [{name: _flat(value) for name, value in row.items()} for row in self.rows()]
-        return pl.DataFrame(rows, infer_schema_length=None)
 
     def save_rounds(self, folder: Path) -> None:
         """Write the rounds as `rounds.parquet` into a folder.
@@ -206,15 +167,10 @@ class TrainReport(PlanReport):
             atomic_files.write_bytes(folder / ROUNDS, buffer.getvalue())
 
 
-def _flat(value: object) -> object:
-    return json_text(value) if isinstance(value, list | tuple | dict) else value
-
-
 def _populations(runs: Sequence[Run]) -> tuple[Row, ...]:
     """Each population once, as the first run of a setting has it."""
     tables = [pool.runs[0].record.population for pool in pools(runs)]
-    distinct = {json_text(table): table for table in tables if table is not None}
-    return tuple(POPULATION.row(table) for table in distinct.values())
+    return tuple(POPULATION.row(table) for n, table in enumerate(tables) if table and table not in tables[:n])
 
 
 def period_rows(runs: Sequence[Run], among: SpecRuns | None = None) -> tuple[Row, ...]:
@@ -244,56 +200,37 @@ def _rounds(runs: Sequence[Run]) -> Iterator[Row]:
     for setting, run in each_run(runs):
         own = {"run": run.spec.repetition, "click_model": run.spec.train.click_model, **setting.columns()}
         for metrics in run.trained.rounds:
-            number = int(metrics["round"])
-            yield ROUND.row({**own, "round": number, **metrics} | {"round": number}, setting)
+            yield ROUND.row({**own, **metrics, "round": int(metrics["round"])}, setting)
 
 
-# --- speed and cost --------------------------------------------------------------------------------
+# --- speed and cost: printed next to a report, which has the same bytes each time --------------------
 
 
-@dataclass(frozen=True)
-class TrainSpeed:
+def train_speed(runs: Sequence[Run]) -> dict[str, Any]:
     """How long the rounds took, without start-up and reading.
 
-    It is printed next to the report but is no part of it: a report has the same bytes each time.
-
-    Attributes:
-        interactions: interactions played here.
-        seconds: their duration.
-        later: interactions after each first round, in which kernels may be compiled, and their duration.
+    The rate is that after the first round, in which kernels may be compiled; None without a later round.
     """
+    trained = [run.trained for run in runs]
+    later, seconds = (sum(part) for part in zip(*(each.later for each in trained), strict=True))
+    return {
+        "interactions": sum(each.interactions for each in trained),
+        "seconds": sum(each.seconds for each in trained),
+        "interactions_per_second": later / seconds if later and seconds else None,
+    }
 
-    interactions: int
-    seconds: float
-    later: tuple[int, float]
 
-    @classmethod
-    def of(cls, runs: Sequence[Run]) -> TrainSpeed:
-        trained = [run.trained for run in runs]
-        later = sum(each.later[0] for each in trained), sum(each.later[1] for each in trained)
-        return cls(sum(each.interactions for each in trained), sum(each.seconds for each in trained), later)
-
-    def row(self) -> dict[str, JsonValue]:
-        facts: dict[str, JsonValue] = {"interactions": self.interactions, "seconds": self.seconds}
-        return {**facts, "interactions_per_second": self.rate}
-
-    @property
-    def rate(self) -> float | None:
-        """Interactions a second after the first round; None if there was no later round."""
-        return self.later[0] / self.later[1] if self.later[0] and self.later[1] else None
-
-    def __str__(self) -> str:
-        rate = "" if self.rate is None else f" ({self.rate:,.0f} a second after the first round)"
-        return f"{self.interactions:,} interactions in {self.seconds:.1f} s{rate}"
+def speed_text(speed: Mapping[str, Any]) -> str:
+    rate = speed["interactions_per_second"]
+    known = "" if rate is None else f" ({rate:,.0f} a second after the first round)"
+    return f"{speed['interactions']:,} interactions in {speed['seconds']:.1f} s{known}"
 
 
 def wire_costs(run: Run) -> Iterator[str]:
-    """What each wire defense of a run costs a client in a round; like `TrainSpeed` no part of a report."""
+    """What each wire defense of a run costs a client in a round."""
     rounds, size = run.trained.rounds, run.trained.parameters.size
-    sent = {
-        name.removeprefix("bytes_"): _mean(rounds, name) for name in rounds[-1] if name.startswith("bytes_")
-    }
-    stages = ", ".join(f"{stage} {count:,.0f}" for stage, count in sent.items())
+    sent = {name: _mean(rounds, name) for name in rounds[-1] if name.startswith("bytes_")}
+    stages = ", ".join(f"{name.removeprefix('bytes_')} {count:,.0f}" for name, count in sent.items())
     for wire in DefenseChain(parse_chain(run.spec.defense)).links("wire"):
         seconds = wire.client_seconds(run.spec.population.cohort_size, size)
         yield (
@@ -304,7 +241,7 @@ def wire_costs(run: Run) -> Iterator[str]:
 
 
 def _mean(rounds: Sequence[Mapping[str, float]], name: str) -> float:
-    values = [float(row[name]) for row in rounds if name in row]
+    values = [row[name] for row in rounds if name in row]
     return sum(values) / len(values) if values else 0.0
 
 
@@ -328,21 +265,28 @@ _SPARE = ("offline_dcg@10", "offline_map@10", "offline_mrr@10", "maxrr")
 
 
 def _rounds_table(rows: Sequence[Row], part: str) -> Table:
-    every, chosen = {row["round"] for row in rows}, _chosen(rows)
-    settings = by_setting(rows)
+    """Means over repeated runs; of many rounds evenly spaced ones with offline metrics, up to the last."""
+    every = sorted({row["round"] for row in rows})
+    chosen = every
+    if len(every) > MOST_ROUNDS:
+        offline = sorted({row["round"] for row in rows if not math.isnan(row.number(OFFLINE_NDCG))})
+        chosen = offline[:: -max(1, math.ceil(len(offline) / MOST_ROUNDS))][::-1]
+    same: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        if row["round"] in chosen:
+            same.setdefault((str(row.setting), row["round"]), []).append(row)
     means = [
-        _mean_row(of_round)
-        for of_setting in settings
-        for number in chosen
-        if (of_round := [row for row in of_setting if row["round"] == number])
+        members[0].with_values(
+            **{name: sum(row.number(name) for row in members) / len(members) for name in _METRICS}
+        )
+        for members in same.values()
     ]
     runs = len({row["run"] for row in rows})
     lacking = f"\n{len(chosen)} of {len(every)} rounds: all with --json or --out"
-    firsts = [of_setting[0] for of_setting in settings]
     return make_table(
         "rounds",
         [
-            *setting_columns(firsts, differing([row.setting for row in firsts])),
+            *setting_columns(means),
             claimed_column(),
             Column("round", "round"),
             *(short_column(header, name) for name, header in _METRICS.items()),
@@ -351,23 +295,6 @@ def _rounds_table(rows: Sequence[Row], part: str) -> Table:
         caption=f"{f'means of {runs} runs; ' if runs > 1 else ''}offline: the global model after the round, "
         f"on {part}{lacking if len(chosen) < len(every) else ''}",
         spare=[_METRICS[name] for name in _SPARE],
-    )
-
-
-def _chosen(rows: Sequence[Row]) -> list[int]:
-    """Rounds to show: all if few, else evenly spaced ones with offline metrics, the last one included."""
-    every = sorted({row["round"] for row in rows})
-    if len(every) <= MOST_ROUNDS:
-        return every
-    offline = sorted({row["round"] for row in rows if not math.isnan(row.number(OFFLINE_NDCG))})
-    step = -(-len(offline) // MOST_ROUNDS)
-    return offline[::-step][::-1]
-
-
-def _mean_row(rows: Sequence[Row]) -> Row:
-    """The first of the rows of a round with the means of the shown metrics."""
-    return rows[0].with_values(
-        **{name: sum(row.number(name) for row in rows) / len(rows) for name in _METRICS}
     )
 
 
@@ -389,7 +316,9 @@ def population_table(made: Row, every: Sequence[Row]) -> Table:
             Column("clients", "clients"),
             percent_column("share", "share"),
             Column("intent", "intent"),
-            Column("grades", _grades),
+            Column(
+                "grades", lambda row: "all" if row["grades"] is None else ",".join(map(str, row["grades"]))
+            ),
             Column("clicks", "click_model", "fold"),
             Column("inter-\nactions", "interactions"),
             Column("queries", "queries"),
@@ -400,12 +329,7 @@ def population_table(made: Row, every: Sequence[Row]) -> Table:
     )
 
 
-def _grades(row: Row) -> str:
-    return "all" if row["grades"] is None else ",".join(map(str, row["grades"]))
-
-
 def periods_table(rows: Sequence[Row]) -> Table:
-    """The metrics of each period of a changing intent."""
     runs = sorted({row["runs"] for row in rows})
     means = f"means of {' or '.join(map(str, runs))} runs; " if runs != [1] else ""
     lower = " and ".join(metric.label for metric in PERIOD.values() if not metric.higher_is_better)
@@ -413,7 +337,7 @@ def periods_table(rows: Sequence[Row]) -> Table:
     return make_table(
         "periods of a leading intent",
         [
-            *setting_columns(rows, differing([row.setting for row in rows])),
+            *setting_columns(rows),
             claimed_column(),
             Column("period", "period"),
             Column("interactions", lambda row: f"{row['first'] + 1:,}-{row['end']:,}"),
@@ -430,11 +354,10 @@ def periods_table(rows: Sequence[Row]) -> Table:
 
 
 def twins_table(rows: Sequence[Row]) -> Table:
-    """Runs compared with their twins."""
     return make_table(
         "nDCG@10 compared with the same training in another world, its twin",
         [
-            *setting_columns(rows, differing([row.setting for row in rows])),
+            *setting_columns(rows),
             claimed_column(),
             Column("twin", "twin", "fold"),
             Column("metric", lambda row: row["metric"].replace("_", " "), "fold"),
@@ -461,12 +384,11 @@ def _conclusion(report: TrainReport) -> str:
         return "No model could be evaluated: no query has a relevant document."
     best = max(known, key=lambda row: row.number("ndcg@10"))
     label = setting_label(best.setting, [row.setting for row in rows])
-    of = f"The best of {len(rows)} rankers, {label}, has" if len(rows) > 1 else "The ranker has"
+    who = f"The best of {len(rows)} rankers, {label}," if len(rows) > 1 else "The ranker"
     rounds = counted(len({row["round"] for row in report.rounds}), "round")
-    beside = [
-        f"{name} {short(best[column])}"
-        for name, column in (("untrained", "ndcg@10_untrained"), ("ideal", "ndcg@10_ceiling"))
-        if best[column] is not None
-    ]
+    limits = {"untrained": best["ndcg@10_untrained"], "ideal": best["ndcg@10_ceiling"]}
+    beside = [f"{name} {short(value)}" for name, value in limits.items() if value is not None]
     against = f" ({', '.join(beside)})" if beside else ""
-    return f"{of} an nDCG@10 of {short(best['ndcg@10'])} after {rounds} on {best['evaluated_on']}{against}."
+    return (
+        f"{who} has an nDCG@10 of {short(best['ndcg@10'])} after {rounds} on {best['evaluated_on']}{against}."
+    )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,12 @@ import polars as pl
 import pytest
 
 from foltr_audit.core.ranking_metrics import OFFLINE
-from foltr_audit.report.train import TrainSpeed
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.report.train import speed_text, train_speed
 from foltr_audit.utils.progress import Stopwatch
 from tests.fixtures.command import SHARED, SMALL, answer, files, refusal, run
+from tests.fixtures.made_reports import ROUND
+from tests.fixtures.run_results import run_of
 
 DCG = "offline_dcg@10"
 
@@ -54,10 +58,14 @@ def test_the_speed_leaves_out_the_first_round(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("foltr_audit.utils.progress.time.perf_counter", lambda: next(clock))
     assert list(watch.over(iter("abc"))) == ["a", "b", "c"]
     assert (watch.pieces, watch.first, watch.seconds) == (3, 76.0, 78.0)
-    speed = TrainSpeed(480, watch.seconds, (320, watch.seconds - watch.first))
-    assert str(speed) == "480 interactions in 78.0 s (160 a second after the first round)"
-    assert speed.row()["interactions_per_second"] == 160
-    assert str(TrainSpeed(160, 76.0, (0, 0.0))) == "160 interactions in 76.0 s"
+    several, single = run_of(Spec(), [ROUND]), run_of(Spec(), [ROUND])
+    later = 320, watch.seconds - watch.first
+    trained = replace(several.trained, interactions=480, seconds=watch.seconds, later=later)
+    speed = train_speed([replace(several, trained=trained)])
+    assert speed_text(speed) == "480 interactions in 78.0 s (160 a second after the first round)"
+    assert speed["interactions_per_second"] == 160
+    trained = replace(single.trained, interactions=160, seconds=76.0)
+    assert speed_text(train_speed([replace(single, trained=trained)])) == "160 interactions in 76.0 s"
 
 
 def test_the_rounds_as_a_parquet_table(tmp_path: Path) -> None:

@@ -404,12 +404,15 @@ def _validated(cls: type[P], who: str, given: Mapping[str, object]) -> P:
         raise PluginError(f"{who}: {first_problem(error)}") from error
 
 
-def parameters(cls: type[Plugin]) -> list[dict[str, object]]:
+def parameters(cls: type[Plugin]) -> list[dict[str, bool | int | float | str | None]]:
     """Parameters of a plug-in: name, type, default (None if required), `required` and description."""
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, bool | int | float | str | None]] = []
     for name, info in cls.model_fields.items():
         kind = getattr(info.annotation, "__name__", str(info.annotation))
         default = None if info.is_required() else info.default
+        default = (
+            default if default is None or isinstance(default, bool | int | float | str) else str(default)
+        )
         rows.append(
             {"name": name, "type": kind, "default": default, "required": info.is_required(),
              "description": info.description or ""}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -130,17 +130,15 @@ class UnlearningFinding:
     stored_bytes: float
     game: FunctionRecord
 
-    @property
-    def contradiction(self) -> CodedWarning | None:
+    def contradictions(self) -> Iterator[CodedWarning]:
         """A warning where exact unlearning seems to leave something."""
         lower = self.game.lower
-        if self.method != "retrain" or lower.epsilon <= 0:
-            return None
-        return coded(
-            "exact unlearning",
-            f"retrain: eps >= {lower.epsilon:.2g}, where 0 is true: one run in "
-            f"{round(1 / (1 - lower.confidence))} shows this by chance; repeat it with another --seed",
-        )
+        if self.method == "retrain" and lower.epsilon > 0:
+            yield coded(
+                "exact unlearning",
+                f"retrain: eps >= {lower.epsilon:.2g}, where 0 is true: one run in "
+                f"{round(1 / (1 - lower.confidence))} shows this by chance; repeat it with another --seed",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
