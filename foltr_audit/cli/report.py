@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -165,5 +164,5 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
         return csv_text(found.rows())
     from foltr_audit.report.page import Provenance, html_page, markdown, page_of
 
-    page = page_of(json.loads(found.json_with_decision()), Provenance.of(stored))
+    page = page_of(found, Provenance.of(stored))
     return markdown(page) if to is ReportFormat.md else html_page(page)

@@ -363,7 +363,10 @@ def versions() -> dict[str, str]:
         "foltr-audit": version("foltr-audit"),
         "code": code_version(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        **{name: version(name) for name in ("numpy", "numba", "scipy", "polars")},
+        **{
+            name: version(name)
+            for name in ("numpy", "numba", "scipy", "polars", "statsmodels", "dp-accounting")
+        },
         "platform": " ".join(part for part in system if part),
         "processor": str(get_host_cpu_name()),
         **{f"plug-ins {owner.name}": owner.version for owner in owners if owner.name != "foltr-audit"},

@@ -27,7 +27,7 @@ from foltr_audit.experiments.table import (
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.compare_tables import brief_compare, print_compare
-from foltr_audit.report.decision import cheating_server, decision_table
+from foltr_audit.report.decision import decision_table
 from foltr_audit.report.documents import Document, Field, Row, Section, nested
 from foltr_audit.report.settings import DATASET, RUN_BOUND, data_title, dataset_row, run_bound_columns
 from foltr_audit.utils.formatting import JsonValue, epsilon
@@ -229,13 +229,6 @@ class CompareReport(Document):
         return self.asked - sum(int(row["cells"] - row["done"]) for row in self.unfinished)
 
     @property
-    def server(self) -> str:
-        """The server of all cells; empty where it is an honest one."""
-        spec = self.config.get("spec")
-        train = spec.get("train") if isinstance(spec, dict) else None
-        return cheating_server(train.get("server") if isinstance(train, dict) else None)
-
-    @property
     def coded_warnings(self) -> list[CodedWarning]:
         """Each warning once, after the defenses and epsilons that it is about."""
         about: dict[CodedWarning, dict[str, list[str]]] = {}
@@ -252,10 +245,10 @@ class CompareReport(Document):
             for warning, names in about.items()
         ]
 
-    def rows_of(self, world: ComparedWorld) -> list[Row]:
-        """The results of a world."""
+    def rows_of(self, world: ComparedWorld, rows: Sequence[Row]) -> list[Row]:
+        """Those of some rows that are of a world."""
         of = ("data", "scenario", "click_model")
-        return [row for row in self.results if tuple(row[name] for name in of) == world.key]
+        return [row for row in rows if tuple(row[name] for name in of) == world.key]
 
     def plain(self) -> dict[str, JsonValue]:
         """As of every document; without data their table is empty, and folds have their columns by name."""

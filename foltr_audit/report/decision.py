@@ -43,11 +43,13 @@ VERDICTS: dict[Judgement, str] = {
 
 MARKS: dict[Judgement, Mark] = {
     "recommended": "good",
-    "leaks": "bad",
-    "false claim": "bad",
+    "holds": "good",
+    "no proof": "warn",
     "no bound": "warn",
     "costs too much": "warn",
     "too few lists": "warn",
+    "leaks": "bad",
+    "false claim": "bad",
     "not tested": "dim",
 }
 _WHY_NONE: dict[Judgement, str] = {

@@ -1,4 +1,4 @@
-"""The page of a comparison, and the same as Markdown: queries on the document that `compare --json` prints.
+"""The page of a comparison, and the same as Markdown.
 
 The page is one file without network access: its script and style are named by their hashes in a strict
 content security policy, and every text is escaped. Without scripts it shows the table of the worst case.
@@ -11,54 +11,56 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.warning_kinds import WARNINGS
+from foltr_audit.evidence.bundle import versions
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, ComparisonFolder
-from foltr_audit.experiments.decide import MOST_AUC, MOST_LOSS
+from foltr_audit.experiments.decide import MOST_LOSS
 from foltr_audit.experiments.runs.folder import SPEC
-from foltr_audit.judge.scoring import KNOWS_GRADES
+from foltr_audit.experiments.table import best_attack
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
+from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.compare_tables import (
+    byte_count,
+    claims_table,
+    difference_cell,
+    least_epsilon,
+    progress_sentences,
+    verdict_words,
+    world_tables,
+)
+from foltr_audit.report.decision import MARKS, decision_sentences
+from foltr_audit.report.documents import Row
+from foltr_audit.report.settings import data_title
 from foltr_audit.report.table import (
     UNKNOWN_TEXT,
+    Cell,
+    Column,
+    Mark,
+    Table,
     bound_text,
     escape_markdown,
     interval_text,
+    make_table,
     markdown_lines,
     short_method,
 )
 from foltr_audit.utils.formatting import join_names, json_text, short
 
-Table = Mapping[str, Any]
-
 MOST_ROWS = 1000
 """Rows of a folded table; more are in JSON only."""
 
-PACKAGES = (
-    *("foltr-audit", "numpy", "numba", "scipy", "polars", "pydantic", "statsmodels", "dp-accounting"),
-    "jinja2",
-)
-"""Packages that numbers or the page depend on."""
-
-_MARKS = {
-    "recommended": ("good", "✔"),
-    "holds": ("good", "✔"),
-    "no proof": ("warn", "?"),
-    "no bound": ("warn", "?"),
-    "costs too much": ("warn", "▼"),
-    "too few lists": ("warn", "?"),
-    "leaks": ("bad", "✖"),
-    "false claim": ("bad", "✖"),
-}
-"""How a verdict is highlighted, and its sign."""
+SIGNS: Mapping[Mark, str] = {"good": "✔ ", "warn": "! ", "bad": "✖ "}
+"""What stands before a verdict, by its mark."""
 
 _CHART = (
     "Further left: the best attack reads less. Further up: the ranker is better. Lines are 95 % intervals. "
@@ -69,20 +71,23 @@ _CHART = (
 )
 _TABLE = (
     "ε: proven for one search (interaction) by accounting; smaller is more private, ∞: nothing is proven, "
-    "-: not audited. AUC: 1 reads every click. In brackets: 95 % intervals.",
-    "Verdicts: leaks: the best attack is shown to beat a guess without the message; too few lists: its "
-    f"interval does not end below {MOST_AUC:g}; costs too much: a significant loss of more than "
-    f"{MOST_LOSS:g} of nDCG@10; no proof: no attack succeeds, but the claim is not proven.",
+    "-: not audited. AUC: 1 reads every click. In brackets: 95 % intervals."
 )
+_CHOICES = {"click_model": "Clicks", "scenario": "Clients", "data": "Data", "learner": "Learner"}
+"""Labels of choices by the column that they are about."""
+
+_PLACE = "name click_model learner scenario"
+_HEADERS = {"name": "defense", "online_mean": "online nDCG@10", "baseline": "guess"}
+_PANELS = {OFFLINE_NDCG: "offline nDCG@10 of the global model", ONLINE_NDCG: "online nDCG@10 of shown lists"}
 
 
 class Tile(NamedTuple):
-    """A number that a reader came for, how it is marked, and what it is compared with."""
+    """A number that a reader came for, what it is compared with, and how it is marked."""
 
     name: str
     value: str
     note: str
-    mark: str
+    mark: Mark = ""
 
 
 class Selector(NamedTuple):
@@ -94,7 +99,7 @@ class Selector(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A learning curve: lines in a box of 400 by 200, and the same in words."""
+    """Learning curves in a box of 400 by 200, and the same in words; `ticks` are heights with their texts."""
 
     title: str
     words: str
@@ -104,26 +109,20 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Fold:
-    """A part of the page that is folded: sentences, code, curves, and a table."""
+    """A part of the page that is folded."""
 
     title: str
     note: str = ""
     texts: Sequence[str] = ()
     code: Sequence[str] = ()
     curves: Sequence[Curve] = ()
-    head: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-
-    @property
-    def holds_anything(self) -> bool:
-        return any((self.texts, self.code, self.curves, self.rows))
+    tables: Sequence[Table] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """What the page says, before it has a form."""
 
-    kind: str = "Privacy audit of federated online learning to rank"
     headline: str
     lead: Sequence[str]
     tiles: Sequence[Tile]
@@ -133,27 +132,16 @@ class Page:
     chart_note: str = _CHART
     folds: Sequence[Fold]
     made_by: str
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-
-# --- where its numbers come from -------------------------------------------------------------------
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What is needed to reproduce a comparison.
-
-    Attributes:
-        grid: its grid, TOML.
-        seeds: of its cells.
-        versions: of packages here, where the page is made.
-        cells: how each cell is run on its own: its name, and the command inside the comparison's folder.
-    """
+    """What is needed to reproduce a comparison: its grid as TOML, its seeds, and the command of each cell."""
 
     grid: str
     seeds: Sequence[int]
-    versions: Mapping[str, str]
-    cells: Sequence[tuple[str, str]]
+    commands: Sequence[Mapping[str, str]]
 
     @classmethod
     def of(cls, folder: ComparisonFolder) -> Provenance:
@@ -166,225 +154,174 @@ class Provenance:
         return cls(
             grid=folder.grid.public.toml,
             seeds=sorted({cell.spec.seed for cell in cells}),
-            versions=versions(),
-            cells=[
-                (cell.name, f"foltr-audit {cell.kind} --config {CELLS}/{cell.spec.hash[:12]}/{SPEC}")
+            commands=[
+                {
+                    "cell": cell.name,
+                    "command": f"foltr-audit {cell.kind} --config {CELLS}/{cell.spec.hash[:12]}/{SPEC}",
+                }
                 for cell in cells
             ],
         )
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of `PACKAGES`, here and now."""
-    import platform
-
-    known = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            known[name] = version(name)
-        except PackageNotFoundError:
-            known[name] = "unknown"
-    return known
-
-
-# --- the query -------------------------------------------------------------------------------------
-
-
-def page_of(compared: Table, provenance: Provenance) -> Page:
-    """What the page of a comparison says.
-
-    Args:
-        compared: the document of `compare --json`, with its decision.
-        provenance: how to reproduce it.
-    """
-    rows = chart_rows(compared)
-    decision = compared.get("decision") or {}
-    sentences = list(decision.get("sentences", ()))
-    chosen = decision.get("use")
-    use = f"Use {chosen}" if chosen else "Use none of these defenses" if rows else "No cell is done yet"
-    dataset = compared["dataset"] or {}
-    of_data = (
-        f"{'synthetic data' if dataset.get('synthetic') else 'data'} {dataset.get('source', 'none yet')}"
-    )
+def page_of(report: CompareReport, provenance: Provenance) -> Page:
+    """What the page of a comparison says."""
+    decision, data, rows = report.decision, report.dataset, _page_rows(report)
+    said = [] if decision is None else decision_sentences(decision)
+    chosen = [row for row in rows if row["verdict"] == "recommended"]
+    headline = f"Use {chosen[0]['name']}" if chosen else "Use none of these defenses"
+    if decision is None:
+        headline = "No cell is done yet"
+    lead = [text.removeprefix(headline).lstrip(":,. ") for text in said[:2]]
+    defenses = _defenses(report, rows)
+    synthetic = data is not None and data["synthetic"]
     seeds = ", ".join(map(str, provenance.seeds))
     return Page(
-        headline=use,
-        lead=[_rest(text, use) for text in sentences[:2] if text.rstrip(".") != use],
-        tiles=list(_tiles(chosen, rows)) if chosen else [],
-        notices=[*_progress(compared), *sentences[2:], *_synthetic(dataset)],
-        defenses=_defenses(rows),
-        selectors=list(_selectors(rows)),
-        folds=[
-            each
-            for each in _folds(compared, provenance)
-            if each.texts or each.rows or each.code or each.curves
+        headline=headline,
+        lead=[text[:1].upper() + text[1:] for text in lead if text],
+        tiles=[*_tiles(worst_case(chosen), rows)] if chosen else [],
+        notices=[
+            *progress_sentences(report),
+            *said[2:],
+            *(["The data are synthetic: what holds here need not hold for real users."] if synthetic else []),
         ],
-        made_by=f"foltr-audit {provenance.versions['foltr-audit']}, {of_data}, seed {seeds}",
-        data=_script_data(rows),
+        defenses=defenses,
+        selectors=[*_selectors(rows)],
+        folds=[fold for fold in _folds(report, provenance) if fold.texts or fold.curves or fold.tables],
+        made_by=f"foltr-audit {versions()['foltr-audit']}, {data_title(data) if data else 'no data'}, "
+        f"seed {seeds}",
+        data={
+            "rows": [row.plain() for row in rows],
+            "defenses": _alternatives(rows),
+            "views": _proven_views(rows),
+            "audited": _audited_views(rows),
+            "head": [column.header for table in defenses.tables for column in table.columns],
+            "sees": SEES,
+            "marks": {verdict: [mark, SIGNS.get(mark, "")] for verdict, mark in MARKS.items()},
+        },
     )
 
 
-def _rest(text: str, headline: str) -> str:
-    """A sentence below the headline, without what that says."""
-    rest = text.removeprefix(headline).lstrip(":,. ")
-    return rest[:1].upper() + rest[1:]
+# --- rows ------------------------------------------------------------------------------------------
 
 
-def chart_rows(compared: Table) -> list[dict[str, Any]]:
-    """One row for each setting: what is proven, the best attack and the best guess, quality and cost."""
-    decision = compared.get("decision") or {}
-    verdicts = {(each["learner"], each["defense"]): each["verdict"] for each in decision.get("verdicts", ())}
-    spec = compared["config"].get("spec", {})
-    protocol = AttackSpec.model_validate(spec.get("attack") or {})
-    attacked = attacked_view(protocol.view, protocol.hide)
-    attacks_on: dict[tuple[str, ...], list[Table]] = {}
-    for attack in compared["attacks"]:
-        attacks_on.setdefault(_setting(attack), []).append(attack)
-    return [
-        _chart_row(row, verdicts[row["learner"], row["name"]], attacked, attacks_on.get(_setting(row), []))
-        for row in compared["results"]
-    ]
+def _page_rows(report: CompareReport) -> list[Row]:
+    """The results, each with its verdict, the observer that was attacked, and the best guesses."""
+    if report.decision is None:
+        return []
+    pools = [pool for world in report.worlds for pool in world.pools]
+    rows = []
+    for row, pool in zip(report.results, pools, strict=True):
+        best, protocol = best_attack(pool), pool.spec.attack or AttackSpec()
+        guess, knowing = best.guess, best.knowing
+        rows.append(
+            row.with_values(
+                verdict=report.decision.judgement(row),
+                attacked=attacked_view(protocol.view, protocol.hide),
+                guess=None if guess is None else guess.metric("auc").value,
+                guess_by="no guess" if guess is None else short_method(guess.method),
+                knowing=None if knowing is None else knowing.metric("auc").value,
+            )
+        )
+    return rows
 
 
-def _chart_row(row: Table, verdict: str, attacked: str, attacks: Sequence[Table]) -> dict[str, Any]:
-    guesses = [each for each in attacks if each["baseline"] and each["auc"] is not None]
-    by_position = [each for each in guesses if each["method"] != KNOWS_GRADES]
-    guess = max(by_position, key=lambda each: float(each["auc"]), default=None)
-    knowing = next((each["auc"] for each in guesses if each["method"] == KNOWS_GRADES), None)
-    difference, ends = row["ndcg@10_difference"], row["ndcg@10_difference_ci95"]
-    views = [view for view in VIEWS if f"eps_proven_{view}" in row]
-    return {
-        "defense": row["alternative"],
-        "name": row["name"],
-        "eps": row["eps"],
-        "clicks": row["click_model"],
-        "scenario": row["scenario"],
-        "data": row["data"],
-        "learner": row["learner"],
-        "verdict": verdict,
-        "proven": {view: row[f"eps_proven_{view}"] for view in views},
-        "run": {view: row[f"run_eps_{view}"] for view in views},
-        "rounds": next((row[f"run_rounds_{view}"] for view in views), None),
-        "ceiling": {each["view"]: each["auc"] for each in row["ceilings"]},
-        "attacked": attacked,
-        "auc": row["auc"],
-        "auc_ci": row["auc_ci95"],
-        "attack": row["attack"],
-        "guess": None if guess is None else guess["auc"],
-        "guess_by": "no guess" if guess is None else short_method(guess["method"]),
-        "knowing": knowing,
-        "ndcg": row["ndcg@10"],
-        "ndcg_ci": row["ndcg@10_ci95"],
-        "loss": None if difference is None else -difference,
-        "loss_ci": None if ends is None else [-ends[1], -ends[0]],
-        "bytes": row["bytes_per_client"],
-        "lists": row["lists"],
-        "cost_clicks": row["click_model"],
-    }
+def worst_case(rows: Sequence[Row]) -> Row:
+    """The row with the highest AUC, and the quality of that with the largest loss, maybe of other clicks."""
+
+    def loss(row: Row) -> float:
+        difference = row.estimate("ndcg@10_difference")
+        return -difference.value if difference.known else -(row.estimate("ndcg@10").value or 0.0)
+
+    leak = max(rows, key=lambda row: row.number("auc") if row.estimate("auc").known else -1.0)
+    cost = max(rows, key=loss)
+    quality = {name: cost[name] for name in ("ndcg@10", "ndcg@10_difference")}
+    return leak.with_values(**quality, cost_clicks=cost["click_model"])
 
 
-def _setting(row: Table) -> tuple[str, ...]:
-    return tuple(row[name] for name in ("data", "scenario", "click_model", "learner", "name"))
+def _alternatives(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["alternative"] for row in rows))
 
 
-def worst_cases(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each defense at the smallest epsilon: its highest AUC and its largest loss, maybe of other clicks."""
-    least = min((row["eps"] for row in rows if row["eps"] is not None), default=None)
-    some = [row for row in rows if row["eps"] in (None, least)]
-    cases = []
-    for name in dict.fromkeys(row["defense"] for row in some):
-        same = [row for row in some if row["defense"] == name]
-        leak = max(same, key=lambda row: -1.0 if row["auc"] is None else float(row["auc"]))
-        cost = max(same, key=_cost)
-        cases.append({**leak, **{key: cost[key] for key in ("ndcg", "ndcg_ci", "loss", "loss_ci")}})
-    return [{**case, "cost_clicks": case["clicks"]} for case in cases]
+def _audited_views(rows: Sequence[Row]) -> list[str]:
+    return [view for view in VIEWS if any(f"eps_proven_{view}" in row for row in rows)]
 
 
-def _cost(row: Table) -> float:
-    return float(row["loss"]) if row["loss"] is not None else -float(row["ndcg"] or 0.0)
+def _proven_views(rows: Sequence[Row]) -> list[str]:
+    """The views with proofs, the one that was attacked first."""
+    proven = {ceiling["view"] for row in rows for ceiling in row["ceilings"]} or {"individual"}
+    attacked = {row["attacked"] for row in rows}
+    return sorted((view for view in VIEWS if view in proven), key=lambda view: view not in attacked)
 
 
-def audited_views(rows: Sequence[Table]) -> list[str]:
-    return [view for view in VIEWS if any(view in row["proven"] for row in rows)]
+# --- above the folds -------------------------------------------------------------------------------
 
 
-def _tiles(chosen: str, rows: Sequence[dict[str, Any]]) -> Iterator[Tile]:
-    mine = [row for row in rows if row["name"] == chosen]
-    leak = max(mine, key=lambda row: -1.0 if row["auc"] is None else float(row["auc"]))
-    cost = max(mine, key=_cost)
-    ends = leak["auc_ci"]
-    beaten = ends is not None and leak["guess"] is not None and ends[0] > leak["guess"]
-    guess = f"a guess without the message: {short(leak['guess'])} ({leak['guess_by']})"
-    shown = f"{_interval(ends)}, {leak['clicks']} clicks; {guess}".lstrip(", ")
-    yield Tile("Best attack, AUC", short(leak["auc"]), shown, "bad" if beaten else "good")
-    view = next((each for each in leak["proven"]), None)
-    if view is None:
-        yield Tile("Proven for one search", UNKNOWN_TEXT, "its claim was not audited", "warn")
-    else:
-        eps, run = leak["proven"][view], leak["run"][view]
-        over = f"in all {leak['rounds']} rounds: ε {_bound(run)}; the server sees: {SEES[view]}"
-        yield Tile("Proven for one search", f"ε {_bound(eps)}", over, "warn" if eps == "inf" else "good")
+def _tiles(worst: Row, rows: Sequence[Row]) -> Iterator[Tile]:
+    """Four numbers of the defense to use."""
+    auc, difference = worst.estimate("auc"), worst.number("ndcg@10_difference")
+    where = ", ".join(filter(None, (interval_text(auc), f"{worst['click_model']} clicks")))
+    guess = f"a guess without the message: {short(worst['guess'])} ({worst['guess_by']})"
+    yield Tile("Best attack, AUC", short(auc.value), f"{where}; {guess}", "good")
+    proven, note, mark = UNKNOWN_TEXT, "its claim was not audited", "warn"
+    for view in _audited_views([worst])[:1]:
+        eps, of_run = (worst.number(f"{name}_{view}") for name in ("eps_proven", "run_eps"))
+        proven, mark = f"ε {bound_text(eps)}", "warn" if math.isinf(eps) else "good"
+        rounds = worst[f"run_rounds_{view}"]
+        note = f"in all {rounds} rounds: ε {bound_text(of_run)}; the server sees: {SEES[view]}"
+    yield Tile("Proven for one search", proven, note, "good" if mark == "good" else "warn")
     loss = "no run without a defense to compare with"
-    if cost["loss"] is not None:
-        more = "more" if cost["loss"] < 0 else "less"
-        loss = f"{short(abs(cost['loss']))} {more} than without a defense, {cost['clicks']} clicks"
-    dear = cost["loss"] is not None and cost["loss"] > MOST_LOSS
-    yield Tile("Ranking quality, nDCG@10", short(cost["ndcg"]), loss, "warn" if dear else "good")
-    plain = next((row["bytes"] for row in rows if row["defense"] == NO_DEFENSE and row["bytes"]), None)
-    times = f"{leak['bytes'] / plain:.3g} times those of no defense" if plain and leak["bytes"] else ""
-    sent = UNKNOWN_TEXT if leak["bytes"] is None else f"{leak['bytes']:,.0f}"
-    yield Tile("Bytes a client and round", sent, times, "")
+    if not math.isnan(difference):
+        more = "more" if difference > 0 else "less"
+        loss = f"{short(abs(difference))} {more} than without a defense, {worst['cost_clicks']} clicks"
+    quality = short(worst.number("ndcg@10"))
+    yield Tile("Ranking quality, nDCG@10", quality, loss, "warn" if difference < -MOST_LOSS else "good")
+    sent = worst["bytes_per_client"]
+    plain = next((row["bytes_per_client"] for row in rows if row["alternative"] == NO_DEFENSE), None)
+    times = f"{sent / plain:.3g} times those of no defense" if plain and sent else ""
+    yield Tile("Bytes a client and round", byte_count(worst), times)
 
 
-def _progress(compared: Table) -> Iterator[str]:
-    waiting = sum(each["cells"] - each["done"] for each in compared["unfinished"])
-    asked = compared["cells"]["attack"] + compared["cells"]["audit"]
-    if waiting:
-        yield f"Not finished: {asked - waiting} of {asked} cells are done; compare --resume runs the others."
-    if compared["failed"]:
-        yield f"Cells that could not be run and are left out: {len(compared['failed'])}."
+def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
+    """Each defense at the smallest epsilon, in the worst case of all worlds."""
+    if report.decision is None:
+        return Fold(title="The defenses")
+    least = least_epsilon(rows)
+    of_defense: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["eps"] in (None, least):
+            of_defense.setdefault(row["alternative"], []).append(row)
+    lists = [row["lists"] for row in rows if row["lists"] is not None]
+    span = " to ".join(map(str, sorted({min(lists), max(lists)}))) if lists else "no"
 
+    def proven(view: str) -> Column:
+        name = f"eps_proven_{view}"
+        return Column(f"proven ε, server sees {SEES[view]}", lambda row: bound_text(row.get(name)))
 
-def _synthetic(dataset: Table) -> list[str]:
-    synthetic = dataset.get("synthetic")
-    return ["The data are synthetic: what holds here need not hold for real users."] if synthetic else []
-
-
-def _defenses(rows: Sequence[dict[str, Any]]) -> Fold:
-    views = audited_views(rows)
-    lists = sorted({row["lists"] for row in rows if row["lists"] is not None})
-    span = " to ".join(map(str, dict.fromkeys((lists[0], lists[-1])))) if lists else "no"
-    head = ["defense", "verdict", *(f"proven ε, server sees {SEES[view]}" for view in views)]
-    head += [
-        "AUC of the best attack",
-        "AUC of a guess without the message",
-        "nDCG@10",
-        "difference to no defense",
+    columns = [
+        Column("defense", "alternative", "name"),
+        Column("verdict", lambda row: SIGNS.get(MARKS[row["verdict"]], "") + row["verdict"], "name"),
+        *map(proven, _audited_views(rows)),
+        Column("AUC of the best attack", "auc"),
+        Column("AUC of a guess without the message", lambda row: Cell(short(row["guess"]), row["guess_by"])),
+        Column("nDCG@10", "ndcg@10"),
+        Column("difference to no defense", lambda row: difference_cell(row.estimate("ndcg@10_difference"))),
+        Column("bytes a client and round", byte_count),
     ]
     return Fold(
         title="The defenses",
-        texts=[*_TABLE, f"Attacks are judged on {span} lists with a click for each defense."],
-        head=[*head, "difference to no defense", "bytes a client and round"],
-        rows=[
-            [
-                row["defense"],
-                f"{_MARKS.get(row['verdict'], ('', ''))[1]} {row['verdict']}".strip(),
-                *(_bound(row["proven"].get(view)) for view in views),
-                _lines(short(row["auc"]), _interval(row["auc_ci"])),
-                _lines(short(row["guess"]), row["guess_by"]),
-                _lines(short(row["ndcg"]), _interval(row["ndcg_ci"])),
-                _lines(_signed(row["loss"]), ""),
-                UNKNOWN_TEXT if row["bytes"] is None else f"{row['bytes']:,.0f}",
-            ]
-            for row in worst_cases(rows)
+        texts=[
+            _TABLE,
+            f"{verdict_words(report.decision, rows)}.",
+            f"Attacks are judged on {span} lists with a click for each defense.",
         ],
+        tables=[make_table("", columns, map(worst_case, of_defense.values()))],
     )
 
 
-def _selectors(rows: Sequence[dict[str, Any]]) -> Iterator[Selector]:
+def _selectors(rows: Sequence[Row]) -> Iterator[Selector]:
     """A choice for everything that rows differ in; of worlds the worst case comes first."""
-    labels = {"clicks": "Clicks", "scenario": "Clients", "data": "Data", "learner": "Learner"}
-    for name, label in labels.items():
+    for name, label in _CHOICES.items():
         values = list(dict.fromkeys(row[name] for row in rows))
         if len(values) > 1:
             yield Selector(name, label, [("worst", "worst case of all"), *((each, each) for each in values)])
@@ -395,253 +332,130 @@ def _selectors(rows: Sequence[dict[str, Any]]) -> Iterator[Selector]:
         yield Selector("observer", "The server sees", [(view, SEES[view]) for view in _proven_views(rows)])
 
 
-def _proven_views(rows: Sequence[Table]) -> list[str]:
-    """The views with proofs, the one that was attacked first."""
-    views = [view for view in VIEWS if any(view in row["ceiling"] for row in rows)] or ["individual"]
-    return sorted(views, key=lambda view: view not in {row["attacked"] for row in rows})
-
-
-def _script_data(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "rows": rows,
-        "defenses": list(dict.fromkeys(row["defense"] for row in rows)),
-        "views": _proven_views(rows),
-        "audited": audited_views(rows),
-        "head": _defenses(rows).head,
-        "sees": SEES,
-        "marks": _MARKS,
-    }
-
-
 # --- what is folded --------------------------------------------------------------------------------
 
 
-def _folds(compared: Table, provenance: Provenance) -> Iterator[Fold]:
-    yield _warnings(compared["warnings"])
-    yield _claims(compared["claims"])
+def _folds(report: CompareReport, provenance: Provenance) -> Iterator[Fold]:
+    codes = sorted({row["code"] for row in report.warnings} & WARNINGS.keys())
     yield _every(
-        "Every attack",
-        compared["attacks"],
-        {
-            **_PLACE,
-            "method": lambda row: row["method"] + (" (guess)" if row["baseline"] else ""),
-            **{name: _estimate(name) for name in ("auc", "accuracy", "precision", "recall", "f1", "exact")},
-            "lists": lambda row: str(row["lists"]),
-        },
+        f"Warnings: {join_names(codes)}" if codes else "Warnings",
+        report.warnings,
+        "name code warning",
+        texts=[f"{code}: {WARNINGS[code].title}. {WARNINGS[code].text}" for code in codes],
     )
-    yield _every("Every result", compared["results"], _RESULT)
-    yield _groups(compared)
-    yield Fold(title="Learning curves", note="means over runs", curves=list(_curves(compared["curves"])))
-    yield _every("Attacks that could not run", compared["refused"], {**_PLACE, **_texts("method reason")})
-    yield _every("Left out", compared["left_out"], _texts("learner defense why"))
-    yield _every("Cells that failed", compared["failed"], _texts("defense learner click_model run why"))
-    yield _every("Not done yet", compared["unfinished"], _texts("name kind click_model scenario done cells"))
-    yield from _made(compared, provenance)
+    if report.claims:
+        yield Fold(title="Claims, checked", tables=[claims_table(report.claims).on("page")])
+    metrics = "auc accuracy precision recall f1 exact"
+    yield _every("Every attack", report.attacks, f"{_PLACE} method baseline {metrics} lists")
+    worlds = world_tables(report)
+    yield Fold(
+        title="Every result",
+        note=f"{len(report.results)} rows",
+        texts=[line for world in worlds for line in world.dominated],
+        tables=[table.on("page") for world in worlds for table in (world.leaks(), world.costs())],
+    )
+    best = {_setting(row): row["attack"] for row in report.results}
+    hit = [row for row in report.groups if row["method"] == best[_setting(row)]]
+    yield _every("Groups of clients: how they are served", report.served, f"{_PLACE} group online_mean")
+    yield _every("Groups of clients: what the best attack reads", hit, f"{_PLACE} group auc")
+    yield Fold(title="Learning curves", note="means over runs", curves=[*_curves(report)])
+    yield _every("Attacks that could not run", report.refused, f"{_PLACE} method reason")
+    yield _every("Left out", report.left_out, "learner defense why")
+    yield _every("Cells that failed", report.failed, "defense learner click_model run why")
+    yield _every("Not done yet", report.unfinished, "name kind click_model scenario done cells")
+    if report.dataset is not None:
+        data = f"{report.dataset['source']}: {report.dataset['features']} features"
+        normalised = [f"{data}, {report.dataset['normalised']}"]
+        yield _every("Data", report.dataset["folds"], "fold fingerprint train vali test", texts=normalised)
+    seeds = ", ".join(map(str, provenance.seeds))
+    yield _every(
+        "Versions, and how to repeat it",
+        [{"package": name, "version": text} for name, text in versions().items()],
+        "package version",
+        texts=[
+            f"Seed {seeds}; run i is repetition i of it. Commands are for the folder of the comparison; the "
+            "same seed gives the same numbers. Versions are those here."
+        ],
+        code=[f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER", provenance.grid.rstrip("\n")],
+    )
+    yield _every("One cell on its own", provenance.commands, "cell command")
 
 
-Cells = Mapping[str, Callable[[Table], str]]
-"""The cell of a row, by the header of its column."""
+def _setting(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in ("data", "scenario", "click_model", "learner", "name"))
 
 
-def _texts(names: str) -> Cells:
-    def text(name: str) -> Callable[[Table], str]:
-        return lambda row: UNKNOWN_TEXT if row.get(name) is None else str(row[name])
-
-    return {name.replace("_", " "): text(name) for name in names.split()}
-
-
-def _estimate(name: str) -> Callable[[Table], str]:
-    return lambda row: _lines(short(row[name]), _interval(row[f"{name}_ci95"]), " ")
-
-
-_PLACE: Cells = _texts("name click_model learner scenario")
-_RESULT: Cells = {
-    **_PLACE,
-    "chain": lambda row: row["defense"],
-    "claimed": lambda row: UNKNOWN_TEXT if row["eps_claimed"] == "inf" else f"{row['eps_claimed']:g}",
-    "best attack": lambda row: row["attack"] or ("no sum" if row["runs_without_sum"] else UNKNOWN_TEXT),
-    **{name: _estimate(name) for name in ("auc", "tpr_at_1", "precision", "recall", "ndcg@10")},
-    "difference": _estimate("ndcg@10_difference"),
-    "p": lambda row: UNKNOWN_TEXT if row["ndcg@10_p"] is None else f"{row['ndcg@10_p']:.3g}",
-    "online nDCG@10": _estimate("online_mean"),
-    "runs": lambda row: f"{row['runs']} of {row['runs_asked']}",
-    "front": lambda row: (
-        "yes" if row["pareto"] else "no: " + (", ".join(row["dominated_by"]) or UNKNOWN_TEXT)
-    ),
-}
-
-
-def _every(title: str, rows: Sequence[Table], columns: Cells, texts: Sequence[str] = ()) -> Fold:
-    """Rows as a table, without columns that are the same in all of several rows of a setting."""
-    shown = rows[:MOST_ROWS]
-    cells = [[cell(row) for cell in columns.values()] for row in shown]
-    kept = [
-        index
-        for index, name in enumerate(columns)
-        if name not in _PLACE or index == 0 or len({line[index] for line in cells}) > 1
+def _every(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    names: str,
+    *,
+    texts: Sequence[str] = (),
+    code: Sequence[str] = (),
+) -> Fold:
+    """Some columns of rows, without those that only say that all rows are of one setting."""
+    if not rows:
+        return Fold(title=title)
+    shared = {name for name in _PLACE.split()[1:] if len({row.get(name) for row in rows}) == 1}
+    columns = [
+        Column(_HEADERS.get(name, name.replace("_", " ")), name)
+        for name in names.split()
+        if name not in shared
     ]
     more = f" (the first {MOST_ROWS:,}; all with --to json)" if len(rows) > MOST_ROWS else ""
     return Fold(
         title=title,
         note=f"{len(rows):,} rows{more}",
-        texts=texts if rows else (),
-        head=[list(columns)[index] for index in kept],
-        rows=[[line[index] for index in kept] for line in cells],
+        texts=texts,
+        code=code,
+        tables=[make_table("", columns, rows[:MOST_ROWS])],
     )
 
 
-def _warnings(rows: Sequence[Table]) -> Fold:
-    codes = sorted({row["code"] for row in rows})
-    meaning = [f"{code}: {WARNINGS[code].title}. {WARNINGS[code].text}" for code in codes if code in WARNINGS]
-    return Fold(
-        title=f"Warnings: {join_names(codes)}" if codes else "Warnings",
-        note=f"{len(rows)} in all",
-        texts=meaning,
-        head=["defense", "code", "warning"],
-        rows=[[row["name"], row["code"], row["warning"]] for row in rows],
-    )
+Points = Sequence[tuple[int, float]]
 
 
-def _claims(rows: Sequence[Table]) -> Fold:
-    columns: Cells = {
-        **_texts("name learner scenario"),
-        **_texts("sees unit canary"),
-        "claimed": lambda row: UNKNOWN_TEXT if row["eps_claimed"] == "inf" else _bound(row["eps_claimed"]),
-        "proven": lambda row: _bound(row["eps_upper"]),
-        "all rounds": lambda row: _bound(row["run_eps"]),
-        "exact loss": lambda row: _bound(row["eps_exact"]),
-        "lower bound": lambda row: _bound(row["eps_lower"]),
-        "at most": lambda row: _bound(row["eps_ceiling"]),
-        **_texts("verdict why"),
-    }
-    text = (
-        "Epsilons are of one message: proven by accounting; exact loss: of the pair that was played, where "
-        "it has a formula; lower bound: shown by trials, and at most: the most that so many can show."
-    )
-    return _every("Claims, checked", rows, columns, [text])
-
-
-def _groups(compared: Table) -> Fold:
-    """How groups of clients are served, and how well the best attack reads them."""
-    best = {_setting(row): row["attack"] for row in compared["results"]}
-    attacked = [row for row in compared["groups"] if row["method"] == best.get(_setting(row))]
-    hit, served = (
-        {(*_setting(row), row["group"]): row for row in rows} for rows in (attacked, compared["served"])
-    )
-    rows = [{**hit.get(key, {}), **served.get(key, {})} for key in dict.fromkeys((*served, *hit))]
-    columns: Cells = {
-        **_PLACE,
-        **_texts("group"),
-        "online nDCG@10": lambda row: short(row.get("online_mean")),
-        "AUC of the best attack": lambda row: short(row.get("auc")),
-    }
-    return _every("Groups of clients", rows, columns)
-
-
-_LEFT, _RIGHT, _TOP, _BOTTOM = 34.0, 396.0, 6.0, 192.0
-_PANELS = {OFFLINE_NDCG: "offline nDCG@10 of the global model", ONLINE_NDCG: "online nDCG@10 of shown lists"}
-
-
-def _curves(rows: Sequence[Table]) -> Iterator[Curve]:
+def _curves(report: CompareReport) -> Iterator[Curve]:
     """Offline and online nDCG@10 by round, at the smallest epsilon, a picture for each world."""
-    least = min((row["eps"] for row in rows if row["eps"] is not None), default=None)
-    some = [row for row in rows if row["eps"] in (None, least)]
-    names = list(dict.fromkeys(row["alternative"] for row in some))
-    worlds: dict[tuple[str, ...], list[Table]] = {}
-    for row in some:
-        worlds.setdefault(_setting(row)[:-1], []).append(row)
-    for world, mine in worlds.items():
+    least = least_epsilon(report.curves)
+    for world in report.worlds:
+        rows = [row for row in report.rows_of(world, report.curves) if row["eps"] in (None, least)]
         for metric, title in _PANELS.items():
-            known = [(row, _known(row["round"], row[metric])) for row in mine]
-            values = [value for _, points in known for _, value in points]
-            if values:
-                yield _curve(f"{title}, {world[2]} clicks", known, values, names)
+            drawn = [(row, points) for row in rows if (points := _points(row, metric))]
+            if drawn:
+                yield _curve(f"{title}, {world.key[2]} clicks", drawn, _alternatives(report.results))
 
 
-def _known(rounds: Sequence[int], values: Sequence[float | None]) -> list[tuple[int, float]]:
-    return [(each, value) for each, value in zip(rounds, values, strict=True) if value is not None]
+def _points(row: Row, metric: str) -> Points:
+    values = zip(row["round"], row[metric], strict=True)
+    return [(number, value) for number, value in values if not math.isnan(value)]
 
 
-def _curve(
-    title: str,
-    known: Sequence[tuple[Table, Sequence[tuple[int, float]]]],
-    values: Sequence[float],
-    names: Sequence[str],
-) -> Curve:
+def _curve(title: str, drawn: Sequence[tuple[Row, Points]], alternatives: Sequence[str]) -> Curve:
+    numbers, values = zip(*(point for _, points in drawn for point in points), strict=True)
     low, high = math.floor(min(values) * 10) / 10, math.ceil(max(values) * 10 + 1e-9) / 10
-    last = max(each for _, points in known for each, _ in points) or 1
+
+    def height(value: float) -> float:
+        return float(np.interp(value, (low, high), (192.0, 6.0)))
 
     def place(point: tuple[int, float]) -> str:
-        x = _LEFT + (_RIGHT - _LEFT) * point[0] / last
-        return f"{x:.1f},{_BOTTOM - (_BOTTOM - _TOP) * (point[1] - low) / (high - low):.1f}"
+        return f"{np.interp(point[0], (0, max(1, *numbers)), (34.0, 396.0)):.1f},{height(point[1]):.1f}"
 
-    steps = round((high - low) * 10)
-    ticks = [
-        (_BOTTOM - (_BOTTOM - _TOP) * step / steps, short(low + step / 10, 1)) for step in range(steps + 1)
-    ]
     return Curve(
         title=title,
-        words="; ".join(f"{row['name']} ends at {short(points[-1][1])}" for row, points in known if points),
-        ticks=ticks,
+        words="; ".join(f"{row['name']} ends at {short(points[-1][1])}" for row, points in drawn),
+        ticks=[
+            (height(tick), short(tick, 1)) for tick in np.linspace(low, high, round(10 * (high - low)) + 1)
+        ],
         lines=[
             {
                 "name": row["name"],
-                "number": names.index(row["alternative"]),
+                "number": alternatives.index(row["alternative"]),
                 "points": " ".join(map(place, points)),
             }
-            for row, points in known
+            for row, points in drawn
         ],
     )
-
-
-def _made(compared: Table, provenance: Provenance) -> Iterator[Fold]:
-    dataset = compared["dataset"] or {}
-    if dataset:
-        names = [
-            name for name in ("fold", "fingerprint", "train", "vali", "test") if name in dataset["folds"][0]
-        ]
-        yield Fold(
-            title="Data",
-            note=f"{dataset['source']}: {dataset['features']} features, {dataset['normalised']}",
-            head=names,
-            rows=[[str(fold[name]) for name in names] for fold in dataset["folds"]],
-        )
-    yield Fold(
-        title="Versions, and how to repeat it",
-        texts=[
-            f"Seed {', '.join(map(str, provenance.seeds))}; run i is repetition i of it. Commands are "
-            "for the folder of the comparison; the same seed gives the same numbers. Versions are those here."
-        ],
-        code=[f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER", provenance.grid.rstrip("\n")],
-        head=["package", "version"],
-        rows=[[*pair] for pair in provenance.versions.items()],
-    )
-    yield Fold(
-        title="One cell on its own",
-        note=f"{len(provenance.cells)} cells",
-        head=["cell", "command"],
-        rows=[[*cell] for cell in provenance.cells[:MOST_ROWS]],
-    )
-
-
-# --- numbers as text -------------------------------------------------------------------------------
-
-
-def _bound(value: float | str | None) -> str:
-    """An epsilon of the document, in which an infinity is a text."""
-    return UNKNOWN_TEXT if value is None else bound_text(float(value))
-
-
-def _interval(ends: Sequence[float] | None) -> str:
-    return "" if ends is None else interval_text(Estimate(math.nan, (float(ends[0]), float(ends[1]))))
-
-
-def _signed(loss: float | None) -> str:
-    return UNKNOWN_TEXT if loss is None else short(-loss).replace("-", "−")  # noqa: RUF001
-
-
-def _lines(first: str, second: str, between: str = "\n") -> str:
-    return f"{first}{between}{second}" if second else first
 
 
 # --- forms -----------------------------------------------------------------------------------------
@@ -704,5 +518,7 @@ def _markdown(fold: Fold) -> Iterator[str]:
         # Longer than every run of backticks in the text: else quoted text could end the block.
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         yield from (fence, *text.split("\n"), fence, "")
-    if fold.rows:
-        yield from (*markdown_lines(fold.head, fold.rows), "")
+    for table in fold.tables:
+        yield from (f"{escape_markdown(text)}\n" for text in (table.title, table.caption) if text)
+        head = [column.header for column in table.columns]
+        yield from (*markdown_lines(head, [line.cells for line in table.lines]), "")
