@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.markup import escape
+
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.results import UNKNOWN, GapRecord
+from foltr_audit.core.results import UNKNOWN, DataRecord, GapRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.comparison.grid import CellPlan
@@ -26,10 +28,18 @@ from foltr_audit.experiments.table import (
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
-from foltr_audit.report.compare_tables import brief_compare, print_compare
-from foltr_audit.report.decision import decision_table
+from foltr_audit.report.compare_tables import WorldTables, claims_table, least_epsilon
+from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decision_sentences, decision_table
 from foltr_audit.report.documents import Document, Field, Row, Section, nested
-from foltr_audit.report.settings import DATASET, RUN_BOUND, data_title, dataset_row, run_bound_columns
+from foltr_audit.report.settings import (
+    DATASET,
+    RUN_BOUND,
+    data_title,
+    dataset_line,
+    dataset_row,
+    run_bound_columns,
+)
+from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.utils.formatting import JsonValue, epsilon
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -38,7 +48,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.terminal import BriefAnswer
+
+_NO_CELL = "No cell of this comparison is done, so nothing can be said yet."
 
 COMPARED = Section(
     "data scenario click_model learner pdgd name alternative eps:num|null sensitivity:num|null defense "
@@ -99,23 +110,18 @@ CELLS = Section("attack:int audit:int")
 
 @dataclass(frozen=True, kw_only=True)
 class CompareReport(Document):
-    """The result of `compare`.
+    """The result of `compare`; rows of one setting are pooled over its repetitions.
 
     Attributes:
         config: the grid as a plain table.
-        dataset: source, fingerprints and sizes of the data; None where no cell is done.
-        cells: how many cells of each kind were asked for.
+        dataset: source, fingerprints and sizes of the data; empty where no cell is done.
+        cells, unfinished: how many cells of each kind were asked for, and which are not done yet.
         sensitivities: values of Delta that were tried on the validation split, see `--sensitivity-grid`.
-        unfinished: settings with cells that are not done yet, one row per kind; see `partial` of `of`.
-        left_out: combinations that are impossible, and why.
-        failed: cells that could not be run, and why; with `partial` those of the last run too.
-        warnings: incompatible defenses in the chains, one row per defense and warning.
-        claims: one row per audited view, unit and canary of every defense; `sees` is the view in words.
-        attacks: one row per guesser and setting, baselines first.
-        refused: one row per attack and setting in which it could not run, and why.
-        groups: attack success by group of clients; empty where clients do not differ.
-        served: online nDCG@10 by group of clients; empty where clients do not differ.
-        curves: nDCG@10 by round, from 0: means over runs, one row per setting.
+        left_out, failed: combinations that are impossible, and cells that could not be run; and why.
+        warnings, claims: one row per defense and warning, and per audited view, unit and canary.
+        attacks, refused: one row per method and setting, baselines first; and attacks that could not run.
+        groups, served: attack success and online nDCG@10 by group of clients; empty where they do not differ.
+        curves: nDCG@10 by round, from 0; one row per setting.
         results: one row per world, learner and defense; those of a world together.
         worlds: what cells found, pooled over repetitions, by world.
         decision: which defense to use; None where no cell is done.
@@ -141,7 +147,7 @@ class CompareReport(Document):
     )
 
     config: Mapping[str, JsonValue]
-    dataset: Row | None
+    dataset: Row
     cells: Row
     sensitivities: Sequence[Row] = ()
     unfinished: Sequence[Row] = ()
@@ -204,7 +210,7 @@ class CompareReport(Document):
             return [row for pool in pools for row in of(pool)]
 
         return cls(
-            dataset=dataset_row(facts) if facts else None,
+            dataset=_dataset(facts),
             warnings=_once(rows(_warnings)),
             claims=_once(rows(_claims)),
             attacks=rows(_attacks),
@@ -250,34 +256,141 @@ class CompareReport(Document):
         of = ("data", "scenario", "click_model")
         return [row for row in rows if tuple(row[name] for name in of) == world.key]
 
-    def plain(self) -> dict[str, JsonValue]:
-        """As of every document; without data their table is empty, and folds have their columns by name."""
-        if self.dataset is None:
-            return super().plain() | {"dataset": {}}
-        dataset = self.dataset.plain()
-        folds: list[JsonValue] = [dict(sorted(fold.plain().items())) for fold in self.dataset["folds"]]
-        return super().plain() | {"dataset": dataset | {"folds": folds}}
-
     def json_with_decision(self) -> str:
         """As one JSON object, with the decision in its last field."""
         return self.json({"decision": None if self.decision is None else decision_table(self.decision)})
 
+    @property
+    def world_tables(self) -> list[WorldTables]:
+        """The tables of each world; none where no cell is done."""
+        decision, alone = self.decision, len(self.worlds) == 1
+        if decision is None:
+            return []
+        return [
+            WorldTables(world, decision, self.rows_of(world, self.results), alone=alone)
+            for world in self.worlds
+        ]
+
+    @property
+    def progress(self) -> list[str]:
+        """What is not done and what could not be done, in sentences."""
+        states = {
+            f"{self.done} of {self.asked} cells are done: what is said is of these and will change. "
+            "compare --resume runs the others.": self.done < self.asked,
+            f"Cells that could not be run and are left out (see below): {len(self.failed)}.": self.failed,
+            f"Combinations that are impossible (see below): {len(self.left_out)}.": self.left_out,
+        }
+        return [sentence for sentence, holds in states.items() if holds]
+
+    @property
+    def _about(self) -> str:
+        """The data, learners and seed; empty where no cell is done."""
+        seeded = {"seed": Spec().seed, **self._spec}
+        systems = [(row["learner"], row["pdgd"]) for row in self.results]
+        return dataset_line(self.dataset, seeded, systems) if self.dataset else ""
+
+    @property
+    def _spec(self) -> Mapping[str, JsonValue]:
+        """What all cells share, as far as the grid says it."""
+        spec = self.config.get("spec")
+        return spec if isinstance(spec, dict) else {}
+
+    @property
+    def _server(self) -> list[str]:
+        """The server that cheats in all runs, if one does, in a line."""
+        train = self._spec.get("train")
+        server = cheating_server(train.get("server") if isinstance(train, dict) else None)
+        return [f"server {server}, also without a defense"] if server else []
+
+    @property
+    def _lost(self) -> list[str]:
+        """The cells that failed, in lines."""
+        return [f"failed: {row['defense']}, {row['click_model']} clicks: {row['why']}" for row in self.failed]
+
     def show(self, console: Console) -> None:
         """Print the decision, what leaks and what it costs in each world, then the claims and what holds."""
-        print_compare(self, console)
+
+        def lines(texts: Iterable[str], style: str | None = None) -> None:
+            for text in texts:
+                console.print(escape(text), highlight=False, style=style)
+
+        said = [_NO_CELL] if self.decision is None else decision_sentences(self.decision)
+        lines(said[:MOST_SENTENCES])
+        if self._about:
+            console.print(self._about)
+        lines(self._server)
+        for tables in self.world_tables:
+            for table in (tables.leaks(), tables.costs()):
+                console.print()
+                print_table(table, console)
+            lines(f"  {line}" for line in tables.dominated)
+        if self.claims:
+            console.print()
+            print_table(claims_table(self.claims), console)
+        console.print()
+        lines([*said[MOST_SENTENCES:], *self.progress])
+        lines(f"left out: {row['learner']}, {row['defense']}: {row['why']}" for row in self.left_out)
+        lines(self._lost, "red")
 
     def short_answer(self) -> BriefAnswer | None:
-        """The conclusion with one table; None where no cell is done."""
-        return brief_compare(self)
+        """The conclusion with one table: of the world in which the best attack reads most.
+
+        None where no cell is done.
+        """
+        decision, tables = self.decision, self.world_tables
+        if decision is None:
+            return None
+        said, chosen = decision_sentences(decision), decision.best.pools[0].key if decision.best else None
+
+        def least_auc(tables: WorldTables) -> float:
+            """How well the best attack does on the recommended defense, or on the best one."""
+            pools = [pool for pool in tables.world.pools if chosen in (None, pool.key)]
+            return min(
+                (auc.value for auc in (best_attack(pool).auc for pool in pools) if auc.known), default=0.0
+            )
+
+        shown = max(tables, key=least_auc)
+        rows = shown.rows
+        if len(rows) > MOST_ROWS:
+            least = (None, least_epsilon(rows))
+            rows = [row for row in rows if row["eps"] in least or decision.judgement(row) == "recommended"]
+        larger = len(shown.rows) - len(rows)
+        rows, more = first_rows(rows, "rows")
+        return BriefAnswer(
+            conclusion=tuple(said[:MOST_SENTENCES]),
+            about=self._about,
+            table=shown.brief(rows),
+            notes=(
+                *said[MOST_SENTENCES:],
+                *self.progress,
+                *self._server,
+                *filter(None, [shown.no_sum]),
+                *self._lost,
+            ),
+            left_out=(
+                *(other.title for other in tables if other is not shown),
+                *([f"{larger} rows of larger epsilons"] if larger else []),
+                *more,
+                "every attack metric, p-values and the checks of claims",
+            ),
+        )
 
     def figure(self) -> Figure:
         """Attack against utility, and both against epsilon."""
         from foltr_audit.report.figures import comparison_figure
 
-        return comparison_figure(self.results, "" if self.dataset is None else data_title(self.dataset))
+        return comparison_figure(self.results, data_title(self.dataset) if self.dataset else "")
 
 
 # --- rows ------------------------------------------------------------------------------------------
+
+
+def _dataset(facts: Sequence[DataRecord]) -> Row:
+    """The data of some cells, the columns of their folds by name; empty without a cell."""
+    if not facts:
+        return Row({}, DATASET)
+    row = dataset_row(facts)
+    return row.with_values(folds=[Row(dict(sorted(fold.items())), fold.section) for fold in row["folds"]])
 
 
 def compared(pool: ComparedPool) -> dict[str, Any]:

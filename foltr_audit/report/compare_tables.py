@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from rich.markup import escape
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.decide import LEAST, ComparedWorld, Decision
 from foltr_audit.experiments.runs.systems import without_shared_parameters
-from foltr_audit.experiments.table import best_attack
-from foltr_audit.report.decision import MARKS, MOST_SENTENCES, VERDICTS, cheating_server, decision_sentences
+from foltr_audit.report.decision import MARKS, VERDICTS
 from foltr_audit.report.documents import Row
-from foltr_audit.report.settings import dataset_line, run_bound_text, run_caption
+from foltr_audit.report.settings import run_bound_text, run_caption
 from foltr_audit.report.table import (
     EMPTY,
     UNKNOWN_TEXT,
@@ -34,13 +29,7 @@ from foltr_audit.report.table import (
     short_method,
     verdict_cell,
 )
-from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.utils.formatting import short
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from foltr_audit.report.compare import CompareReport
 
 CHOSEN = "chosen on the lists that it is shown on, so a little high"
 """A note on the values of the best attack."""
@@ -57,7 +46,6 @@ FIXED = "over queries, with the trained models held fixed (repetitions are avera
 NO_SUM = "no sum"
 """In the place of an AUC where attacks had nothing to read."""
 
-_NO_CELL = "No cell of this comparison is done, so nothing can be said yet."
 _ONLINE = "online\nnDCG@10"
 
 # --- cells and columns -----------------------------------------------------------------------------
@@ -137,13 +125,12 @@ def least_epsilon(rows: Sequence[Row]) -> float | None:
 class WorldTables:
     """The tables of a world of a comparison, some columns of which depend on all its rows."""
 
-    def __init__(self, report: CompareReport, world: ComparedWorld, decision: Decision) -> None:
-        self.world, self.decision = world, decision
-        self.rows = report.rows_of(world, report.results)
-        self._learners = without_shared_parameters(list(dict.fromkeys(row["learner"] for row in self.rows)))
+    def __init__(self, world: ComparedWorld, decision: Decision, rows: Sequence[Row], *, alone: bool) -> None:
+        """Tables of the rows of a world, which is named without its data where it is alone."""
+        self.world, self.decision, self.rows = world, decision, rows
+        self._learners = without_shared_parameters(list(dict.fromkeys(row["learner"] for row in rows)))
         data, scenario, click_model = world.key
-        at = f" on {data}" if len(report.worlds) > 1 else ""
-        self.title = f"{click_model} clicks, scenario {scenario}{at}"
+        self.title = f"{click_model} clicks, scenario {scenario}{'' if alone else f' on {data}'}"
         self.defense = name_column("defense", self._name)
         self.auc = Column("AUC", self._auc, group="best attack")
         self.verdict = Column("verdict", self._verdict, "name")
@@ -280,37 +267,21 @@ class WorldTables:
         )
 
 
-def world_tables(report: CompareReport) -> list[WorldTables]:
-    """The tables of each world; none where no cell is done."""
-    decision = report.decision
-    return [] if decision is None else [WorldTables(report, world, decision) for world in report.worlds]
-
-
 def claims_table(claims: Sequence[Row]) -> Table:
     """Every claim that was checked, from both sides; a terminal names each defense once."""
-    learners = len({row["learner"] for row in claims}) > 1
-    scenarios = len({row["scenario"] for row in claims}) > 1
+    several = [name for name in ("learner", "scenario") if len({row[name] for row in claims}) > 1]
+    shown = [name for name in ("learner", "name", "scenario") if name == "name" or name in several]
+    names = [", ".join(row[name] for name in shown) for row in claims]
     units = list(dict.fromkeys(row["unit"] for row in claims))
-    names = [
-        ", ".join([row["learner"]] * learners + [row["name"]] + [row["scenario"]] * scenarios)
-        for row in claims
-    ]
-    name_of = {id(row): name for row, name in zip(claims, names, strict=True)}
-    first = {
-        id(row) for row, name, before in zip(claims, names, ["", *names], strict=False) if name != before
-    }
 
     def number(header: str, name: str) -> Column:
-        return Column(header, lambda row: EMPTY if row[name] is None else bound_text(row[name]))
-
-    def once(row: Row) -> str:
-        return name_of[id(row)] if id(row) in first else ""
+        return Column(header, lambda row: bound_text(row[name]))
 
     return make_table(
         f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
         [
-            replace(name_column("defense", lambda row: name_of[id(row)]), only="page"),
-            replace(name_column("defense", once), only="terminal"),
+            replace(name_column("defense", "defense"), only="page"),
+            replace(name_column("defense", "once"), only="terminal"),
             Column("server sees", "sees", "name"),
             Column("differs", "unit", "name", only=None if len(units) > 1 else "page"),
             Column("pair", "canary", "words", only="page"),
@@ -328,7 +299,10 @@ def claims_table(claims: Sequence[Row]) -> Table:
             ),
             Column("why", "why", "words", only="page"),
         ],
-        claims,
+        [
+            row.with_values(defense=name, once="" if name == before else name)
+            for row, name, before in zip(claims, names, ["", *names], strict=False)
+        ],
         caption="claimed: - where nothing is; proven: an upper bound by accounting, ∞ where nothing is; "
         f"{run_caption(claims)}; exact loss: of the pair that was played, where it has a formula; lower "
         "bound: from trials with that pair, and at most: the most that so many can show, each at "
@@ -336,114 +310,3 @@ def claims_table(claims: Sequence[Row]) -> Table:
         "the exact loss or the lower bound is false",
         spare=("at most", "run", "exact\nloss", "proven", "claimed"),
     )
-
-
-# --- the terminal ----------------------------------------------------------------------------------
-
-
-def progress_sentences(report: CompareReport) -> list[str]:
-    """What is not done and what could not be done."""
-    states = {
-        f"{report.done} of {report.asked} cells are done: what is said is of these and will change. "
-        "compare --resume runs the others.": report.done < report.asked,
-        f"Cells that could not be run and are left out (see below): {len(report.failed)}.": report.failed,
-        f"Combinations that are impossible (see below): {len(report.left_out)}.": report.left_out,
-    }
-    return [sentence for sentence, holds in states.items() if holds]
-
-
-def _about(report: CompareReport) -> str:
-    """The data, learners and seed; empty where no cell is done."""
-    if report.dataset is None:
-        return ""
-    spec = report.config.get("spec")
-    seeded = {"seed": Spec().seed, **(spec if isinstance(spec, dict) else {})}
-    return dataset_line(report.dataset, seeded, [(row["learner"], row["pdgd"]) for row in report.results])
-
-
-def _server_lines(report: CompareReport) -> list[str]:
-    """The server that cheats in all runs, if one does."""
-    spec = report.config.get("spec")
-    train = spec.get("train") if isinstance(spec, dict) else None
-    server = cheating_server(train.get("server") if isinstance(train, dict) else None)
-    return [f"server {server}, also without a defense"] if server else []
-
-
-def _failed_lines(report: CompareReport) -> list[str]:
-    return [f"failed: {row['defense']}, {row['click_model']} clicks: {row['why']}" for row in report.failed]
-
-
-def print_compare(report: CompareReport, console: Console) -> None:
-    """The whole report."""
-
-    def lines(texts: Sequence[str], style: str | None = None) -> None:
-        for text in texts:
-            console.print(escape(text), highlight=False, style=style)
-
-    decision = report.decision
-    said = [_NO_CELL] if decision is None else decision_sentences(decision)
-    lines(said[:MOST_SENTENCES])
-    if about := _about(report):
-        console.print(about)
-    lines(_server_lines(report))
-    for tables in world_tables(report):
-        for table in (tables.leaks(), tables.costs()):
-            console.print()
-            print_table(table, console)
-        lines([f"  {line}" for line in tables.dominated])
-    if report.claims:
-        console.print()
-        print_table(claims_table(report.claims), console)
-    console.print()
-    lines([*said[MOST_SENTENCES:], *progress_sentences(report)])
-    lines([f"left out: {row['learner']}, {row['defense']}: {row['why']}" for row in report.left_out])
-    lines(_failed_lines(report), "red")
-
-
-def print_brief_compare(report: CompareReport, console: Console, *, quiet: bool = False) -> None:
-    """Print the short answer; where no cell is done the whole report, which says why."""
-    answer = brief_compare(report)
-    if answer is None:
-        print_compare(report, console)
-    else:
-        answer.print(console, quiet=quiet)
-
-
-def brief_compare(report: CompareReport) -> BriefAnswer | None:
-    """The short answer; None where no cell is done."""
-    decision = report.decision
-    if decision is None:
-        return None
-    said, tables = decision_sentences(decision), world_tables(report)
-    shown = max(tables, key=lambda of_world: _auc_of(decision, of_world.world))
-    rows: Sequence[Row] = shown.rows
-    if len(rows) > MOST_ROWS:
-        least = (None, least_epsilon(rows))
-        rows = [row for row in rows if row["eps"] in least or decision.judgement(row) == "recommended"]
-    larger = len(shown.rows) - len(rows)
-    rows, more = first_rows(rows, "rows")
-    return BriefAnswer(
-        conclusion=tuple(said[:MOST_SENTENCES]),
-        about=_about(report),
-        table=shown.brief(rows),
-        notes=(
-            *said[MOST_SENTENCES:],
-            *progress_sentences(report),
-            *_server_lines(report),
-            *filter(None, [shown.no_sum]),
-            *_failed_lines(report),
-        ),
-        left_out=(
-            *(other.title for other in tables if other is not shown),
-            *([f"{larger} rows of larger epsilons"] if larger else []),
-            *more,
-            "every attack metric, p-values and the checks of claims",
-        ),
-    )
-
-
-def _auc_of(decision: Decision, world: ComparedWorld) -> float:
-    """How well the best attack does in a world: on the recommended defense, or on the best one."""
-    chosen = decision.best.pools[0].key if decision.best else None
-    aucs = [best_attack(pool).auc for pool in world.pools if chosen in (None, pool.key)]
-    return min((auc.value for auc in aucs if auc.known), default=0.0)

@@ -9,22 +9,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.settings.attack import AttackSpec
-from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.warning_kinds import WARNINGS
 from foltr_audit.evidence.bundle import versions
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, ComparisonFolder
-from foltr_audit.experiments.decide import MOST_LOSS
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.experiments.table import best_attack
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
@@ -34,22 +29,18 @@ from foltr_audit.report.compare_tables import (
     claims_table,
     difference_cell,
     least_epsilon,
-    progress_sentences,
     verdict_words,
-    world_tables,
 )
 from foltr_audit.report.decision import MARKS, decision_sentences
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import data_title
 from foltr_audit.report.table import (
-    UNKNOWN_TEXT,
     Cell,
     Column,
     Mark,
     Table,
     bound_text,
     escape_markdown,
-    interval_text,
     make_table,
     markdown_lines,
     short_method,
@@ -81,30 +72,12 @@ _HEADERS = {"name": "defense", "online_mean": "online nDCG@10", "baseline": "gue
 _PANELS = {OFFLINE_NDCG: "offline nDCG@10 of the global model", ONLINE_NDCG: "online nDCG@10 of shown lists"}
 
 
-class Tile(NamedTuple):
-    """A number that a reader came for, what it is compared with, and how it is marked."""
-
-    name: str
-    value: str
-    note: str
-    mark: Mark = ""
-
-
 class Selector(NamedTuple):
     """A choice: its name, its label, and its options with their texts."""
 
     name: str
     label: str
     options: Sequence[tuple[str, str]]
-
-
-class Curve(NamedTuple):
-    """Learning curves in a box of 400 by 200, and the same in words; `ticks` are heights with their texts."""
-
-    title: str
-    words: str
-    ticks: Sequence[tuple[float, str]]
-    lines: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +88,7 @@ class Fold:
     note: str = ""
     texts: Sequence[str] = ()
     code: Sequence[str] = ()
-    curves: Sequence[Curve] = ()
+    curves: bool = False
     tables: Sequence[Table] = ()
 
 
@@ -125,7 +98,7 @@ class Page:
 
     headline: str
     lead: Sequence[str]
-    tiles: Sequence[Tile]
+    tiles: Sequence[tuple[str, Cell]]
     notices: Sequence[str]
     defenses: Fold
     selectors: Sequence[Selector]
@@ -174,14 +147,14 @@ def page_of(report: CompareReport, provenance: Provenance) -> Page:
         headline = "No cell is done yet"
     lead = [text.removeprefix(headline).lstrip(":,. ") for text in said[:2]]
     defenses = _defenses(report, rows)
-    synthetic = data is not None and data["synthetic"]
+    synthetic = bool(data) and data["synthetic"]
     seeds = ", ".join(map(str, provenance.seeds))
     return Page(
         headline=headline,
         lead=[text[:1].upper() + text[1:] for text in lead if text],
-        tiles=[*_tiles(worst_case(chosen), rows)] if chosen else [],
+        tiles=[(column.header, column.cell(worst_case(chosen))) for column in _columns(rows)[2:] if chosen],
         notices=[
-            *progress_sentences(report),
+            *report.progress,
             *said[2:],
             *(["The data are synthetic: what holds here need not hold for real users."] if synthetic else []),
         ],
@@ -192,7 +165,9 @@ def page_of(report: CompareReport, provenance: Provenance) -> Page:
         f"seed {seeds}",
         data={
             "rows": [row.plain() for row in rows],
-            "defenses": _alternatives(rows),
+            "curves": [row.plain() for row in report.curves],
+            "panels": _PANELS,
+            "defenses": list(dict.fromkeys(row["alternative"] for row in rows)),
             "views": _proven_views(rows),
             "audited": _audited_views(rows),
             "head": [column.header for table in defenses.tables for column in table.columns],
@@ -231,16 +206,13 @@ def worst_case(rows: Sequence[Row]) -> Row:
 
     def loss(row: Row) -> float:
         difference = row.estimate("ndcg@10_difference")
-        return -difference.value if difference.known else -(row.estimate("ndcg@10").value or 0.0)
+        quality = difference if difference.known else row.estimate("ndcg@10")
+        return -quality.value if quality.known else 0.0
 
     leak = max(rows, key=lambda row: row.number("auc") if row.estimate("auc").known else -1.0)
     cost = max(rows, key=loss)
     quality = {name: cost[name] for name in ("ndcg@10", "ndcg@10_difference")}
     return leak.with_values(**quality, cost_clicks=cost["click_model"])
-
-
-def _alternatives(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row["alternative"] for row in rows))
 
 
 def _audited_views(rows: Sequence[Row]) -> list[str]:
@@ -257,29 +229,23 @@ def _proven_views(rows: Sequence[Row]) -> list[str]:
 # --- above the folds -------------------------------------------------------------------------------
 
 
-def _tiles(worst: Row, rows: Sequence[Row]) -> Iterator[Tile]:
-    """Four numbers of the defense to use."""
-    auc, difference = worst.estimate("auc"), worst.number("ndcg@10_difference")
-    where = ", ".join(filter(None, (interval_text(auc), f"{worst['click_model']} clicks")))
-    guess = f"a guess without the message: {short(worst['guess'])} ({worst['guess_by']})"
-    yield Tile("Best attack, AUC", short(auc.value), f"{where}; {guess}", "good")
-    proven, note, mark = UNKNOWN_TEXT, "its claim was not audited", "warn"
-    for view in _audited_views([worst])[:1]:
-        eps, of_run = (worst.number(f"{name}_{view}") for name in ("eps_proven", "run_eps"))
-        proven, mark = f"ε {bound_text(eps)}", "warn" if math.isinf(eps) else "good"
-        rounds = worst[f"run_rounds_{view}"]
-        note = f"in all {rounds} rounds: ε {bound_text(of_run)}; the server sees: {SEES[view]}"
-    yield Tile("Proven for one search", proven, note, "good" if mark == "good" else "warn")
-    loss = "no run without a defense to compare with"
-    if not math.isnan(difference):
-        more = "more" if difference > 0 else "less"
-        loss = f"{short(abs(difference))} {more} than without a defense, {worst['cost_clicks']} clicks"
-    quality = short(worst.number("ndcg@10"))
-    yield Tile("Ranking quality, nDCG@10", quality, loss, "warn" if difference < -MOST_LOSS else "good")
-    sent = worst["bytes_per_client"]
-    plain = next((row["bytes_per_client"] for row in rows if row["alternative"] == NO_DEFENSE), None)
-    times = f"{sent / plain:.3g} times those of no defense" if plain and sent else ""
-    yield Tile("Bytes a client and round", byte_count(worst), times)
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    """What is proven of a defense, what attacks find, and what it costs."""
+
+    def proven(view: str) -> Column:
+        name = f"eps_proven_{view}"
+        return Column(f"proven ε, server sees {SEES[view]}", lambda row: bound_text(row.get(name)))
+
+    return [
+        Column("defense", "alternative", "name"),
+        Column("verdict", lambda row: SIGNS.get(MARKS[row["verdict"]], "") + row["verdict"], "name"),
+        *map(proven, _audited_views(rows)),
+        Column("AUC of the best attack", "auc"),
+        Column("AUC of a guess without the message", lambda row: Cell(short(row["guess"]), row["guess_by"])),
+        Column("nDCG@10", "ndcg@10"),
+        Column("difference to no defense", lambda row: difference_cell(row.estimate("ndcg@10_difference"))),
+        Column("bytes a client and round", byte_count),
+    ]
 
 
 def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
@@ -293,21 +259,6 @@ def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
             of_defense.setdefault(row["alternative"], []).append(row)
     lists = [row["lists"] for row in rows if row["lists"] is not None]
     span = " to ".join(map(str, sorted({min(lists), max(lists)}))) if lists else "no"
-
-    def proven(view: str) -> Column:
-        name = f"eps_proven_{view}"
-        return Column(f"proven ε, server sees {SEES[view]}", lambda row: bound_text(row.get(name)))
-
-    columns = [
-        Column("defense", "alternative", "name"),
-        Column("verdict", lambda row: SIGNS.get(MARKS[row["verdict"]], "") + row["verdict"], "name"),
-        *map(proven, _audited_views(rows)),
-        Column("AUC of the best attack", "auc"),
-        Column("AUC of a guess without the message", lambda row: Cell(short(row["guess"]), row["guess_by"])),
-        Column("nDCG@10", "ndcg@10"),
-        Column("difference to no defense", lambda row: difference_cell(row.estimate("ndcg@10_difference"))),
-        Column("bytes a client and round", byte_count),
-    ]
     return Fold(
         title="The defenses",
         texts=[
@@ -315,7 +266,7 @@ def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
             f"{verdict_words(report.decision, rows)}.",
             f"Attacks are judged on {span} lists with a click for each defense.",
         ],
-        tables=[make_table("", columns, map(worst_case, of_defense.values()))],
+        tables=[make_table("", _columns(rows), map(worst_case, of_defense.values()))],
     )
 
 
@@ -347,7 +298,7 @@ def _folds(report: CompareReport, provenance: Provenance) -> Iterator[Fold]:
         yield Fold(title="Claims, checked", tables=[claims_table(report.claims).on("page")])
     metrics = "auc accuracy precision recall f1 exact"
     yield _every("Every attack", report.attacks, f"{_PLACE} method baseline {metrics} lists")
-    worlds = world_tables(report)
+    worlds = report.world_tables
     yield Fold(
         title="Every result",
         note=f"{len(report.results)} rows",
@@ -358,12 +309,13 @@ def _folds(report: CompareReport, provenance: Provenance) -> Iterator[Fold]:
     hit = [row for row in report.groups if row["method"] == best[_setting(row)]]
     yield _every("Groups of clients: how they are served", report.served, f"{_PLACE} group online_mean")
     yield _every("Groups of clients: what the best attack reads", hit, f"{_PLACE} group auc")
-    yield Fold(title="Learning curves", note="means over runs", curves=[*_curves(report)])
+    if report.curves:
+        yield Fold(title="Learning curves", note="means over runs", curves=True)
     yield _every("Attacks that could not run", report.refused, f"{_PLACE} method reason")
     yield _every("Left out", report.left_out, "learner defense why")
     yield _every("Cells that failed", report.failed, "defense learner click_model run why")
     yield _every("Not done yet", report.unfinished, "name kind click_model scenario done cells")
-    if report.dataset is not None:
+    if report.dataset:
         data = f"{report.dataset['source']}: {report.dataset['features']} features"
         normalised = [f"{data}, {report.dataset['normalised']}"]
         yield _every("Data", report.dataset["folds"], "fold fingerprint train vali test", texts=normalised)
@@ -412,52 +364,6 @@ def _every(
     )
 
 
-Points = Sequence[tuple[int, float]]
-
-
-def _curves(report: CompareReport) -> Iterator[Curve]:
-    """Offline and online nDCG@10 by round, at the smallest epsilon, a picture for each world."""
-    least = least_epsilon(report.curves)
-    for world in report.worlds:
-        rows = [row for row in report.rows_of(world, report.curves) if row["eps"] in (None, least)]
-        for metric, title in _PANELS.items():
-            drawn = [(row, points) for row in rows if (points := _points(row, metric))]
-            if drawn:
-                yield _curve(f"{title}, {world.key[2]} clicks", drawn, _alternatives(report.results))
-
-
-def _points(row: Row, metric: str) -> Points:
-    values = zip(row["round"], row[metric], strict=True)
-    return [(number, value) for number, value in values if not math.isnan(value)]
-
-
-def _curve(title: str, drawn: Sequence[tuple[Row, Points]], alternatives: Sequence[str]) -> Curve:
-    numbers, values = zip(*(point for _, points in drawn for point in points), strict=True)
-    low, high = math.floor(min(values) * 10) / 10, math.ceil(max(values) * 10 + 1e-9) / 10
-
-    def height(value: float) -> float:
-        return float(np.interp(value, (low, high), (192.0, 6.0)))
-
-    def place(point: tuple[int, float]) -> str:
-        return f"{np.interp(point[0], (0, max(1, *numbers)), (34.0, 396.0)):.1f},{height(point[1]):.1f}"
-
-    return Curve(
-        title=title,
-        words="; ".join(f"{row['name']} ends at {short(points[-1][1])}" for row, points in drawn),
-        ticks=[
-            (height(tick), short(tick, 1)) for tick in np.linspace(low, high, round(10 * (high - low)) + 1)
-        ],
-        lines=[
-            {
-                "name": row["name"],
-                "number": alternatives.index(row["alternative"]),
-                "points": " ".join(map(place, points)),
-            }
-            for row, points in drawn
-        ],
-    )
-
-
 # --- forms -----------------------------------------------------------------------------------------
 
 
@@ -500,10 +406,9 @@ def _hash(text: str) -> str:
 def markdown(page: Page) -> str:
     """The text for a README; what it quotes is shown literally, never as markup."""
     lines = [f"# {escape_markdown(page.headline)}", "", *(f"{escape_markdown(text)}\n" for text in page.lead)]
-    lines += [
-        f"- {escape_markdown(tile.name)}: **{escape_markdown(tile.value)}** ({escape_markdown(tile.note)})"
-        for tile in page.tiles
-    ]
+    for name, cell in page.tiles:
+        below = f" {escape_markdown(cell.below)}" if cell.below else ""
+        lines.append(f"- {escape_markdown(name)}: **{escape_markdown(cell.text)}**{below}")
     lines += ["", *(f"- {escape_markdown(text)}" for text in page.notices), ""]
     for fold in (page.defenses, *page.folds):
         if not fold.curves:

@@ -92,6 +92,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_error_and_no_request(page: Path, tmp_path: Path) -> None:
     seen = Browsed(tmp_path, page.as_uri(), "--dump-dom")
     assert "</html>" in seen.dom
+    assert "ends at .400" in seen.dom, "learning curves are drawn"
     assert seen.console == []
     assert not seen.fetched
 

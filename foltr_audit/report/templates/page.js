@@ -238,6 +238,47 @@ function drawChart(rows, view) {
   for (const row of known) drawRow(row, view, size, x, y, taken);
 }
 
+// --- learning curves ---
+
+function drawCurve(rows, metric, title, into) {
+  const lines = rows
+    .map((row) => [row, row[metric].map((value, at) => [row.round[at], value]).filter(([, value]) => value !== null)])
+    .filter(([, points]) => points.length);
+  if (!lines.length) return;
+  const points = lines.flatMap(([, each]) => each);
+  const last = Math.max(1, ...points.map(([round]) => round));
+  const low = Math.floor(Math.min(...points.map(([, value]) => value)) * 10) / 10;
+  const high = Math.max(low + 0.1, Math.ceil(Math.max(...points.map(([, value]) => value)) * 10) / 10);
+  const x = (round) => 34 + (362 * round) / last;
+  const y = (value) => 192 - (186 * (value - low)) / (high - low);
+  const figure = element("figure", element("figcaption", title), { className: "curve" });
+  const words = lines.map(([row, each]) => `${row.name} ends at ${number(each.at(-1)[1])}`).join("; ");
+  const svg = draw("svg", { viewBox: "0 0 400 200", role: "img", "aria-label": `${title}: ${words}` }, [], figure);
+  for (let value = low; value < high + 1e-9; value += 0.1) {
+    draw("line", { class: "grid", x1: 34, x2: 396, y1: y(value), y2: y(value) }, [], svg);
+    draw("text", { x: 30, y: y(value) + 4, "text-anchor": "end" }, number(value, 1), svg);
+  }
+  for (const [row, each] of lines) {
+    const place = each.map(([round, value]) => `${x(round).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
+    const line = draw("polyline", { class: `k${DATA.defenses.indexOf(row.alternative) % 7}`, points: place }, [], svg);
+    draw("title", {}, row.name, line);
+  }
+  into.append(figure);
+}
+
+/** Offline and online nDCG@10 by round, at the smallest epsilon, a picture for each world. */
+function drawCurves(into) {
+  const least = Math.min(...DATA.curves.map((row) => row.eps).filter((eps) => eps !== null));
+  const shown = DATA.curves.filter((row) => row.eps === null || row.eps === least);
+  const world = (row) => JSON.stringify([row.data, row.scenario, row.click_model]);
+  for (const name of new Set(shown.map(world))) {
+    const rows = shown.filter((row) => world(row) === name);
+    for (const metric in DATA.panels) {
+      drawCurve(rows, metric, `${DATA.panels[metric]}, ${rows[0].click_model} clicks`, into);
+    }
+  }
+}
+
 // --- both, and sorting ---
 
 function show() {
@@ -270,6 +311,8 @@ if (form) {
   addEventListener("resize", () => drawChart(chosenRows(), observer()));
   show();
 }
+const curves = document.getElementById("curves");
+if (curves) drawCurves(curves);
 for (const button of document.querySelectorAll(".sort button")) {
   button.addEventListener("click", () => sortBy(button));
 }
