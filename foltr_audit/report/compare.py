@@ -197,7 +197,11 @@ class CompareReport(Document):
             sensitivities=[TRIED.of(trial) for trial in folder.sensitivities()],
             unfinished=list(_unfinished(cells, set(done))),
             left_out=[LEFT_OUT.of(exclusion) for exclusion in folder.left_out()],
-            failed=[_failed(specs[str(gap.run)], gap.why) for gap in (*failed, *before)],
+            failed=[
+                FAILED.of(spec.train, defense="+".join(spec.defense), run=spec.repetition, why=gap.why)
+                for gap in (*failed, *before)
+                for spec in (specs[str(gap.run)],)
+            ],
         )
 
     @classmethod
@@ -214,9 +218,17 @@ class CompareReport(Document):
             warnings=_once(rows(_warnings)),
             claims=_once(rows(_claims)),
             attacks=rows(_attacks),
-            refused=rows(_refused),
+            refused=[
+                REFUSED.of(pool, **compared(pool), method=method, reason=why)
+                for pool in pools
+                for method, why in pool.refused.items()
+            ],
             groups=rows(_groups),
-            served=rows(_served),
+            served=[
+                SERVED.row({**compared(pool), "group": group, "online_mean": online})
+                for pool in pools
+                for group, online in pool.served.items()
+            ],
             curves=rows(_curves),
             results=[_result(pool, world) for world in every for pool in world.pools],
             worlds=every,
@@ -393,24 +405,19 @@ def _dataset(facts: Sequence[DataRecord]) -> Row:
     return row.with_values(folds=[Row(dict(sorted(fold.items())), fold.section) for fold in row["folds"]])
 
 
-def compared(pool: ComparedPool) -> dict[str, Any]:
+def compared(pool: ComparedPool) -> Row:
     """The columns of `COMPARED`."""
     data, scenario, click_model = pool.world
-    record, label = pool.record, pool.label
-    return {
-        "data": data,
-        "scenario": scenario,
-        "click_model": click_model,
-        "learner": record.learner,
-        "pdgd": record.pdgd,
-        "name": pool.name,
-        "alternative": label.alternative,
-        "eps": label.eps,
-        "sensitivity": label.sensitivity,
-        "defense": pool.chain,
-        "eps_claimed": pool.eps_claimed,
-        "runs": pool.runs,
-    }
+    return COMPARED.of(
+        pool,
+        data=data,
+        scenario=scenario,
+        click_model=click_model,
+        learner=pool.record.learner,
+        pdgd=pool.record.pdgd,
+        defense=pool.chain,
+        **pool.label._asdict(),
+    )
 
 
 def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
@@ -507,30 +514,17 @@ def _attacks(pool: ComparedPool) -> Iterator[Row]:
 
 
 def _groups(pool: ComparedPool) -> Iterator[Row]:
-    columns = compared(pool)
     for record in pool.groups:
-        first = {"method": record.method, "baseline": record.baseline}
-        place = {"group": record.group, "place": record.place, **record.counts}
         metrics: dict[str, Any] = {}
         for name in GROUP_METRICS:
             metrics |= {name: record.metrics[name], f"{name}_all": record.everybody[name]}
             metrics[f"{name}_difference"] = record.differences[name]
-        yield GROUP.row({**first, **columns, **place, **metrics})
-
-
-def _refused(pool: ComparedPool) -> Iterator[Row]:
-    for method, why in pool.refused.items():
-        yield REFUSED.row({"method": method, **compared(pool), "reason": why})
-
-
-def _served(pool: ComparedPool) -> Iterator[Row]:
-    for group, online in pool.served.items():
-        yield SERVED.row({**compared(pool), "group": group, "online_mean": online})
+        yield GROUP.of(record, **compared(pool), **record.counts, **metrics)
 
 
 def _curves(pool: ComparedPool) -> Iterator[Row]:
     curves = {name: values.tolist() for name, values in pool.curves.items()}
-    yield CURVE.row({**compared(pool), **curves, "round": [int(number) for number in curves["round"]]})
+    yield CURVE.of(pool, **compared(pool), **curves | {"round": [*map(int, curves["round"])]})
 
 
 def _warnings(pool: ComparedPool) -> Iterator[Row]:
@@ -542,10 +536,6 @@ def _warnings(pool: ComparedPool) -> Iterator[Row]:
 def _once(rows: Iterable[Row]) -> list[Row]:
     """Each row once: cells of several click models share a chain, and the audit of its claim."""
     return list({str(row): row for row in rows}.values())
-
-
-def _failed(spec: Spec, why: str) -> Row:
-    return FAILED.of(spec.train, defense="+".join(spec.defense), run=spec.repetition, why=why)
 
 
 def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> Iterator[Row]:

@@ -269,9 +269,12 @@ class WorldTables:
 
 def claims_table(claims: Sequence[Row]) -> Table:
     """Every claim that was checked, from both sides; a terminal names each defense once."""
-    several = [name for name in ("learner", "scenario") if len({row[name] for row in claims}) > 1]
-    shown = [name for name in ("learner", "name", "scenario") if name == "name" or name in several]
-    names = [", ".join(row[name] for name in shown) for row in claims]
+    parts = [
+        part
+        for part in ("learner", "name", "scenario")
+        if part == "name" or len({row[part] for row in claims}) > 1
+    ]
+    names = [", ".join(row[part] for part in parts) for row in claims]
     units = list(dict.fromkeys(row["unit"] for row in claims))
 
     def number(header: str, name: str) -> Column:
