@@ -162,7 +162,7 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
         return found.json_with_decision() + "\n"
     if to is ReportFormat.csv:
         return csv_text(found.rows())
-    from foltr_audit.report.page import Provenance, html_page, markdown, page_of
+    from foltr_audit.report.page import html_page, markdown, page_of
 
-    page = page_of(found, Provenance.of(stored))
+    page = page_of(found, stored.grid.public.toml, stored.cells())
     return markdown(page) if to is ReportFormat.md else html_page(page)

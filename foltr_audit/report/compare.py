@@ -17,6 +17,7 @@ from foltr_audit.experiments.decide import ComparedWorld, Decision, decide, worl
 from foltr_audit.experiments.table import (
     ComparedPool,
     ComparisonTable,
+    WorldKey,
     best_attack,
     cells_by_pool,
     hit_hardest,
@@ -58,7 +59,7 @@ COMPARED = Section(
 """The columns that name a defense in a world."""
 
 CEILING = Section("view auc:num how")
-COSTS = Section(
+_COSTS = (
     "ndcg@10:est evaluated_on ndcg@10_ceiling:num|null ndcg@10_untrained:num|null "
     "ndcg@10_validation:num|null online_mean:est online_sum:num|null clipped:num|null "
     "ndcg@10_difference:est ndcg@10_p:num|null online_mean_difference:est online_mean_p:num|null "
@@ -70,7 +71,7 @@ RESULT = Section(
     "lists:int|null runs_without_sum:int ceiling_auc:num|null",
     nested("ceilings", CEILING),
     "baseline:str|null baseline_auc:num|null",
-    COSTS,
+    _COSTS,
     "runs_asked:int worst_attacked_group:str|null worst_attacked_auc:num|null pareto:bool|null "
     "dominated_by:[str] ...",
 )
@@ -251,22 +252,17 @@ class CompareReport(Document):
         """Each warning once, after the defenses and epsilons that it is about."""
         about: dict[CodedWarning, dict[str, list[str]]] = {}
         for row in self.warnings:
-            of = row["name"] if "{" in row["alternative"] else row["alternative"]
+            named = row["eps"] is None or "{" in row["alternative"]
             names = about.setdefault(CodedWarning(row["code"], row["warning"]), {})
-            epsilons = names.setdefault(of, [])
-            if row["eps"] is not None and of != row["name"] and epsilon(row["eps"]) not in epsilons:
+            epsilons = names.setdefault(row["name"] if named else row["alternative"], [])
+            if not named and epsilon(row["eps"]) not in epsilons:
                 epsilons.append(epsilon(row["eps"]))
         return [
             warning.about(
-                "; ".join(f"{of}, eps {', '.join(eps)}" if eps else of for of, eps in names.items())
+                "; ".join(f"{name}, eps {', '.join(eps)}" if eps else name for name, eps in names.items())
             )
             for warning, names in about.items()
         ]
-
-    def rows_of(self, world: ComparedWorld, rows: Sequence[Row]) -> list[Row]:
-        """Those of some rows that are of a world."""
-        of = ("data", "scenario", "click_model")
-        return [row for row in rows if tuple(row[name] for name in of) == world.key]
 
     def json_with_decision(self) -> str:
         """As one JSON object, with the decision in its last field."""
@@ -275,12 +271,12 @@ class CompareReport(Document):
     @property
     def world_tables(self) -> list[WorldTables]:
         """The tables of each world; none where no cell is done."""
-        decision, alone = self.decision, len(self.worlds) == 1
-        if decision is None:
-            return []
+        rows: dict[WorldKey, list[Row]] = {world.key: [] for world in self.worlds}
+        for row in self.results:
+            rows[row["data"], row["scenario"], row["click_model"]].append(row)
+        alone, decision = len(self.worlds) == 1, self.decision
         return [
-            WorldTables(world, decision, self.rows_of(world, self.results), alone=alone)
-            for world in self.worlds
+            WorldTables(world, decision, rows[world.key], alone=alone) for world in self.worlds if decision
         ]
 
     @property
@@ -352,20 +348,21 @@ class CompareReport(Document):
         decision, tables = self.decision, self.world_tables
         if decision is None:
             return None
-        said, chosen = decision_sentences(decision), decision.best.pools[0].key if decision.best else None
+        said = decision_sentences(decision)
 
         def least_auc(tables: WorldTables) -> float:
-            """How well the best attack does on the recommended defense, or on the best one."""
-            pools = [pool for pool in tables.world.pools if chosen in (None, pool.key)]
-            return min(
-                (auc.value for auc in (best_attack(pool).auc for pool in pools) if auc.known), default=0.0
-            )
+            """The AUC of the best attack: on the recommended defense, or the least of all."""
+            rows = [row for row in tables.rows if decision.best is None or recommended(row)]
+            return min((row.number("auc") for row in rows if row.estimate("auc").known), default=0.0)
+
+        def recommended(row: Row) -> bool:
+            return decision.judgement(row) == "recommended"
 
         shown = max(tables, key=least_auc)
         rows = shown.rows
         if len(rows) > MOST_ROWS:
             least = (None, least_epsilon(rows))
-            rows = [row for row in rows if row["eps"] in least or decision.judgement(row) == "recommended"]
+            rows = [row for row in rows if row["eps"] in least or recommended(row)]
         larger = len(shown.rows) - len(rows)
         rows, more = first_rows(rows, "rows")
         return BriefAnswer(

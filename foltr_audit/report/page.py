@@ -19,7 +19,8 @@ from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.warning_kinds import WARNINGS
 from foltr_audit.evidence.bundle import versions
-from foltr_audit.experiments.comparison.folder import CELLS, GRID, ComparisonFolder
+from foltr_audit.experiments.comparison.folder import CELLS, GRID
+from foltr_audit.experiments.comparison.grid import CellPlan
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.experiments.table import best_attack
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
@@ -53,13 +54,6 @@ MOST_ROWS = 1000
 SIGNS: Mapping[Mark, str] = {"good": "✔ ", "warn": "! ", "bad": "✖ "}
 """What stands before a verdict, by its mark."""
 
-_CHART = (
-    "Further left: the best attack reads less. Further up: the ranker is better. Lines are 95 % intervals. "
-    "A thick stroke is the largest AUC that the proof leaves to any attack on one search, among documents "
-    "that are equally likely clicked; without one nothing is proven. A ring is the best guess without the "
-    "message: a mark left of its ring adds nothing to it. Hollow marks: attacked as another observer. Point "
-    "at a mark, or reach it with Tab, for its values."
-)
 _TABLE = (
     "ε: proven for one search (interaction) by accounting; smaller is more private, ∞: nothing is proven, "
     "-: not audited. AUC: 1 reads every click. In brackets: 95 % intervals."
@@ -102,43 +96,13 @@ class Page:
     notices: Sequence[str]
     defenses: Fold
     selectors: Sequence[Selector]
-    chart_note: str = _CHART
     folds: Sequence[Fold]
     made_by: str
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
-    """What is needed to reproduce a comparison: its grid as TOML, its seeds, and the command of each cell."""
-
-    grid: str
-    seeds: Sequence[int]
-    commands: Sequence[Mapping[str, str]]
-
-    @classmethod
-    def of(cls, folder: ComparisonFolder) -> Provenance:
-        """The provenance of a folder.
-
-        Raises:
-            TraceError: it is damaged.
-        """
-        cells = folder.cells()
-        return cls(
-            grid=folder.grid.public.toml,
-            seeds=sorted({cell.spec.seed for cell in cells}),
-            commands=[
-                {
-                    "cell": cell.name,
-                    "command": f"foltr-audit {cell.kind} --config {CELLS}/{cell.spec.hash[:12]}/{SPEC}",
-                }
-                for cell in cells
-            ],
-        )
-
-
-def page_of(report: CompareReport, provenance: Provenance) -> Page:
-    """What the page of a comparison says."""
+def page_of(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Page:
+    """What the page of a comparison says; its grid, as TOML, and its cells are how to repeat it."""
     decision, data, rows = report.decision, report.dataset, _page_rows(report)
     said = [] if decision is None else decision_sentences(decision)
     chosen = [row for row in rows if row["verdict"] == "recommended"]
@@ -148,7 +112,7 @@ def page_of(report: CompareReport, provenance: Provenance) -> Page:
     lead = [text.removeprefix(headline).lstrip(":,. ") for text in said[:2]]
     defenses = _defenses(report, rows)
     synthetic = bool(data) and data["synthetic"]
-    seeds = ", ".join(map(str, provenance.seeds))
+    seeds = _seeds(cells)
     return Page(
         headline=headline,
         lead=[text[:1].upper() + text[1:] for text in lead if text],
@@ -160,7 +124,7 @@ def page_of(report: CompareReport, provenance: Provenance) -> Page:
         ],
         defenses=defenses,
         selectors=[*_selectors(rows)],
-        folds=[fold for fold in _folds(report, provenance) if fold.texts or fold.curves or fold.tables],
+        folds=[fold for fold in _folds(report, grid, cells) if fold.texts or fold.curves or fold.tables],
         made_by=f"foltr-audit {versions()['foltr-audit']}, {data_title(data) if data else 'no data'}, "
         f"seed {seeds}",
         data={
@@ -286,7 +250,7 @@ def _selectors(rows: Sequence[Row]) -> Iterator[Selector]:
 # --- what is folded --------------------------------------------------------------------------------
 
 
-def _folds(report: CompareReport, provenance: Provenance) -> Iterator[Fold]:
+def _folds(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Iterator[Fold]:
     codes = sorted({row["code"] for row in report.warnings} & WARNINGS.keys())
     yield _every(
         f"Warnings: {join_names(codes)}" if codes else "Warnings",
@@ -319,18 +283,28 @@ def _folds(report: CompareReport, provenance: Provenance) -> Iterator[Fold]:
         data = f"{report.dataset['source']}: {report.dataset['features']} features"
         normalised = [f"{data}, {report.dataset['normalised']}"]
         yield _every("Data", report.dataset["folds"], "fold fingerprint train vali test", texts=normalised)
-    seeds = ", ".join(map(str, provenance.seeds))
     yield _every(
         "Versions, and how to repeat it",
         [{"package": name, "version": text} for name, text in versions().items()],
         "package version",
         texts=[
-            f"Seed {seeds}; run i is repetition i of it. Commands are for the folder of the comparison; the "
-            "same seed gives the same numbers. Versions are those here."
+            f"Seed {_seeds(cells)}; run i is repetition i of it. Commands are for the folder of the "
+            "comparison; the same seed gives the same numbers. Versions are those here."
         ],
-        code=[f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER", provenance.grid.rstrip("\n")],
+        code=[f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER", grid.rstrip("\n")],
     )
-    yield _every("One cell on its own", provenance.commands, "cell command")
+    commands = [
+        {
+            "cell": cell.name,
+            "command": f"foltr-audit {cell.kind} --config {CELLS}/{cell.spec.hash[:12]}/{SPEC}",
+        }
+        for cell in cells
+    ]
+    yield _every("One cell on its own", commands, "cell command")
+
+
+def _seeds(cells: Sequence[CellPlan]) -> str:
+    return ", ".join(map(str, sorted({cell.spec.seed for cell in cells})))
 
 
 def _setting(row: Row) -> tuple[str, ...]:

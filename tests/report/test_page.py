@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
 from foltr_audit.report import page as pages
-from foltr_audit.report.page import Page, Provenance, html_page, markdown, page_of
+from foltr_audit.report.page import Page, html_page, markdown, page_of
 from tests.fixtures.comparisons import (
     against,
     attack,
@@ -28,6 +29,7 @@ from tests.fixtures.comparisons import (
     proofs,
     report,
     setting,
+    spec_of,
     unfinished,
     warned,
 )
@@ -69,9 +71,8 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-PROVENANCE = Provenance(
-    grid="runs = 2\n", seeds=[1], commands=[{"cell": "none", "command": "foltr-audit attack"}]
-)
+MADE = ("runs = 2\n", [CellPlan(spec_of("none", "perfect", "uniform"), "attack", DefenseLabel("none"))])
+"""The grid and the cells of a made-up comparison."""
 
 
 @cache
@@ -95,7 +96,7 @@ def usual() -> Page:
             ("laplace", 4.5, 0.58, 0.55, 0.01),
         )
     ]  # fmt: skip
-    return page_of(report(*pools), PROVENANCE)
+    return page_of(report(*pools), *MADE)
 
 
 @cache
@@ -135,7 +136,7 @@ def test_the_table_without_scripts_is_the_worst_case_of_the_smallest_epsilon() -
 
 def test_not_audited_nothing_proven_and_proven_are_three_things() -> None:
     both = (audit("refuted"), audit("proven", "aggregate", proven=3.0))
-    page = page_of(report(setting("a", 1.2, **checked("proven")), setting("b", 1.2, audits=both)), PROVENANCE)
+    page = page_of(report(setting("a", 1.2, **checked("proven")), setting("b", 1.2, audits=both)), *MADE)
     cells = {name: [*row.values()][2:4] for name, row in table(page).items()}
     assert cells == {"a": ["1.2", "-"], "b": ["∞", "3"]}
 
@@ -154,13 +155,13 @@ def test_the_guess_beside_an_attack_does_not_know_the_grades() -> None:
 def test_odd_values_are_dashes() -> None:
     nothing = setting("a", 1.2, auc=None, ndcg=None, utility={"bytes_per_client": None})
     for form in (html_page, markdown):
-        text = form(page_of(report(nothing, setting("none")), PROVENANCE))
+        text = form(page_of(report(nothing, setting("none")), *MADE))
         assert "None" not in text
         assert not re.search(r"\bnan\b", text)
 
 
 def test_without_a_cell_it_says_so() -> None:
-    page = page_of(report(cells=cells(3), unfinished=[unfinished(3, 0)]), PROVENANCE)
+    page = page_of(report(cells=cells(3), unfinished=[unfinished(3, 0)]), *MADE)
     assert page.headline == "No cell is done yet"
     assert Reader(html_page(page)).text.count("0 of 3 cells are done") == 1
 
@@ -174,7 +175,7 @@ def test_headings_are_in_order() -> None:
 
 def test_long_tables_are_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST_ROWS", 2)
-    page = page_of(report(setting("a", 1.2)), PROVENANCE)
+    page = page_of(report(setting("a", 1.2)), *MADE)
     fold = next(fold for fold in page.folds if fold.title == "Every attack")
     assert len(fold.tables[0].lines) == 2
     assert "the first 2; all with --to json" in fold.note
@@ -211,7 +212,7 @@ def evil() -> Page:
         setting("none", served={EVIL: 0.2}, **place),
     ]
     gaps = {"failed": [failed(EVIL)], "left_out": [left_out(EVIL, EVIL, EVIL)]}
-    return page_of(report(*pools, unfinished=[unfinished(3, 0, EVIL)], **gaps), PROVENANCE)
+    return page_of(report(*pools, unfinished=[unfinished(3, 0, EVIL)], **gaps), *MADE)
 
 
 def test_what_users_named_is_shown_and_never_run() -> None:

@@ -14,7 +14,7 @@ from matplotlib.image import imread
 
 from foltr_audit.report.page import html_page, page_of
 from tests.fixtures.comparisons import report, setting, warned
-from tests.report.test_page import PROVENANCE
+from tests.report.test_page import MADE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -85,7 +85,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, eps, auc in (("none", None, 0.99), (long, 1.2, 0.55), (long, 4.5, 0.7))
     ]
     path = tmp_path_factory.mktemp("browser") / "page.html"
-    path.write_text(html_page(page_of(report(*pools), PROVENANCE)), encoding="utf-8")
+    path.write_text(html_page(page_of(report(*pools), *MADE)), encoding="utf-8")
     return path
 
 
