@@ -29,7 +29,7 @@ from foltr_audit.experiments.table import (
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
-from foltr_audit.report.compare_tables import WorldTables, claims_table, least_epsilon
+from foltr_audit.report.compare_tables import WorldTables, claims_table, of_least_epsilon
 from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decision_sentences, decision_table
 from foltr_audit.report.documents import Document, Field, Row, Section, nested
 from foltr_audit.report.settings import (
@@ -361,8 +361,8 @@ class CompareReport(Document):
         shown = max(tables, key=least_auc)
         rows = shown.rows
         if len(rows) > MOST_ROWS:
-            least = (None, least_epsilon(rows))
-            rows = [row for row in rows if row["eps"] in least or recommended(row)]
+            least = {row["name"] for row in of_least_epsilon(rows)}
+            rows = [row for row in rows if row["name"] in least or recommended(row)]
         larger = len(shown.rows) - len(rows)
         rows, more = first_rows(rows, "rows")
         return BriefAnswer(
@@ -404,12 +404,9 @@ def _dataset(facts: Sequence[DataRecord]) -> Row:
 
 def compared(pool: ComparedPool) -> Row:
     """The columns of `COMPARED`."""
-    data, scenario, click_model = pool.world
     return COMPARED.of(
         pool,
-        data=data,
-        scenario=scenario,
-        click_model=click_model,
+        **dict(zip(("data", "scenario", "click_model"), pool.world, strict=True)),
         learner=pool.record.learner,
         pdgd=pool.record.pdgd,
         defense=pool.chain,

@@ -114,9 +114,10 @@ def verdict_words(decision: Decision, rows: Iterable[Row]) -> str:
     return "; ".join(["verdict: the worst over all settings", *words])
 
 
-def least_epsilon(rows: Sequence[Row]) -> float | None:
-    """The smallest epsilon that defenses were made for."""
-    return min((row["eps"] for row in rows if row["eps"] is not None), default=None)
+def of_least_epsilon(rows: Sequence[Row]) -> list[Row]:
+    """Those of the smallest epsilon that defenses were made for, and those that depend on none."""
+    least = min((row["eps"] for row in rows if row["eps"] is not None), default=None)
+    return [row for row in rows if row["eps"] in (None, least)]
 
 
 # --- tables ----------------------------------------------------------------------------------------

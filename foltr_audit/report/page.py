@@ -29,7 +29,7 @@ from foltr_audit.report.compare_tables import (
     byte_count,
     claims_table,
     difference_cell,
-    least_epsilon,
+    of_least_epsilon,
     verdict_words,
 )
 from foltr_audit.report.decision import MARKS, decision_sentences
@@ -112,7 +112,6 @@ def page_of(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Page
     lead = [text.removeprefix(headline).lstrip(":,. ") for text in said[:2]]
     defenses = _defenses(report, rows)
     synthetic = bool(data) and data["synthetic"]
-    seeds = _seeds(cells)
     return Page(
         headline=headline,
         lead=[text[:1].upper() + text[1:] for text in lead if text],
@@ -126,10 +125,10 @@ def page_of(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Page
         selectors=[*_selectors(rows)],
         folds=[fold for fold in _folds(report, grid, cells) if fold.texts or fold.curves or fold.tables],
         made_by=f"foltr-audit {versions()['foltr-audit']}, {data_title(data) if data else 'no data'}, "
-        f"seed {seeds}",
+        f"seed {_seeds(cells)}",
         data={
             "rows": [row.plain() for row in rows],
-            "curves": [row.plain() for row in report.curves],
+            "curves": [row.plain() for row in of_least_epsilon(report.curves)],
             "panels": _PANELS,
             "defenses": list(dict.fromkeys(row["alternative"] for row in rows)),
             "views": _proven_views(rows),
@@ -216,11 +215,9 @@ def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
     """Each defense at the smallest epsilon, in the worst case of all worlds."""
     if report.decision is None:
         return Fold(title="The defenses")
-    least = least_epsilon(rows)
     of_defense: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["eps"] in (None, least):
-            of_defense.setdefault(row["alternative"], []).append(row)
+    for row in of_least_epsilon(rows):
+        of_defense.setdefault(row["alternative"], []).append(row)
     lists = [row["lists"] for row in rows if row["lists"] is not None]
     span = " to ".join(map(str, sorted({min(lists), max(lists)}))) if lists else "no"
     return Fold(
@@ -260,8 +257,8 @@ def _folds(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Itera
     )
     if report.claims:
         yield Fold(title="Claims, checked", tables=[claims_table(report.claims).on("page")])
-    metrics = "auc accuracy precision recall f1 exact"
-    yield _every("Every attack", report.attacks, f"{_PLACE} method baseline {metrics} lists")
+    metrics = "auc accuracy precision recall f1 exact lists"
+    yield _every("Every attack", report.attacks, f"{_PLACE} method baseline {metrics}")
     worlds = report.world_tables
     yield Fold(
         title="Every result",
@@ -322,11 +319,11 @@ def _every(
     """Some columns of rows, without those that only say that all rows are of one setting."""
     if not rows:
         return Fold(title=title)
-    shared = {name for name in _PLACE.split()[1:] if len({row.get(name) for row in rows}) == 1}
+    shared = {name for name in _PLACE.split() if len({row.get(name) for row in rows}) == 1}
+    first, *others = names.split()
     columns = [
         Column(_HEADERS.get(name, name.replace("_", " ")), name)
-        for name in names.split()
-        if name not in shared
+        for name in (first, *(name for name in others if name not in shared))
     ]
     more = f" (the first {MOST_ROWS:,}; all with --to json)" if len(rows) > MOST_ROWS else ""
     return Fold(
