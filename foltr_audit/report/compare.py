@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.results import UNKNOWN, DataRecord, GapRecord
-from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.comparison.grid import CellPlan
 from foltr_audit.experiments.decide import ComparedWorld, Decision, decide, worlds
@@ -293,21 +293,14 @@ class CompareReport(Document):
     @property
     def _about(self) -> str:
         """The data, learners and seed; empty where no cell is done."""
-        seeded = {"seed": Spec().seed, **self._spec}
+        seeded = {**self.config, "seed": flat(self.config).get("spec.seed", Spec().seed)}
         systems = [(row["learner"], row["pdgd"]) for row in self.results]
         return dataset_line(self.dataset, seeded, systems) if self.dataset else ""
 
     @property
-    def _spec(self) -> Mapping[str, JsonValue]:
-        """What all cells share, as far as the grid says it."""
-        spec = self.config.get("spec")
-        return spec if isinstance(spec, dict) else {}
-
-    @property
     def _server(self) -> list[str]:
         """The server that cheats in all runs, if one does, in a line."""
-        train = self._spec.get("train")
-        server = cheating_server(train.get("server") if isinstance(train, dict) else None)
+        server = cheating_server(flat(self.config).get("spec.train.server"))
         return [f"server {server}, also without a defense"] if server else []
 
     @property

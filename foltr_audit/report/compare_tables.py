@@ -31,21 +31,16 @@ from foltr_audit.report.table import (
 )
 from foltr_audit.utils.formatting import short
 
-CHOSEN = "chosen on the lists that it is shown on, so a little high"
-"""A note on the values of the best attack."""
-
-PROMISE = (
-    "the largest AUC that any attack can have, by the proof of one interaction, where all documents are "
-    "equally likely clicked"
+_ATTACK = (
+    "attack: the one with the highest AUC (.5: a coin flip, 1: perfect) of those that ran, chosen on the "
+    "lists that it is shown on, so a little high"
 )
-"""What a proof says of the attacked messages."""
-
-FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
-"""What the intervals and p-values of offline nDCG@10 are over."""
-
-NO_SUM = "no sum"
-"""In the place of an AUC where attacks had nothing to read."""
-
+_PROMISED = (
+    "promised: the largest AUC that any attack can have, by the proof of one interaction, where all "
+    "documents are equally likely clicked"
+)
+_FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
+_NO_SUM = "no sum"
 _ONLINE = "online\nnDCG@10"
 
 # --- cells and columns -----------------------------------------------------------------------------
@@ -145,7 +140,7 @@ class WorldTables:
     def _auc(self, row: Row) -> Cell:
         """The AUC of the best attack: bad where it is shown to beat every guess without a message."""
         nothing = row["runs_without_sum"] == row["runs"]
-        shown = Cell(NO_SUM) if nothing else known_cell(row.estimate("auc"))
+        shown = Cell(_NO_SUM) if nothing else known_cell(row.estimate("auc"))
         leak = self.world.leaks.get((row["learner"], row["name"]))
         if leak is None or leak.kind == "unknown":
             return shown
@@ -166,7 +161,7 @@ class WorldTables:
     def no_sum(self) -> str:
         """What `no sum` means; empty where no row lacks one."""
         several = [row for row in self.rows if row["runs_without_sum"]]
-        parts = [f"{NO_SUM}: no round opened one, so that attacks had nothing to read"]
+        parts = [f"{_NO_SUM}: no round opened one, so that attacks had nothing to read"]
         parts += [
             f"under {self._name(row)} that is {row['runs_without_sum']} of {row['runs']} runs"
             for row in several
@@ -185,15 +180,15 @@ class WorldTables:
 
     def leaks(self) -> Table:
         """What the best attack finds."""
-        metrics = {"TPR@1%": "tpr_at_1", "accuracy": "accuracy", "precision": "precision", "recall": "recall"}
-        caption = [
-            f"attack: the one with the highest AUC (.5: a coin flip, 1: perfect) of those that ran, {CHOSEN}",
-            "without: highest AUC of a guess that reads no message",
-            f"promised: {PROMISE}",
-            "in brackets: 95 % intervals",
-            self.no_sum,
-            verdict_words(self.decision, self.rows),
-        ]
+        metrics = {
+            "TPR@1%": "tpr_at_1",
+            "accuracy": "accuracy",
+            "precision": "precision",
+            "recall": "recall",
+            "F1": "f1",
+        }
+        caption = [_ATTACK, "without: highest AUC of a guess that reads no message", _PROMISED]
+        caption += ["in brackets: 95 % intervals", self.no_sum, verdict_words(self.decision, self.rows)]
         return make_table(
             f"{self.title}: what an attack finds",
             [
@@ -204,10 +199,7 @@ class WorldTables:
                 self.auc,
                 WITHOUT,
                 short_column("promised", "ceiling_auc"),
-                *(
-                    Column(header, name, group="best attack")
-                    for header, name in {**metrics, "F1": "f1"}.items()
-                ),
+                *(Column(header, name, group="best attack") for header, name in metrics.items()),
                 self.verdict,
             ],
             self.rows,
@@ -239,7 +231,7 @@ class WorldTables:
             caption=f"{counted(first['runs'], 'run')}; nDCG@10 on "
             f"{' or '.join(dict.fromkeys(row['evaluated_on'] for row in self.rows))}, and online (mean of "
             f"rounds{over}); difference: to no defense, with p of a paired t-test times {tests}; in "
-            f"brackets: 95 % intervals; interval of nDCG@10 and p: {FIXED}; ideal ranking "
+            f"brackets: 95 % intervals; interval of nDCG@10 and p: {_FIXED}; ideal ranking "
             f"{short(first['ndcg@10_ceiling'])}, untrained {short(first['ndcg@10_untrained'])}; bytes: of "
             "a client in a round",
             spare=("bytes", "hit hardest", "served worst", _ONLINE, "p"),

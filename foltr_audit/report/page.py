@@ -263,7 +263,7 @@ def _folds(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Itera
     yield Fold(
         title="Every result",
         note=f"{len(report.results)} rows",
-        texts=[line for world in worlds for line in world.dominated],
+        texts=[f"{world.title}: {line}" for world in worlds for line in world.dominated],
         tables=[table.on("page") for world in worlds for table in (world.leaks(), world.costs())],
     )
     best = {_setting(row): row["attack"] for row in report.results}
