@@ -152,7 +152,6 @@ def _compare(
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.comparison import runner
     from foltr_audit.report.compare import CompareReport
-    from foltr_audit.report.compare_tables import print_brief_compare
 
     warn_of_unloadable(Attack)
     progress = on_terminal()
@@ -161,7 +160,8 @@ def _compare(
     folder.save_results(report.json())
     for picture in pictures:
         report.save(picture)
-    brief = partial(print_brief_compare, report, quiet=common.quiet)
+    answer = report.short_answer()
+    brief = report.show if answer is None else partial(answer.print, quiet=common.quiet)
     show(report.json_with_decision, report.show if common.full else brief, json=common.json)
     warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     refuse_contradiction(report.claims)

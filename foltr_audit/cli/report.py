@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -162,7 +161,7 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
         from foltr_audit.report.notebook import csv_text
 
         return csv_text(found.rows())
-    from foltr_audit.report.page import Provenance, html_page, markdown, page_of
+    from foltr_audit.report.page import html_page, markdown, page_of
 
-    page = page_of(json.loads(found.json_with_decision()), Provenance.of(stored))
+    page = page_of(found, stored.grid.public.toml, stored.cells())
     return markdown(page) if to is ReportFormat.md else html_page(page)

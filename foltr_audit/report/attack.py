@@ -584,7 +584,6 @@ def _of_setting(rows: Sequence[Row], most: int) -> list[Row]:
 
 
 def _brief_table(world: str, rows: Sequence[Row]) -> Table:
-    apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
     lists = sorted({(row["lists"], row["queries"]) for row in rows})
     counts = " or ".join(f"{count} lists of {queries} queries" for count, queries in lists)
     lines = dict.fromkeys(row["method"] for row in rows if row["baseline"])
@@ -594,7 +593,7 @@ def _brief_table(world: str, rows: Sequence[Row]) -> Table:
         world,
         [
             method_column(),
-            *setting_columns(rows, apart),
+            *setting_columns(rows, without=["trained_on"]),
             *([details.claimed_column()] if details.claims_vary(rows) else []),
             short_column("accuracy", "accuracy"),
             short_column("precision", "precision"),

@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.markup import escape
+
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.results import UNKNOWN, GapRecord
-from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.results import UNKNOWN, DataRecord, GapRecord
+from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.comparison.grid import CellPlan
 from foltr_audit.experiments.decide import ComparedWorld, Decision, decide, worlds
 from foltr_audit.experiments.table import (
     ComparedPool,
     ComparisonTable,
+    WorldKey,
     best_attack,
     cells_by_pool,
     hit_hardest,
@@ -26,10 +29,18 @@ from foltr_audit.experiments.table import (
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
-from foltr_audit.report.compare_tables import brief_compare, print_compare
-from foltr_audit.report.decision import cheating_server, decision_table
+from foltr_audit.report.compare_tables import WorldTables, claims_table, of_least_epsilon
+from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decision_sentences, decision_table
 from foltr_audit.report.documents import Document, Field, Row, Section, nested
-from foltr_audit.report.settings import DATASET, RUN_BOUND, data_title, dataset_row, run_bound_columns
+from foltr_audit.report.settings import (
+    DATASET,
+    RUN_BOUND,
+    data_title,
+    dataset_line,
+    dataset_row,
+    run_bound_columns,
+)
+from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.utils.formatting import JsonValue, epsilon
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -38,7 +49,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.terminal import BriefAnswer
+
+_NO_CELL = "No cell of this comparison is done, so nothing can be said yet."
 
 COMPARED = Section(
     "data scenario click_model learner pdgd name alternative eps:num|null sensitivity:num|null defense "
@@ -47,7 +59,7 @@ COMPARED = Section(
 """The columns that name a defense in a world."""
 
 CEILING = Section("view auc:num how")
-COSTS = Section(
+_COSTS = (
     "ndcg@10:est evaluated_on ndcg@10_ceiling:num|null ndcg@10_untrained:num|null "
     "ndcg@10_validation:num|null online_mean:est online_sum:num|null clipped:num|null "
     "ndcg@10_difference:est ndcg@10_p:num|null online_mean_difference:est online_mean_p:num|null "
@@ -59,7 +71,7 @@ RESULT = Section(
     "lists:int|null runs_without_sum:int ceiling_auc:num|null",
     nested("ceilings", CEILING),
     "baseline:str|null baseline_auc:num|null",
-    COSTS,
+    _COSTS,
     "runs_asked:int worst_attacked_group:str|null worst_attacked_auc:num|null pareto:bool|null "
     "dominated_by:[str] ...",
 )
@@ -99,23 +111,18 @@ CELLS = Section("attack:int audit:int")
 
 @dataclass(frozen=True, kw_only=True)
 class CompareReport(Document):
-    """The result of `compare`.
+    """The result of `compare`; rows of one setting are pooled over its repetitions.
 
     Attributes:
         config: the grid as a plain table.
-        dataset: source, fingerprints and sizes of the data; None where no cell is done.
-        cells: how many cells of each kind were asked for.
+        dataset: source, fingerprints and sizes of the data; empty where no cell is done.
+        cells, unfinished: how many cells of each kind were asked for, and which are not done yet.
         sensitivities: values of Delta that were tried on the validation split, see `--sensitivity-grid`.
-        unfinished: settings with cells that are not done yet, one row per kind; see `partial` of `of`.
-        left_out: combinations that are impossible, and why.
-        failed: cells that could not be run, and why; with `partial` those of the last run too.
-        warnings: incompatible defenses in the chains, one row per defense and warning.
-        claims: one row per audited view, unit and canary of every defense; `sees` is the view in words.
-        attacks: one row per guesser and setting, baselines first.
-        refused: one row per attack and setting in which it could not run, and why.
-        groups: attack success by group of clients; empty where clients do not differ.
-        served: online nDCG@10 by group of clients; empty where clients do not differ.
-        curves: nDCG@10 by round, from 0: means over runs, one row per setting.
+        left_out, failed: combinations that are impossible, and cells that could not be run; and why.
+        warnings, claims: one row per defense and warning, and per audited view, unit and canary.
+        attacks, refused: one row per method and setting, baselines first; and attacks that could not run.
+        groups, served: attack success and online nDCG@10 by group of clients; empty where they do not differ.
+        curves: nDCG@10 by round, from 0; one row per setting.
         results: one row per world, learner and defense; those of a world together.
         worlds: what cells found, pooled over repetitions, by world.
         decision: which defense to use; None where no cell is done.
@@ -141,7 +148,7 @@ class CompareReport(Document):
     )
 
     config: Mapping[str, JsonValue]
-    dataset: Row | None
+    dataset: Row
     cells: Row
     sensitivities: Sequence[Row] = ()
     unfinished: Sequence[Row] = ()
@@ -191,7 +198,11 @@ class CompareReport(Document):
             sensitivities=[TRIED.of(trial) for trial in folder.sensitivities()],
             unfinished=list(_unfinished(cells, set(done))),
             left_out=[LEFT_OUT.of(exclusion) for exclusion in folder.left_out()],
-            failed=[_failed(specs[str(gap.run)], gap.why) for gap in (*failed, *before)],
+            failed=[
+                FAILED.of(spec.train, defense="+".join(spec.defense), run=spec.repetition, why=gap.why)
+                for gap in (*failed, *before)
+                for spec in (specs[str(gap.run)],)
+            ],
         )
 
     @classmethod
@@ -204,13 +215,21 @@ class CompareReport(Document):
             return [row for pool in pools for row in of(pool)]
 
         return cls(
-            dataset=dataset_row(facts) if facts else None,
+            dataset=_dataset(facts),
             warnings=_once(rows(_warnings)),
             claims=_once(rows(_claims)),
             attacks=rows(_attacks),
-            refused=rows(_refused),
+            refused=[
+                REFUSED.of(pool, **compared(pool), method=method, reason=why)
+                for pool in pools
+                for method, why in pool.refused.items()
+            ],
             groups=rows(_groups),
-            served=rows(_served),
+            served=[
+                SERVED.row({**compared(pool), "group": group, "online_mean": online})
+                for pool in pools
+                for group, online in pool.served.items()
+            ],
             curves=rows(_curves),
             results=[_result(pool, world) for world in every for pool in world.pools],
             worlds=every,
@@ -229,82 +248,162 @@ class CompareReport(Document):
         return self.asked - sum(int(row["cells"] - row["done"]) for row in self.unfinished)
 
     @property
-    def server(self) -> str:
-        """The server of all cells; empty where it is an honest one."""
-        spec = self.config.get("spec")
-        train = spec.get("train") if isinstance(spec, dict) else None
-        return cheating_server(train.get("server") if isinstance(train, dict) else None)
-
-    @property
     def coded_warnings(self) -> list[CodedWarning]:
         """Each warning once, after the defenses and epsilons that it is about."""
         about: dict[CodedWarning, dict[str, list[str]]] = {}
         for row in self.warnings:
-            of = row["name"] if "{" in row["alternative"] else row["alternative"]
+            named = row["eps"] is None or "{" in row["alternative"]
             names = about.setdefault(CodedWarning(row["code"], row["warning"]), {})
-            epsilons = names.setdefault(of, [])
-            if row["eps"] is not None and of != row["name"] and epsilon(row["eps"]) not in epsilons:
+            epsilons = names.setdefault(row["name"] if named else row["alternative"], [])
+            if not named and epsilon(row["eps"]) not in epsilons:
                 epsilons.append(epsilon(row["eps"]))
         return [
             warning.about(
-                "; ".join(f"{of}, eps {', '.join(eps)}" if eps else of for of, eps in names.items())
+                "; ".join(f"{name}, eps {', '.join(eps)}" if eps else name for name, eps in names.items())
             )
             for warning, names in about.items()
         ]
-
-    def rows_of(self, world: ComparedWorld) -> list[Row]:
-        """The results of a world."""
-        of = ("data", "scenario", "click_model")
-        return [row for row in self.results if tuple(row[name] for name in of) == world.key]
-
-    def plain(self) -> dict[str, JsonValue]:
-        """As of every document; without data their table is empty, and folds have their columns by name."""
-        if self.dataset is None:
-            return super().plain() | {"dataset": {}}
-        dataset = self.dataset.plain()
-        folds: list[JsonValue] = [dict(sorted(fold.plain().items())) for fold in self.dataset["folds"]]
-        return super().plain() | {"dataset": dataset | {"folds": folds}}
 
     def json_with_decision(self) -> str:
         """As one JSON object, with the decision in its last field."""
         return self.json({"decision": None if self.decision is None else decision_table(self.decision)})
 
+    @property
+    def world_tables(self) -> list[WorldTables]:
+        """The tables of each world; none where no cell is done."""
+        rows: dict[WorldKey, list[Row]] = {world.key: [] for world in self.worlds}
+        for row in self.results:
+            rows[row["data"], row["scenario"], row["click_model"]].append(row)
+        alone, decision = len(self.worlds) == 1, self.decision
+        return [
+            WorldTables(world, decision, rows[world.key], alone=alone) for world in self.worlds if decision
+        ]
+
+    @property
+    def progress(self) -> list[str]:
+        """What is not done and what could not be done, in sentences."""
+        states = {
+            f"{self.done} of {self.asked} cells are done: what is said is of these and will change. "
+            "compare --resume runs the others.": self.done < self.asked,
+            f"Cells that could not be run and are left out (see below): {len(self.failed)}.": self.failed,
+            f"Combinations that are impossible (see below): {len(self.left_out)}.": self.left_out,
+        }
+        return [sentence for sentence, holds in states.items() if holds]
+
+    @property
+    def _about(self) -> str:
+        """The data, learners and seed; empty where no cell is done."""
+        seeded = {**self.config, "seed": flat(self.config).get("spec.seed", Spec().seed)}
+        return dataset_line(self.dataset, seeded, self.results) if self.dataset else ""
+
+    @property
+    def server(self) -> list[str]:
+        """The server that cheats in all runs, if one does, in a line."""
+        server = cheating_server(flat(self.config).get("spec.train.server"))
+        return [f"server {server}, also without a defense"] if server else []
+
+    @property
+    def _lost(self) -> list[str]:
+        """The cells that failed, in lines."""
+        return [f"failed: {row['defense']}, {row['click_model']} clicks: {row['why']}" for row in self.failed]
+
     def show(self, console: Console) -> None:
         """Print the decision, what leaks and what it costs in each world, then the claims and what holds."""
-        print_compare(self, console)
+
+        def lines(texts: Iterable[str], style: str | None = None) -> None:
+            for text in texts:
+                console.print(escape(text), highlight=False, style=style)
+
+        said = [_NO_CELL] if self.decision is None else decision_sentences(self.decision)
+        lines(said[:MOST_SENTENCES])
+        if self._about:
+            console.print(self._about)
+        lines(self.server)
+        for tables in self.world_tables:
+            for table in (tables.leaks(), tables.costs()):
+                console.print()
+                print_table(table, console)
+            lines(f"  {line}" for line in tables.dominated)
+        if self.claims:
+            console.print()
+            print_table(claims_table(self.claims), console)
+        console.print()
+        lines([*said[MOST_SENTENCES:], *self.progress])
+        lines(f"left out: {row['learner']}, {row['defense']}: {row['why']}" for row in self.left_out)
+        lines(self._lost, "red")
 
     def short_answer(self) -> BriefAnswer | None:
-        """The conclusion with one table; None where no cell is done."""
-        return brief_compare(self)
+        """The conclusion with one table: of the world in which the best attack reads most.
+
+        None where no cell is done.
+        """
+        decision, tables = self.decision, self.world_tables
+        if decision is None:
+            return None
+        said = decision_sentences(decision)
+
+        def least_auc(tables: WorldTables) -> float:
+            """The AUC of the best attack: on the recommended defense, or the least of all."""
+            rows = [row for row in tables.rows if decision.best is None or recommended(row)]
+            return min((row.number("auc") for row in rows if row.estimate("auc").known), default=0.0)
+
+        def recommended(row: Row) -> bool:
+            return decision.judgement(row) == "recommended"
+
+        shown = max(tables, key=least_auc)
+        rows = shown.rows
+        if len(rows) > MOST_ROWS:
+            least = {row["name"] for row in of_least_epsilon(rows)}
+            rows = [row for row in rows if row["name"] in least or recommended(row)]
+        larger = len(shown.rows) - len(rows)
+        rows, more = first_rows(rows, "rows")
+        return BriefAnswer(
+            conclusion=tuple(said[:MOST_SENTENCES]),
+            about=self._about,
+            table=shown.brief(rows),
+            notes=(
+                *said[MOST_SENTENCES:],
+                *self.progress,
+                *self.server,
+                *filter(None, [shown.no_sum]),
+                *self._lost,
+            ),
+            left_out=(
+                *(other.title for other in tables if other is not shown),
+                *([f"{larger} rows of larger epsilons"] if larger else []),
+                *more,
+                "every attack metric, p-values and the checks of claims",
+            ),
+        )
 
     def figure(self) -> Figure:
         """Attack against utility, and both against epsilon."""
         from foltr_audit.report.figures import comparison_figure
 
-        return comparison_figure(self.results, "" if self.dataset is None else data_title(self.dataset))
+        return comparison_figure(self.results, data_title(self.dataset) if self.dataset else "")
 
 
 # --- rows ------------------------------------------------------------------------------------------
 
 
-def compared(pool: ComparedPool) -> dict[str, Any]:
+def _dataset(facts: Sequence[DataRecord]) -> Row:
+    """The data of some cells, the columns of their folds by name; empty without a cell."""
+    if not facts:
+        return Row({}, DATASET)
+    row = dataset_row(facts)
+    return row.with_values(folds=[Row(dict(sorted(fold.items())), fold.section) for fold in row["folds"]])
+
+
+def compared(pool: ComparedPool) -> Row:
     """The columns of `COMPARED`."""
-    data, scenario, click_model = pool.world
-    record, label = pool.record, pool.label
-    return {
-        "data": data,
-        "scenario": scenario,
-        "click_model": click_model,
-        "learner": record.learner,
-        "pdgd": record.pdgd,
-        "name": pool.name,
-        "alternative": label.alternative,
-        "eps": label.eps,
-        "sensitivity": label.sensitivity,
-        "defense": pool.chain,
-        "eps_claimed": pool.eps_claimed,
-        "runs": pool.runs,
-    }
+    return COMPARED.of(
+        pool,
+        **dict(zip(("data", "scenario", "click_model"), pool.world, strict=True)),
+        learner=pool.record.learner,
+        pdgd=pool.record.pdgd,
+        defense=pool.chain,
+        **pool.label._asdict(),
+    )
 
 
 def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
@@ -401,30 +500,17 @@ def _attacks(pool: ComparedPool) -> Iterator[Row]:
 
 
 def _groups(pool: ComparedPool) -> Iterator[Row]:
-    columns = compared(pool)
     for record in pool.groups:
-        first = {"method": record.method, "baseline": record.baseline}
-        place = {"group": record.group, "place": record.place, **record.counts}
         metrics: dict[str, Any] = {}
         for name in GROUP_METRICS:
             metrics |= {name: record.metrics[name], f"{name}_all": record.everybody[name]}
             metrics[f"{name}_difference"] = record.differences[name]
-        yield GROUP.row({**first, **columns, **place, **metrics})
-
-
-def _refused(pool: ComparedPool) -> Iterator[Row]:
-    for method, why in pool.refused.items():
-        yield REFUSED.row({"method": method, **compared(pool), "reason": why})
-
-
-def _served(pool: ComparedPool) -> Iterator[Row]:
-    for group, online in pool.served.items():
-        yield SERVED.row({**compared(pool), "group": group, "online_mean": online})
+        yield GROUP.of(record, **compared(pool), **record.counts, **metrics)
 
 
 def _curves(pool: ComparedPool) -> Iterator[Row]:
     curves = {name: values.tolist() for name, values in pool.curves.items()}
-    yield CURVE.row({**compared(pool), **curves, "round": [int(number) for number in curves["round"]]})
+    yield CURVE.of(pool, **compared(pool), **curves | {"round": [*map(int, curves["round"])]})
 
 
 def _warnings(pool: ComparedPool) -> Iterator[Row]:
@@ -436,10 +522,6 @@ def _warnings(pool: ComparedPool) -> Iterator[Row]:
 def _once(rows: Iterable[Row]) -> list[Row]:
     """Each row once: cells of several click models share a chain, and the audit of its claim."""
     return list({str(row): row for row in rows}.values())
-
-
-def _failed(spec: Spec, why: str) -> Row:
-    return FAILED.of(spec.train, defense="+".join(spec.defense), run=spec.repetition, why=why)
 
 
 def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> Iterator[Row]:

@@ -24,8 +24,8 @@ from foltr_audit.experiments.table import ComparedPool, best_attack, worst_audit
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.report.settings import short_scenario
-from foltr_audit.report.table import Mark, interval_text, shortened
-from foltr_audit.utils.formatting import JsonValue, join_names, short
+from foltr_audit.report.table import Mark, estimate_text, shortened
+from foltr_audit.utils.formatting import JsonValue, short
 
 VERDICTS: dict[Judgement, str] = {
     "holds": "nothing speaks against it",
@@ -43,11 +43,13 @@ VERDICTS: dict[Judgement, str] = {
 
 MARKS: dict[Judgement, Mark] = {
     "recommended": "good",
-    "leaks": "bad",
-    "false claim": "bad",
+    "holds": "good",
+    "no proof": "warn",
     "no bound": "warn",
     "costs too much": "warn",
     "too few lists": "warn",
+    "leaks": "bad",
+    "false claim": "bad",
     "not tested": "dim",
 }
 _WHY_NONE: dict[Judgement, str] = {
@@ -88,12 +90,11 @@ def decision_sentences(decision: Decision) -> list[str]:
     if best.with_lists != best.judgement:
         where = ", if the server does not see the shown lists"
         more = f" Where it sees them, {_with_lists(decision)}."
-    needs = [*_needs(best)]
     return [
         f"Use {best.name}{where}.{more}",
         f"Why: {_why(best)}",
         f"Costs: {_costs(best)}",
-        *([f"Needs: {join_names(needs)}."] if needs else []),
+        *_needs(best),
         f"Not tested: {'; '.join(_untested(best))}.",
     ]
 
@@ -131,11 +132,8 @@ def _why(best: JudgedDefense) -> str:
     worst = max(aucs, key=lambda pool: aucs[pool].value if aucs[pool].known else -1.0)
     attack = "attacks have nothing to read"
     if aucs[worst].known:
-        auc = f"AUC {short(aucs[worst].value)} {interval_text(aucs[worst])}".rstrip()
-        attack = (
-            f"the best attack is not shown to beat a guess without a message ({auc} on "
-            f"{_under(worst, best.pools)})"
-        )
+        auc = f"AUC {estimate_text(aucs[worst])} on {_under(worst, best.pools)}"
+        attack = f"the best attack is not shown to beat a guess without a message ({auc})"
     if best.judgement != "holds":
         return f"{attack}. No epsilon is proven."
     if math.isinf(best.eps_claimed):
@@ -174,17 +172,18 @@ def _costs(best: JudgedDefense) -> str:
     return f"{'; '.join(parts) or 'unknown'}."
 
 
-def _needs(best: JudgedDefense) -> Iterator[str]:
+def _needs(best: JudgedDefense) -> list[str]:
+    spec = best.pools[0].spec
     try:
-        chain = DefenseChain(parse_chain(best.pools[0].spec.defense))
+        chain = DefenseChain(parse_chain(spec.defense))
     except PluginError:  # a plug-in of the system where the comparison ran, which is not installed here
-        return
+        return []
     if chain.encoding is None:
-        return
-    cohort = best.pools[0].spec.population.cohort_size
+        return []
+    cohort = spec.population.cohort_size
     fewest = fewest_messages(chain, cohort)
     least = "" if fewest is None else f", each sum with at least {fewest:,} of {cohort:,} clients"
-    yield f"secure aggregation of the messages of a round{least}"
+    return [f"Needs: secure aggregation of the messages of a round{least}."]
 
 
 def _untested(best: JudgedDefense) -> Iterator[str]:

@@ -115,7 +115,7 @@ def test_a_lost_cell_under_a_server_is_made_again(compared: Path) -> None:
 
 def test_every_form_of_the_report_says_that_there_was_no_sum(compared: Path) -> None:
     markdown = run("report", compared, "--to", "md").out
-    assert "All runs have the server saturate, also those without a defense." in markdown
+    assert "server saturate, also without a defense" in markdown
     assert "attacks had nothing to read" in markdown
     assert "no sum" in run("report", compared).out
 

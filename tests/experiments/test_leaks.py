@@ -8,7 +8,6 @@ import pytest
 
 from foltr_audit.core.results import Estimate
 from foltr_audit.experiments.decide import ComparedWorld, StrongestLeak, find_leak
-from foltr_audit.report.compare_tables import WorldColumns
 from tests.fixtures.comparisons import LEARNER, against, attack, guesses, report, setting, several
 
 
@@ -47,7 +46,7 @@ def test_an_attack_without_an_interval_beats_nothing() -> None:
     made = report(setting("a", 1.2, attacks=(*guesses(), attack("map", unsure))))
     assert made.decision is not None
     assert made.decision.judged[0].judgement == "not tested"
-    assert WorldColumns(made.worlds[0], made.decision).auc.cell(made.results[0]).mark == ""
+    assert made.world_tables[0].auc.cell(made.results[0]).mark == ""
     assert leak(None) is None
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from foltr_audit.core.results import Estimate
 from foltr_audit.report.attack import AttackReport
-from foltr_audit.report.compare_tables import brief_compare
 from foltr_audit.report.terminal import MOST_ROWS
 from tests.fixtures.comparisons import checked, report, setting
 from tests.fixtures.made_reports import attack_report, judged_lists
@@ -62,7 +61,7 @@ def test_a_comparison_of_many_epsilons_shows_the_smallest_and_the_recommended_on
     rows = [setting("none", auc=0.99, ndcg=0.45)]
     rows.append(setting("laplace", 1.2, auc=0.52, ndcg=0.40, **checked("refuted")))
     rows += [setting("laplace", eps, auc=0.52, ndcg=0.40, **checked("proven")) for eps in epsilons[1:]]
-    table, left_out = shown(brief_compare(report(*rows)))
+    table, left_out = shown(report(*rows).short_answer())
     names = [line.cells[0].text for line in table.lines]
     assert names == ["none", "laplace, eps 1.2", "laplace, eps 2.2"]
     assert "12 rows of larger epsilons" in left_out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from functools import cache
 from html.parser import HTMLParser
@@ -14,9 +15,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
 from foltr_audit.report import page as pages
 from foltr_audit.report.page import Page, html_page, markdown, page_of
-from tests.fixtures.compared_documents import compared, provenance, result
+from tests.fixtures.comparisons import (
+    against,
+    attack,
+    audit,
+    cells,
+    checked,
+    failed,
+    left_out,
+    proofs,
+    report,
+    setting,
+    spec_of,
+    unfinished,
+    warned,
+)
 
 EVIL = "<script>alert(1)</script>|`*&\"'"
 
@@ -55,19 +71,32 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+MADE = ("runs = 2\n", [CellPlan(spec_of("none", "perfect", "uniform"), "attack", DefenseLabel("none"))])
+"""The grid and the cells of a made-up comparison."""
+
+
 @cache
 def usual() -> Page:
     """Two click models: under the second one, attacks are weaker and ranking is worse."""
-    rows = [
-        result(name, eps, click_model=clicks, auc=auc - weaker, ndcg=ndcg - 2 * weaker, loss=loss + weaker)
+    (proof,) = proofs(0.8, runs=1)["proofs"]
+    ceilings = [
+        proof.model_copy(update={"of": "all rounds", "view": view})
+        for view in ("individual", "individual+lists")
+    ]
+    pools = [
+        setting(
+            name, eps, auc=auc - weaker, ndcg=ndcg - 2 * weaker, click_model=clicks, proofs=tuple(ceilings),
+            **checked("proven", proven=eps or math.inf),
+            **({} if eps is None else against(-loss - weaker, 0.9)),
+        )
         for clicks, weaker in (("perfect", 0.0), ("informational", 0.1))
         for name, eps, auc, ndcg, loss in (
             ("none", None, 0.99, 0.6, 0.0),
-            ("laplace", 1.2, 0.7, 0.5, 0.02),
-            ("laplace", 4.5, 0.8, 0.55, 0.01),
+            ("laplace", 1.2, 0.55, 0.5, 0.02),
+            ("laplace", 4.5, 0.58, 0.55, 0.01),
         )
-    ]
-    return page_of(compared(rows, use="laplace, eps 1.2"), provenance())
+    ]  # fmt: skip
+    return page_of(report(*pools), *MADE)
 
 
 @cache
@@ -78,32 +107,42 @@ def read() -> Reader:
 # --- what it says -----------------------------------------------------------------------------------
 
 
-def test_it_begins_with_what_to_use_and_four_numbers() -> None:
+def test_it_begins_with_what_to_use_and_its_numbers() -> None:
     page = usual()
     assert page.headline == "Use laplace, eps 1.2"
-    assert [tile.value for tile in page.tiles] == [".700", "ε 1.2", ".300", "184"]
-    assert "perfect" in page.tiles[0].note
-    assert "informational" in page.tiles[2].note, "the loss is of the click model in which it is largest"
+    values = {name: cell.text for name, cell in page.tiles}
+    assert (values["proven ε, server sees message"], values["AUC of the best attack"]) == ("1.2", ".550")
+    assert values["nDCG@10"] == ".300", "of the click model in which the loss is largest"
+    assert "informational" in page.notices[0]
+
+
+def table(page: Page) -> dict[str, dict[str, str]]:
+    """The cells of each defense by their headers."""
+    (only,) = page.defenses.tables
+    heads = [column.header for column in only.columns]
+    return {
+        line.cells[0].text: {head: cell.text for head, cell in zip(heads, line.cells, strict=True)}
+        for line in only.lines
+    }
 
 
 def test_the_table_without_scripts_is_the_worst_case_of_the_smallest_epsilon() -> None:
-    rows = {row[0]: row for row in usual().defenses.rows}
+    rows = table(usual())
     assert set(rows) == {"none", "laplace"}
-    head = list(usual().defenses.head)
-    auc, ndcg = head.index("AUC of the best attack"), head.index("nDCG@10")
-    assert rows["laplace"][auc].startswith(".700")
-    assert rows["laplace"][ndcg].startswith(".300")
+    assert rows["laplace"]["AUC of the best attack"] == ".550"
+    assert rows["laplace"]["nDCG@10"] == ".300"
+    assert rows["laplace"]["difference to no defense"] == "−.120"  # noqa: RUF001
 
 
 def test_not_audited_nothing_proven_and_proven_are_three_things() -> None:
-    rows = [result("a", 1.2), result("b", 1.2, proven={"individual": "inf", "aggregate": 3.0})]
-    page = page_of(compared(rows), provenance())
-    cells = {row[0]: row[2:4] for row in page.defenses.rows}
+    both = (audit("refuted"), audit("proven", "aggregate", proven=3.0))
+    page = page_of(report(setting("a", 1.2, **checked("proven")), setting("b", 1.2, audits=both)), *MADE)
+    cells = {name: [*row.values()][2:4] for name, row in table(page).items()}
     assert cells == {"a": ["1.2", "-"], "b": ["∞", "3"]}
 
 
 def test_there_is_a_choice_for_what_rows_differ_in() -> None:
-    assert [each.name for each in usual().selectors] == ["clicks", "eps", "observer"]
+    assert [each.name for each in usual().selectors] == ["click_model", "eps", "observer"]
     assert usual().selectors[0].options[0][0] == "worst"
     assert usual().selectors[2].options[0][0] == "individual+lists", "the observer that was attacked"
 
@@ -114,24 +153,17 @@ def test_the_guess_beside_an_attack_does_not_know_the_grades() -> None:
 
 
 def test_odd_values_are_dashes() -> None:
-    nothing = dict.fromkeys(("auc", "ndcg", "loss", "bytes_per_client", "attack", "lists"))
-    rows = [result("a", 1.2, **nothing), result("none", None)]
+    nothing = setting("a", 1.2, auc=None, ndcg=None, utility={"bytes_per_client": None})
     for form in (html_page, markdown):
-        text = form(page_of(compared(rows), provenance()))
+        text = form(page_of(report(nothing, setting("none")), *MADE))
         assert "None" not in text
         assert not re.search(r"\bnan\b", text)
 
 
 def test_without_a_cell_it_says_so() -> None:
-    page = page_of(compared([], waiting=3), provenance())
+    page = page_of(report(cells=cells(3), unfinished=[unfinished(3, 0)]), *MADE)
     assert page.headline == "No cell is done yet"
     assert Reader(html_page(page)).text.count("0 of 3 cells are done") == 1
-
-
-def test_every_row_has_a_cell_below_each_header() -> None:
-    for fold in (usual().defenses, *usual().folds):
-        assert len(set(fold.head)) == len(fold.head)
-        assert {len(row) for row in fold.rows} <= {len(fold.head)}
 
 
 def test_headings_are_in_order() -> None:
@@ -143,9 +175,9 @@ def test_headings_are_in_order() -> None:
 
 def test_long_tables_are_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST_ROWS", 2)
-    page = page_of(compared([result("a", 1.2), result("b", 1.2)]), provenance())
+    page = page_of(report(setting("a", 1.2)), *MADE)
     fold = next(fold for fold in page.folds if fold.title == "Every attack")
-    assert len(fold.rows) == 2
+    assert len(fold.tables[0].lines) == 2
     assert "the first 2; all with --to json" in fold.note
 
 
@@ -171,15 +203,16 @@ def test_only_its_own_script_and_style_are_allowed() -> None:
 
 
 def evil() -> Page:
-    place: dict[str, Any] = {
-        "click_model": EVIL,
-        "scenario": EVIL,
-        "data": EVIL,
-        "learner": EVIL,
-        "attack": EVIL,
-    }
-    rows = [result(EVIL, 1.2, **place), result("none", None, **place)]
-    return page_of(compared(rows, text=EVIL), provenance())
+    """A page of names that users choose, each of which would run if it were not escaped."""
+    place: dict[str, Any] = {"click_model": EVIL, "scenario": EVIL, "learner": EVIL}
+    best = attack(EVIL, 0.7)
+    claims = (audit("proven", why=EVIL, canary=EVIL),)
+    pools = [
+        setting(EVIL, 1.2, attacks=(best,), audits=claims, **warned(EVIL), **place),
+        setting("none", served={EVIL: 0.2}, **place),
+    ]
+    gaps = {"failed": [failed(EVIL)], "left_out": [left_out(EVIL, EVIL, EVIL)]}
+    return page_of(report(*pools, unfinished=[unfinished(3, 0, EVIL)], **gaps), *MADE)
 
 
 def test_what_users_named_is_shown_and_never_run() -> None:

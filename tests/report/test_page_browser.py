@@ -13,7 +13,8 @@ import pytest
 from matplotlib.image import imread
 
 from foltr_audit.report.page import html_page, page_of
-from tests.fixtures.compared_documents import compared, provenance, result
+from tests.fixtures.comparisons import report, setting, warned
+from tests.report.test_page import MADE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -78,19 +79,20 @@ def _asked_by_pages(log: dict[str, Any]) -> Iterator[str]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Several epsilons, worlds and groups, with long names."""
     long = "a-defense-with-a-name+that-is-much-longer-than-any-column-of-a-table-should-be"
-    rows = [
-        result(name, eps, auc=auc, click_model=clicks)
+    pools = [
+        setting(name, eps, auc=auc, click_model=clicks, **warned("x" * 60))
         for clicks in ("perfect", "informational")
-        for name, eps, auc in (("none", None, 0.99), (long, 1.2, 0.6), (long, 4.5, 0.7))
+        for name, eps, auc in (("none", None, 0.99), (long, 1.2, 0.55), (long, 4.5, 0.7))
     ]
     path = tmp_path_factory.mktemp("browser") / "page.html"
-    path.write_text(html_page(page_of(compared(rows, text="x" * 60), provenance())), encoding="utf-8")
+    path.write_text(html_page(page_of(report(*pools), *MADE)), encoding="utf-8")
     return path
 
 
 def test_no_error_and_no_request(page: Path, tmp_path: Path) -> None:
     seen = Browsed(tmp_path, page.as_uri(), "--dump-dom")
     assert "</html>" in seen.dom
+    assert "ends at .400" in seen.dom, "learning curves are drawn"
     assert seen.console == []
     assert not seen.fetched
 

@@ -6,6 +6,8 @@ const chart = document.getElementById("chart");
 const tip = document.getElementById("tip");
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
+const QUALITY = ["ndcg@10", "ndcg@10_ci95", "ndcg@10_difference", "ndcg@10_difference_ci95"];
+
 const SHAPES = [
   (r) => `M${-r},0A${r},${r} 0 1 1 ${r},0A${r},${r} 0 1 1 ${-r},0Z`,
   (r) => `M${-r},${-r}H${r}V${r}H${-r}Z`,
@@ -32,7 +34,8 @@ function interval(ends) {
 
 /** How far nDCG@10 is from that of no defense. */
 function difference(row) {
-  return row.loss === null ? "–" : number(-row.loss);
+  const value = row["ndcg@10_difference"];
+  return (value >= 0.0005 ? "+" : "") + number(value);
 }
 
 // --- what is chosen ---
@@ -45,18 +48,19 @@ function worst(rows, by) {
 function chosenRows() {
   const chosen = Object.fromEntries(new FormData(form));
   const fits = (row) =>
-    ["clicks", "scenario", "data", "learner"].every(
+    ["click_model", "scenario", "data", "learner"].every(
       (name) => !(name in chosen) || chosen[name] === "worst" || row[name] === chosen[name],
     ) &&
     (!("eps" in chosen) || row.eps === null || String(row.eps) === chosen.eps);
   const rows = DATA.rows.filter(fits);
   return DATA.defenses
-    .map((name) => rows.filter((row) => row.defense === name))
+    .map((name) => rows.filter((row) => row.alternative === name))
     .filter((same) => same.length)
     .map((same) => {
       const leak = worst(same, (row) => row.auc ?? -1);
-      const cost = worst(same, (row) => row.loss ?? -(row.ndcg ?? 1));
-      return { ...leak, ndcg: cost.ndcg, ndcg_ci: cost.ndcg_ci, loss: cost.loss, loss_ci: cost.loss_ci, cost_clicks: cost.clicks };
+      const cost = worst(same, (row) => -(row["ndcg@10_difference"] ?? row["ndcg@10"] ?? 0));
+      const quality = Object.fromEntries(QUALITY.map((name) => [name, cost[name]]));
+      return { ...leak, ...quality, cost_clicks: cost.click_model };
     });
 }
 
@@ -77,21 +81,21 @@ function small(text) {
 }
 
 function tableRow(row, view) {
-  const place = DATA.defenses.indexOf(row.defense);
-  const [mark, sign] = DATA.marks[row.verdict] || ["", ""];
+  const place = DATA.defenses.indexOf(row.alternative);
+  const [mark, sign] = DATA.marks[row.verdict];
   const letter = element("i", `${LETTERS[place]} `, { className: `k${place % 7}` });
-  const beats = row.auc_ci && row.guess !== null && row.auc_ci[0] > row.guess;
+  const beats = row.auc_ci95 && row.guess !== null && row.auc_ci95[0] > row.guess;
   const numbers = [
-    ...DATA.audited.map((each) => [[bound(row.proven[each])], each === view ? "seen" : ""]),
-    [row.no_sum ? ["no sum"] : [number(row.auc), small(interval(row.auc_ci))], beats ? "bad" : ""],
+    ...DATA.audited.map((each) => [[bound(row[`eps_proven_${each}`])], each === view ? "seen" : ""]),
+    [row.runs_without_sum === row.runs ? ["no sum"] : [number(row.auc), small(interval(row.auc_ci95))], beats ? "bad" : ""],
     [[number(row.guess), small(row.guess_by)], ""],
-    [[number(row.ndcg), small(interval(row.ndcg_ci))], ""],
-    [[difference(row), small(interval(row.loss_ci && [-row.loss_ci[1], -row.loss_ci[0]]))], ""],
-    [[row.bytes === null ? "–" : row.bytes.toLocaleString("en", { maximumFractionDigits: 0 })], ""],
+    [[number(row["ndcg@10"]), small(interval(row["ndcg@10_ci95"]))], ""],
+    [[difference(row), small(interval(row["ndcg@10_difference_ci95"]))], ""],
+    [[row.bytes_per_client?.toLocaleString("en", { maximumFractionDigits: 0 }) ?? "–"], ""],
   ];
   const cells = [
-    element("th", [letter, row.defense.replaceAll("+", " + ")], { scope: "row" }),
-    element("td", `${sign} ${row.verdict}`, { className: `verdict ${mark}` }),
+    element("th", [letter, row.alternative.replaceAll("+", " + ")], { scope: "row" }),
+    element("td", sign + row.verdict, { className: `verdict ${mark}` }),
     ...numbers.map(([parts, name]) => element("td", parts, { className: `n ${name}` })),
   ];
   cells.forEach((cell, index) => {
@@ -110,16 +114,21 @@ function draw(tag, attributes, parts = [], into = chart) {
   return made;
 }
 
+/** The largest AUC that the proof leaves to any attack; undefined where it was not computed. */
+function ceiling(row, view) {
+  return row.ceilings.find((each) => each.view === view)?.auc;
+}
+
 function words(row, view) {
-  const cap = row.ceiling[view];
+  const cap = ceiling(row, view);
   const proven = cap === undefined ? "not computed" : cap >= 1 ? "nothing for this observer" : `an AUC of at most ${number(cap)}`;
   const lines = [
     row.name,
-    `${row.clicks} clicks, attacked by one who sees: ${DATA.sees[row.attacked]}`,
-    `AUC ${number(row.auc)} ${interval(row.auc_ci)} by ${row.attack ?? "no attack"}`,
+    `${row.click_model} clicks, attacked by one who sees: ${DATA.sees[row.attacked]}`,
+    `AUC ${number(row.auc)} ${interval(row.auc_ci95)} by ${row.attack ?? "no attack"}`,
     `guess without message and grades ${number(row.guess)} (${row.guess_by}); with the grades ${number(row.knowing)}`,
     `proven for ${DATA.sees[view]}: ${proven}`,
-    `nDCG@10 ${number(row.ndcg)}, difference to no defense ${difference(row)} (${row.cost_clicks} clicks)`,
+    `nDCG@10 ${number(row["ndcg@10"])}, difference to no defense ${difference(row)} (${row.cost_clicks} clicks)`,
   ];
   return lines.join("\n");
 }
@@ -151,11 +160,11 @@ function drawAxes(size, x, y, low, high) {
 }
 
 function drawRow(row, view, size, x, y, taken) {
-  const place = DATA.defenses.indexOf(row.defense);
+  const place = DATA.defenses.indexOf(row.alternative);
   const group = draw("g", { class: `k${place % 7}` });
-  const [px, py, cap] = [x(row.auc), y(row.ndcg), row.ceiling[view]];
-  const auc = row.auc_ci || [row.auc, row.auc];
-  const ndcg = row.ndcg_ci || [row.ndcg, row.ndcg];
+  const [px, py, cap] = [x(row.auc), y(row["ndcg@10"]), ceiling(row, view)];
+  const auc = row.auc_ci95 || [row.auc, row.auc];
+  const ndcg = row["ndcg@10_ci95"] || [row["ndcg@10"], row["ndcg@10"]];
   draw("line", { class: "bar", x1: x(auc[0]), x2: x(auc[1]), y1: py, y2: py }, [], group);
   draw("line", { class: "bar", x1: px, x2: px, y1: y(ndcg[0]), y2: y(ndcg[1]) }, [], group);
   if (cap !== undefined && cap < 1) {
@@ -183,7 +192,7 @@ function drawRow(row, view, size, x, y, taken) {
   };
   for (const name of ["pointerenter", "focus"]) mark.addEventListener(name, show);
   for (const name of ["pointerleave", "blur"]) mark.addEventListener(name, hide);
-  placeLabel(size.width < 600 ? LETTERS[place] : row.defense, group, px, py, size, taken);
+  placeLabel(size.width < 600 ? LETTERS[place] : row.alternative, group, px, py, size, taken);
 }
 
 /** Write a label at the nearest free place beside its mark: the browser knows how wide letters are. */
@@ -206,7 +215,7 @@ function placeLabel(text, group, px, py, size, taken) {
 }
 
 function drawChart(rows, view) {
-  const known = rows.filter((row) => row.auc !== null && row.ndcg !== null);
+  const known = rows.filter((row) => row.auc !== null && row["ndcg@10"] !== null);
   const width = Math.max(340, Math.min(1100, chart.parentElement.clientWidth));
   const size = { width, height: width < 600 ? 360 : 400, left: 46, right: 14, top: 26, bottom: 44 };
   chart.setAttribute("viewBox", `0 0 ${width} ${size.height}`);
@@ -215,18 +224,57 @@ function drawChart(rows, view) {
     draw("text", { x: 4, y: 40 }, "No defense here has both an attack and a ranker that could be judged.");
     return;
   }
-  const values = known.flatMap((row) => row.ndcg_ci || [row.ndcg]);
+  const values = known.flatMap((row) => row["ndcg@10_ci95"] || [row["ndcg@10"]]);
   const low = Math.floor(Math.min(...values) * 20) / 20;
   const high = Math.max(low + 0.05, Math.ceil(Math.max(...values) * 20) / 20);
   const x = (value) => size.left + ((Math.max(0.4, value) - 0.4) / 0.62) * (width - size.left - size.right);
   const y = (value) => size.height - size.bottom - ((value - low) / (high - low)) * (size.height - size.bottom - size.top);
   drawAxes(size, x, y, low, high);
   const taken = known.flatMap((row) => {
-    const [px, py] = [x(row.auc), y(row.ndcg)];
-    const auc = row.auc_ci || [row.auc, row.auc];
+    const [px, py] = [x(row.auc), y(row["ndcg@10"])];
+    const auc = row.auc_ci95 || [row.auc, row.auc];
     return [[px - 9, py - 9, px + 9, py + 9], [x(auc[0]), py - 1, x(auc[1]), py + 1]];
   });
   for (const row of known) drawRow(row, view, size, x, y, taken);
+}
+
+// --- learning curves ---
+
+function drawCurve(rows, metric, title, into) {
+  const lines = rows
+    .map((row) => [row, row[metric].map((value, at) => [row.round[at], value]).filter(([, value]) => value !== null)])
+    .filter(([, points]) => points.length);
+  if (!lines.length) return;
+  const points = lines.flatMap(([, each]) => each);
+  const last = Math.max(1, ...points.map(([round]) => round));
+  const low = Math.floor(Math.min(...points.map(([, value]) => value)) * 10) / 10;
+  const high = Math.max(low + 0.1, Math.ceil(Math.max(...points.map(([, value]) => value)) * 10) / 10);
+  const x = (round) => 34 + (362 * round) / last;
+  const y = (value) => 192 - (186 * (value - low)) / (high - low);
+  const figure = element("figure", element("figcaption", title), { className: "curve" });
+  const words = lines.map(([row, each]) => `${row.name} ends at ${number(each.at(-1)[1])}`).join("; ");
+  const svg = draw("svg", { viewBox: "0 0 400 200", role: "img", "aria-label": `${title}: ${words}` }, [], figure);
+  for (let value = low; value < high + 1e-9; value += 0.1) {
+    draw("line", { class: "grid", x1: 34, x2: 396, y1: y(value), y2: y(value) }, [], svg);
+    draw("text", { x: 30, y: y(value) + 4, "text-anchor": "end" }, number(value, 1), svg);
+  }
+  for (const [row, each] of lines) {
+    const place = each.map(([round, value]) => `${x(round).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
+    const line = draw("polyline", { class: `k${DATA.defenses.indexOf(row.alternative) % 7}`, points: place }, [], svg);
+    draw("title", {}, row.name, line);
+  }
+  into.append(figure);
+}
+
+/** Offline and online nDCG@10 by round, a picture for each world. */
+function drawCurves(into) {
+  const world = (row) => JSON.stringify([row.data, row.scenario, row.click_model]);
+  for (const name of new Set(DATA.curves.map(world))) {
+    const rows = DATA.curves.filter((row) => world(row) === name);
+    for (const metric in DATA.panels) {
+      drawCurve(rows, metric, `${DATA.panels[metric]}, ${rows[0].click_model} clicks`, into);
+    }
+  }
 }
 
 // --- both, and sorting ---
@@ -261,6 +309,8 @@ if (form) {
   addEventListener("resize", () => drawChart(chosenRows(), observer()));
   show();
 }
+const curves = document.getElementById("curves");
+if (curves) drawCurves(curves);
 for (const button of document.querySelectorAll(".sort button")) {
   button.addEventListener("click", () => sortBy(button));
 }
