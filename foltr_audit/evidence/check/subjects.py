@@ -49,7 +49,7 @@ class ComparedSubjects:
         eps: Sequence[float] = (),
         progress: Progress = SILENT,
     ) -> ComparedSubjects:
-        """Read a comparison, of which only audits may have failed; defenses and epsilons of `chosen_pools`."""
+        """Read a comparison, of which only audits may have failed, and choose pools of it."""
         planned, left_out = folder.cells(), folder.left_out()
         specs = {cell.spec.hash: cell.spec for cell in planned}
         gaps = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
