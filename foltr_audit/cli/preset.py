@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
 
 app = new_app()
-
 Name = Annotated[str, typer.Argument(help="Name of a preset: see study list.")]
 
 

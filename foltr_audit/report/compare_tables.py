@@ -26,7 +26,7 @@ from foltr_audit.report.table import (
     claim_text,
     counted,
     delta_text,
-    known_cell,
+    estimate_cell,
     make_table,
     name_column,
     short_column,
@@ -88,7 +88,7 @@ class WorldColumns:
 
         def cell(row: Row) -> Cell:
             nothing = row["runs_without_sum"] == row["runs"]
-            shown = Cell(NO_SUM) if nothing else known_cell(row.estimate("auc"))
+            shown = Cell(NO_SUM) if nothing else estimate_cell(row.estimate("auc"))
             leak = self.world.leaks.get((row["learner"], row["name"]))
             if leak is None or leak.kind == "unknown":
                 return shown

@@ -44,7 +44,7 @@ from foltr_audit.report.table import (
     bound_text,
     claim_text,
     counted,
-    known_cell,
+    estimate_cell,
     make_table,
     name_column,
     short_column,
@@ -418,7 +418,7 @@ _PROVEN = "proven: epsilon for one interaction, at most, by accounting"
 _BEST = "AUC: of the best attack (.5: a coin flip, 1: perfect)"
 _NAME = name_column("defense", "name")
 _ATTACK = Column("attack", "attack", "name", narrow=short_method)
-_AUC = Column("AUC", lambda row: known_cell(row.estimate("auc")))
+_AUC = Column("AUC", lambda row: estimate_cell(row.estimate("auc")))
 
 
 def _tested_table(report: RecommendReport, *, brief: bool = False) -> Table:

@@ -53,12 +53,8 @@ def value_cell(value: object) -> Cell:
 
 
 def estimate_cell(estimate: Estimate) -> Cell:
-    return Cell(short(estimate.value), interval_text(estimate))
-
-
-def known_cell(estimate: Estimate) -> Cell:
-    """A number with its interval below it; dim where it is not known."""
-    return estimate_cell(estimate) if estimate.known else EMPTY
+    """A number with its interval below it."""
+    return Cell(short(estimate.value), interval_text(estimate)) if estimate.known else EMPTY
 
 
 def estimate_text(estimate: Estimate) -> str:
