@@ -94,7 +94,7 @@ class WorldColumns:
                 return shown
             return shown._replace(mark="good" if leak.held else "bad" if leak.bound is None else "")
 
-        return Column("AUC", cell, group="best attack")
+        return Column("AUC", cell)
 
     def p(self, row: Row) -> float | None:
         """The p-value of nDCG@10 against no defense, corrected for the tests of this world."""
@@ -105,7 +105,7 @@ class WorldColumns:
             found = difference_cell(row.estimate("ndcg@10_difference"), self.p(row))
             return found if interval else found._replace(below="")
 
-        return Column("difference", cell, group="offline")
+        return Column("difference", cell)
 
     @property
     def verdict(self) -> Column:
@@ -130,13 +130,12 @@ def _without(row: Row) -> Cell:
     return Cell(short(row["baseline_auc"]), short_method(row["baseline"]))
 
 
-WITHOUT = Column("without", _without, group="best attack")
+WITHOUT = Column("without", _without)
 """The best guess that reads no message."""
 
 BYTES = Column(
     "bytes",
     lambda row: EMPTY if row["bytes_per_client"] is None else f"{row['bytes_per_client']:,.0f}",
-    group="a client",
 )
 """What a client sends in a round."""
 
@@ -176,7 +175,7 @@ def _of_group(header: str, name: str, value: str) -> Column:
     def cell(row: Row) -> Cell:
         return EMPTY if row[name] is None else Cell(row[name], short(row[value]))
 
-    return Column(header, cell, "words", "a client")
+    return Column(header, cell, "words")
 
 
 # --- tables ----------------------------------------------------------------------------------------
@@ -209,11 +208,11 @@ def leaks_table(report: CompareReport, world: ComparedWorld, columns: WorldColum
         f"{_where(world, report)}: what an attack finds",
         [
             columns.name,
-            Column("attack", "attack", "name", "best attack", narrow=short_method),
+            Column("attack", "attack", "name", narrow=short_method),
             columns.auc,
             WITHOUT,
             short_column("promised", "ceiling_auc"),
-            *(Column(header, name, group="best attack") for header, name in {**metrics, "F1": "f1"}.items()),
+            *(Column(header, name) for header, name in {**metrics, "F1": "f1"}.items()),
             columns.verdict,
         ],
         rows,
@@ -238,10 +237,10 @@ def costs_table(report: CompareReport, world: ComparedWorld, columns: WorldColum
         f"{_where(world, report)}: what it costs",
         [
             columns.name,
-            Column("nDCG@10", "ndcg@10", group="offline"),
+            Column("nDCG@10", "ndcg@10"),
             columns.difference(),
-            Column("p", lambda row: p_text(columns.p(row)), group="offline"),
-            Column(_ONLINE, "online_mean", group="online"),
+            Column("p", lambda row: p_text(columns.p(row))),
+            Column(_ONLINE, "online_mean"),
             BYTES,
             *(groups if any(row["groups"] for row in rows) else ()),
         ],
