@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.common import ANSWER, ATTACK, SHARED, CommonOptions, field_flags, takes, use_threads
-from foltr_audit.cli.options import KNOW_HELP, option, refuse_others, words
+from foltr_audit.cli.options import KNOW_HELP, option, refuse_given, refuse_others, words
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
@@ -73,9 +73,7 @@ def attack(
         use_threads(common.threads)
         _attack_trace(trace, common, know or [], client_step, guesses)
         return
-    for name, value in {"know": know, "client-step": client_step, "guesses": guesses}.items():
-        if value:
-            raise UsageError(f"--{name}: only with --trace")
+    refuse_given({"know": know, "client-step": client_step, "guesses": guesses}, "only with --trace")
     if common.fields.get("attack.target") == "training" or cheats(common):
         _refuse_fresh(common)
     same = common.fields.get("train.click_model") == SAME

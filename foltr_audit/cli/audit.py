@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, OtherHelp, stored_report, takes
-from foltr_audit.cli.options import flags, option, refuse_others, switch, words
+from foltr_audit.cli.options import flags, option, refuse_given, refuse_others, switch, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.user_code import named_function
@@ -112,9 +112,8 @@ def audit(
         refuse_others(ctx, OF_FUNCTION, "not with a function")
         run_function_audit(what, common, zero=zero, one=one, inputs=inputs)
         return
-    for name, value in {"zero": zero, "one": one, "inputs": inputs}.items():
-        if value is not None:
-            raise UsageError(f"--{name}: only with a function, as FILE.py:FUNCTION")
+    own = {"zero": zero, "one": one, "inputs": inputs}
+    refuse_given(own, "only with a function, as FILE.py:FUNCTION")
     from foltr_audit.report.audit import AuditReport
 
     report = stored_report(common, "audit", AuditReport.of)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.cli.common import changed_learner
-from foltr_audit.cli.options import DEFENSE, Json, Table, option
+from foltr_audit.cli.options import DEFENSE, Json, Table, option, refuse_given
 from foltr_audit.cli.output import show
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import LEARNER, UNIT, VIEW
@@ -68,8 +68,8 @@ def ceiling(
     of_chain: dict[str, Any] = {"unit": unit, "view": view, "rounds": rounds, "clients": clients}
     of_chain |= {"interactions": interactions, "rank_with": rank_with, "data": data}
     given = {name: value for name, value in of_chain.items() if value is not None}
-    if given and not defense:
-        raise UsageError(f"--{next(iter(given)).replace('_', '-')}: only with --defense")
+    if not defense:
+        refuse_given({name.replace("_", "-"): value for name, value in given.items()}, "only with --defense")
     if delta is not None and not (eps or auc or accuracy) and (mu or defense):
         raise UsageError("--delta: only with --eps, --auc or --accuracy")
     priors = prior or [_PRIOR]

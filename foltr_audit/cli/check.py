@@ -26,6 +26,7 @@ from foltr_audit.cli.options import (
     methods_of,
     option,
     read_text,
+    refuse_given,
     refuse_others,
     switch,
     words,
@@ -171,9 +172,7 @@ def check(
         use_threads(common.threads)
         _verify(limits, common, sample, jobs, every=rerun_all)
         return
-    for flag, value in {"--sample": sample, "--all": rerun_all or None, "--jobs": jobs}.items():
-        if value is not None:
-            raise UsageError(f"{flag}: only with a zip of results")
+    refuse_given({"sample": sample, "all": rerun_all, "jobs": jobs}, "only with a zip of results")
     from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.recorded_runs import check_trace
     from foltr_audit.evidence.check.subjects import check_comparison
@@ -192,7 +191,8 @@ def check(
         refuse_others(ctx, WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
         places = {name: common.fields.get(field) for name, field in _PLACES.items()}
-        checked = check_trace(given, trace, _methods(method), on_terminal(), every=_every(method), **places)
+        every = "all" in (method or ())
+        checked = check_trace(given, trace, _methods(method), on_terminal(), every=every, **places)
     elif comparison is not None:
         refuse_others(ctx, WITH_COMPARISON, "not with --comparison, which was run already")
         use_threads(common.threads)
@@ -212,14 +212,12 @@ def _check_fresh(
 
     common.output()  # refuses options that exclude each other
     audit = common.of_table("audit")
-    for name in audit if not limits.audited else ():
-        raise UsageError(
-            f"--{name}: only with a limit that needs an audit: {', '.join((CEILING, *AUDIT_LIMITS))}"
-        )
+    if not limits.audited:
+        refuse_given(audit, f"only with a limit that needs an audit: {', '.join((CEILING, *AUDIT_LIMITS))}")
     request = _request(common, method, click_model, audit)
     save_config(common.save_config, request.plan)  # as given: defaults must not be frozen into it
     use_threads(common.threads)
-    progress, every = on_terminal(), _every(method)
+    progress, every = on_terminal(), "all" in (method or ())
     with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
         checked = check_fresh(limits, request, folder, progress, named=bool(method), every=every)
         if common.out is not None:
@@ -233,15 +231,12 @@ def _request(
     from foltr_audit.evidence.check.fresh_runs import CheckRunRequest
     from foltr_audit.evidence.check.subjects import click_attacks
 
-    for flag, given in (
-        ("--trace-every", common.fields.get("trace.every")),
-        ("--no-trace", common.no_trace),
-        ("--embed-features", common.fields.get("trace.embed_features")),
-    ):
-        if given:
-            raise UsageError(
-                f"{flag}: check records no messages; attack --out does, and check --trace reads them"
-            )
+    recorded = {
+        "trace-every": common.fields.get("trace.every") or None,
+        "no-trace": common.no_trace,
+        "embed-features": common.fields.get("trace.embed_features"),
+    }
+    refuse_given(recorded, "check records no messages; attack --out does, and check --trace reads them")
     tables: list[Table] = [{}] if common.config is None else read_config(common.config)
     methods = _methods(method)
     attacked = common.setting(attack__methods=methods or None, attack__click_models=click_model or None)
@@ -258,16 +253,11 @@ def _request(
     )
 
 
-def _every(method: list[str] | None) -> bool:
-    """Whether --method names all attacks, and so none in particular."""
-    return "all" in (method or ())
-
-
 def _methods(method: list[str] | None) -> tuple[str, ...]:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.evidence.check.subjects import click_attacks
 
-    chosen = click_attacks(methods_of(method) or (), every=_every(method))
+    chosen = click_attacks(methods_of(method) or (), every="all" in (method or ()))
     warn_of_unloadable(Attack)
     return chosen
 

@@ -27,7 +27,7 @@ from foltr_audit.cli.options import (
 from foltr_audit.cli.output import note, save_config, show_log
 from foltr_audit.cli.user_code import with_own_plugins
 from foltr_audit.core.pdgd import pdgd_setting
-from foltr_audit.core.settings.defaults import PROTOCOLS
+from foltr_audit.core.settings.defaults import LEARNER, PROTOCOLS
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.progress import on_terminal
 from foltr_audit.utils.reading import whole_number
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 ReportOf = TypeVar("ReportOf", bound="Document")
 
 # Options that change a parameter of the learner of the same name.
-LEARNER = words("interactions learning_rate clip_without_pairs rank_with")
+OF_LEARNER = words("interactions learning_rate clip_without_pairs rank_with")
 FRESH = words("attack.target attack.on attack.repeats attack.interactions")
 CLAIM = ("audit.claim", "audit.delta", "audit.trials")
 ATTACK = (
@@ -181,7 +181,7 @@ class CommonOptions:
 
     def learner_changes(self) -> dict[str, object]:
         """The parameters of the learner that the given options change."""
-        given = {name: getattr(self, name) for name in LEARNER}
+        given = {name: getattr(self, name) for name in OF_LEARNER}
         changes = {name: value for name, value in given.items() if value is not None}
         if self.pdgd is not None:
             changes |= pdgd_setting(self.pdgd)._asdict()
@@ -189,7 +189,6 @@ class CommonOptions:
 
     def learner_axis(self, protocol: str | None) -> list[Table]:
         """One point for each --learner; with a protocol, plain fpdgd is the one that the protocol repeats."""
-        from foltr_audit.core.settings.defaults import LEARNER
         from foltr_audit.core.settings.train import default_learner
 
         plain = default_learner(attacks=protocol is not None)
@@ -379,7 +378,7 @@ def changed_learner(text: str, changes: dict[str, object]) -> str:
     learner = make(Learner, text)
     for name in changes:
         if name not in type(learner).model_fields:
-            option = f"--{name.replace('_', '-')}" if name in LEARNER else "--pdgd"
+            option = f"--{name.replace('_', '-')}" if name in OF_LEARNER else "--pdgd"
             raise UsageError(f"{option}: learner {learner.name} has no such setting")
     return remade(learner, changes).text
 

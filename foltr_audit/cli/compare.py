@@ -81,6 +81,7 @@ def compare(
     Each finished cell is stored in --out; --resume resumes the grid that is stored there. --config reads a
     grid or a Spec in TOML. Options override it, and --save-config writes the grid that results.
     """
+    from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.report.picture_style import check_picture
 
@@ -88,7 +89,10 @@ def compare(
     if "sensitivity" in given and "sensitivity_grid" in given:
         raise UsageError("--sensitivity and --sensitivity-grid: give one or the other")
     grid = grid_of(common)
-    _refuse_vain_eps(grid, given.get("eps"))
+    if given.get("eps") and not any(DefenseAlternative(text).uses_epsilon for text in grid.defenses):
+        raise UsageError(
+            "--eps: no --defense depends on it; expected published, proven-MECHANISM, or {eps} in a chain"
+        )
     save_config(common.save_config, grid)
     workers = Workers(backend, jobs, scheduler)
     for picture in plot or ():
@@ -131,15 +135,6 @@ def _repetitions(common: CommonOptions, table: Table) -> Table:
         found["folds"] = list(folds)
         found["runs"] = common.runs or max(table["runs"], len(folds))
     return found
-
-
-def _refuse_vain_eps(grid: ComparisonGrid, eps: list[float] | None) -> None:
-    from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
-
-    if eps and not any(DefenseAlternative(text).uses_epsilon for text in grid.defenses):
-        raise UsageError(
-            "--eps: no --defense depends on it; expected published, proven-MECHANISM, or {eps} in a chain"
-        )
 
 
 def _compare(

@@ -18,8 +18,6 @@ from foltr_audit.cli.pages import new_app, page
 app = new_app()
 
 _CLIENTS = OtherHelp("population.clients", "Number of clients. Default: 20.", FEDERATION)
-
-
 FIRST_OF_UNLEARNING = words("client method trials data clients rounds eps defense learner out json seed")
 EXAMPLES_OF_UNLEARNING = {
     "Remove one client in every way": "foltr-audit study unlearning",
@@ -44,8 +42,6 @@ def unlearning(common: CommonOptions) -> None:
 
 
 _MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
-
-
 FIRST_OF_MEMBERSHIP = words("method view of shadows data clients rounds eps defense learner out json seed")
 EXAMPLES_OF_MEMBERSHIP = {
     "Tell who took part, without a defense": "foltr-audit study membership",

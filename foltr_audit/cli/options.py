@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from importlib import import_module
@@ -30,6 +30,13 @@ def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> Non
         source = ctx.get_parameter_source(name)
         if name not in (*allowed, "verbose") and source is not None and source.name == "COMMANDLINE":
             raise UsageError(f"{parameter.opts[0]}: {why}")
+
+
+def refuse_given(options: Mapping[str, object], why: str) -> None:
+    """Refuse the options of these that were given a value."""
+    for name, value in options.items():
+        if value is not None and value is not False and value != [] and value != ():
+            raise UsageError(f"--{name}: {why}")
 
 
 def words(text: str) -> tuple[str, ...]:

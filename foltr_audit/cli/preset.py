@@ -10,7 +10,7 @@ import typer
 from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import ANSWER, CommonOptions, takes
 from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import DATA, Json, Plot, option, switch, words
+from foltr_audit.cli.options import DATA, Json, Plot, option, refuse_given, switch, words
 from foltr_audit.cli.output import print_json, print_line, show_table
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
 
 app = new_app()
-
 Name = Annotated[str, typer.Argument(help="Name of a preset: see study list.")]
 
 
@@ -80,28 +79,23 @@ def run(
     from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)
+    unfit = f"not with {preset.name}, which is of kind {preset.kind}"
     common = common.setting(data__source=_source(preset, data, synthetic=synthetic))
     if preset.kind == "merge":
-        unused = {"--runs": common.runs, "--fold": common.fold}
-        unused |= {"--intents": common.fields.get("data.intents"), "--resume": common.resume}
-        _refuse(preset, {"--plot": plot, **unused})
+        unused = {"plot": plot, "runs": common.runs, "fold": common.fold}
+        unused |= {"intents": common.fields.get("data.intents"), "resume": common.resume}
+        refuse_given(unused, unfit)
         check_scale(scale)
         changes = common.setting(data__category_feature=category_feature).fields
         run_merge_study(apply_changes(preset.merging(scale), changes), common, preset=preset, scale=scale)
         return
-    _refuse(preset, {"--category-feature": category_feature})
+    refuse_given({"category-feature": category_feature}, unfit)
     chosen = PresetSelection.of(preset, common, scale=scale)
     if preset.kind == "attack":
-        _refuse(preset, {"--plot": plot})
+        refuse_given({"plot": plot}, unfit)
         run_attacks(chosen.plan, common, chosen)
     else:
         run_training(chosen.plan, common, plot or (), chosen)
-
-
-def _refuse(preset: Preset, options: dict[str, object]) -> None:
-    for name, given in options.items():
-        if given:
-            raise UsageError(f"{name}: not with {preset.name}, which is of kind {preset.kind}")
 
 
 def _source(preset: Preset, data: str | None, *, synthetic: bool) -> str:

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PresetSelection:
-    """A preset with the options that override it.
-
-    Attributes:
-        plans: the plan of each of its cells, by name; two plans may hold the same Spec.
-        scale: the factor of rounds, repeats and repetitions.
-    """
+    """A preset with the options that override it: the plan of each of its cells, by name, and its scale."""
 
     preset: Preset
     plans: dict[str, Plan]
@@ -128,13 +123,14 @@ def published_table(published: PresetComparison | None) -> Table:
 
 def print_published(published: PresetComparison | None, draw: Callable[[Console], object]) -> None:
     """Print a report on stdout, with the heading and the figures of a published study if there is one."""
-    console = stdout_console("" if published is None else published.extent.label)
-    if published is not None:
-        console.print(published.heading, style="bold", highlight=False, markup=False)
+    if published is None:
+        draw(stdout_console())
+        return
+    console = stdout_console(published.extent.label)
+    console.print(published.heading, style="bold", highlight=False, markup=False)
     draw(console)
-    if published is not None:
-        console.print()
-        published.print(console)
+    console.print()
+    published.print(console)
 
 
 def _spread(preset: Preset, common: CommonOptions, scale: float) -> CommonOptions:

@@ -34,6 +34,7 @@ EXAMPLES = {
     "Read it in the terminal": "foltr-audit report study --to md",
     "Pack results, so that others can check them": "foltr-audit report study --zip study.zip",
 }
+_ENDINGS = {"htm": "html", "markdown": "md"}
 ZIP = "Packed results"
 OF_ZIP = words("folder zip_file with_trace without_lists partial overwrite json")
 
@@ -135,9 +136,6 @@ def _format(to: ReportFormat | None, out: Path | None) -> ReportFormat:
     if to is not None and named is not to:
         raise UsageError(f"--out: {out} has the ending of {named.value}; expected that of --to {to.value}")
     return named
-
-
-_ENDINGS = {"htm": "html", "markdown": "md"}
 
 
 def _refuse_file(out: Path | None, *, overwrite: bool) -> None:

@@ -17,7 +17,6 @@ from foltr_audit.utils.progress import on_terminal
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
 
-
 app = new_app()
 FIRST = words(
     "learner click_model data clients rounds interactions eps defense scenario runs plot out config "

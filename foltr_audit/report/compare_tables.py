@@ -22,7 +22,7 @@ from foltr_audit.report.table import (
     claim_text,
     counted,
     delta_text,
-    known_cell,
+    estimate_cell,
     make_table,
     name_column,
     short_column,
@@ -52,13 +52,13 @@ def _without(row: Row) -> Cell:
     return Cell(short(row["baseline_auc"]), short_method(row["baseline"]))
 
 
-WITHOUT = Column("without", _without, group="best attack")
+WITHOUT = Column("without", _without)
 """The best guess that reads no message."""
 
 
 def auc_cell(row: Row) -> Cell:
     """The AUC of the best attack, or that no run opened a sum."""
-    return Cell(_NO_SUM) if row["runs_without_sum"] == row["runs"] else known_cell(row.estimate("auc"))
+    return Cell(_NO_SUM) if row["runs_without_sum"] == row["runs"] else estimate_cell(row.estimate("auc"))
 
 
 def byte_count(row: Row) -> str:
@@ -67,7 +67,7 @@ def byte_count(row: Row) -> str:
     return UNKNOWN_TEXT if sent is None else f"{sent:,.0f}"
 
 
-BYTES = Column("bytes", byte_count, group="a client")
+BYTES = Column("bytes", byte_count)
 
 
 def _claimed(row: Row) -> Cell:
@@ -104,7 +104,7 @@ def _of_group(header: str, name: str, value: str) -> Column:
     def cell(row: Row) -> Cell:
         return EMPTY if row[name] is None else Cell(row[name], short(row[value]))
 
-    return Column(header, cell, "words", "a client")
+    return Column(header, cell, "words")
 
 
 def verdict_words(decision: Decision, rows: Iterable[Row]) -> str:
@@ -133,7 +133,7 @@ class WorldTables:
         data, scenario, click_model = world.key
         self.title = f"{click_model} clicks, scenario {scenario}{'' if alone else f' on {data}'}"
         self.defense = name_column("defense", self._name)
-        self.auc = Column("AUC", self._auc, group="best attack")
+        self.auc = Column("AUC", self._auc)
         self.verdict = Column("verdict", self._verdict, "name")
 
     def _name(self, row: Row) -> str:
@@ -199,11 +199,11 @@ class WorldTables:
                 self.defense,
                 Column("chain", "defense", "fold", only="page"),
                 replace(CLAIMED, only="page"),
-                Column("attack", "attack", "name", "best attack", narrow=short_method),
+                Column("attack", "attack", "name", narrow=short_method),
                 self.auc,
                 WITHOUT,
                 short_column("promised", "ceiling_auc"),
-                *(Column(header, name, group="best attack") for header, name in metrics.items()),
+                *(Column(header, name) for header, name in metrics.items()),
                 self.verdict,
             ],
             self.rows,
@@ -224,10 +224,10 @@ class WorldTables:
             f"{self.title}: what it costs",
             [
                 self.defense,
-                Column("nDCG@10", "ndcg@10", group="offline"),
-                Column("difference", self._difference, group="offline"),
-                Column("p", lambda row: _p_text(self._p(row)), group="offline"),
-                Column(_ONLINE, "online_mean", group="online"),
+                Column("nDCG@10", "ndcg@10"),
+                Column("difference", self._difference),
+                Column("p", lambda row: _p_text(self._p(row))),
+                Column(_ONLINE, "online_mean"),
                 BYTES,
                 *(groups if any(row["groups"] for row in self.rows) else ()),
             ],
@@ -251,7 +251,7 @@ class WorldTables:
                 self.auc,
                 short_column("without", "baseline_auc"),
                 short_column("nDCG@10", "ndcg@10"),
-                Column("difference", lambda row: self._difference(row)._replace(below=""), group="offline"),
+                Column("difference", lambda row: self._difference(row)._replace(below="")),
                 BYTES,
                 self.verdict,
             ],

@@ -42,7 +42,7 @@ from foltr_audit.report.table import (
     bound_text,
     claim_text,
     counted,
-    known_cell,
+    estimate_cell,
     make_table,
     name_column,
     short_column,
@@ -383,7 +383,7 @@ _DIFFERENCE = Column(
     "difference", lambda row: difference_cell(row.estimate("ndcg@10_difference"), row["ndcg@10_p"])
 )
 _ATTACK = Column("attack", "attack", "name", narrow=short_method)
-_AUC = Column("AUC", lambda row: known_cell(row.estimate("auc")))
+_AUC = Column("AUC", lambda row: estimate_cell(row.estimate("auc")))
 _CLAIMED = Column(
     "claimed", lambda row: EMPTY if math.isinf(row["eps_claimed"]) else claim_text(row["eps_claimed"])
 )

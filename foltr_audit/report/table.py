@@ -53,12 +53,8 @@ def value_cell(value: object) -> Cell:
 
 
 def estimate_cell(estimate: Estimate) -> Cell:
-    return Cell(short(estimate.value), interval_text(estimate))
-
-
-def known_cell(estimate: Estimate) -> Cell:
-    """A number with its interval below it; dim where it is not known."""
-    return estimate_cell(estimate) if estimate.known else EMPTY
+    """A number with its interval below it."""
+    return Cell(short(estimate.value), interval_text(estimate)) if estimate.known else EMPTY
 
 
 def estimate_text(estimate: Estimate) -> str:
@@ -166,7 +162,6 @@ class Column:
         of: the name of a row's column, see `value_cell`; or the cell of a row. Every renderer escapes it.
         align: `number` at the right on one line, `name` at the left on one line, `fold` broken anywhere,
             `line` broken only where the text says so, `words` broken between words.
-        group: what stands above its header and those of its neighbours of the same group.
         beside: whether the second text of a cell stands beside the first on a wide terminal.
         narrow: what the text becomes on a narrow terminal.
         only: the medium that shows it, if not every one does.
@@ -175,7 +170,6 @@ class Column:
     header: str
     of: Accessor
     align: Align = "number"
-    group: str = ""
     beside: bool = False
     narrow: Callable[[str], str] | None = None
     only: Medium | None = None

@@ -30,8 +30,8 @@ LEAKS = (_Leak("none", 0.75, bad=True), _Leak("<b>[red]|=clip", 0.5))
 def leaks(*, spare: tuple[str, ...] = ()) -> Table:
     columns = [
         Column("defense", lambda row: row.defense, "fold", narrow=lambda text: text.replace("|", "|\n")),
-        Column("AUC", lambda row: Cell(f"{row.auc}", ".4-.9", "bad" if row.bad else ""), group="attack"),
-        Column("rank", lambda row: str(LEAKS.index(row)), group="attack", beside=True),
+        Column("AUC", lambda row: Cell(f"{row.auc}", ".4-.9", "bad" if row.bad else "")),
+        Column("rank", lambda row: str(LEAKS.index(row)), beside=True),
     ]
     return make_table("leaks [1]", columns, LEAKS, caption="of few", section=lambda row: row.bad, spare=spare)
 

@@ -107,11 +107,7 @@ def check_fresh(
     """Run a request into a folder, and hold what it finds against the limits.
 
     Unless attacks are `named`, the default ones run too; `every` says that these are all attacks there are,
-    of which some may not fit.
-
-    Raises:
-        UsageError: a cell cannot run, or no limit could be judged.
-        FoltrAuditError: the folder cannot be written.
+    of which some may not fit. A `UsageError` says that a cell cannot run, or no limit could be judged.
     """
     if not named:
         plan = Plan(tuple(spec.with_strong_attacks() for spec in request.plan.specs))
@@ -119,7 +115,12 @@ def check_fresh(
     grid = request.grid(limits)
     runner = Runner(with_undefended=False)
     expansion = GridExpansion(grid, runner, {})
-    cells = [cell for cell in expansion.cells() if _is_needed(cell, grid, limits)]
+    twins = limits.max_ndcg_loss is not None  # the undefended trainings that a loss is compared with
+    cells = [
+        cell
+        for cell in expansion.cells()
+        if cell.label.alternative in grid.defenses or (twins and cell.kind == "attack")
+    ]
     for left in expansion.left_out:
         if left.defense != "audit" or _needs_audit(limits):  # else the other limits are judged
             what = ", ".join(limits.audited) if left.defense == "audit" else left.defense
@@ -139,13 +140,6 @@ def check_fresh(
     untried = untried_warnings(request.plan) if limits.max_attack_auc is not None else ()
     warnings = [*untried, *compared.warnings()]
     return Checked(limits, compared.subjects(limits, all_attacks=not every), compared.config, warnings)
-
-
-def _is_needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bool:
-    """Whether a cell is judged, or is the undefended training that a loss is compared with."""
-    if cell.label.alternative in grid.defenses:
-        return True
-    return cell.kind == "attack" and limits.max_ndcg_loss is not None
 
 
 def _needs_audit(limits: SystemLimits) -> bool:

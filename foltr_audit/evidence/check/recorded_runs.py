@@ -31,13 +31,13 @@ from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
 
-_NO_TRUTH = "the trace holds no truth to score attacks with"
-_NO_SPEC = "the trace holds no Spec, whose defenses proofs are of; expected a Run, or no --trace"
-_NO_AUDIT = "a trace holds no audit; run one, without --trace"
-_NO_TWIN = "a trace holds no training without a defense; run one, without --trace"
-
-_TRIALS = 20
-"""Of the audit of a Run's links: these are tested before its games, which a ceiling does not need."""
+_MISSING: dict[Reason, str] = {
+    "attacks": "the trace holds no truth to score attacks with",
+    "proof": "the trace holds no Spec, whose defenses proofs are of; expected a Run, or no --trace",
+    "audits": "a trace holds no audit; run one, without --trace",
+    "loss": "a trace holds no training without a defense; run one, without --trace",
+}
+_TRIALS = 20  # of a Run's audit: it tests links before its games, which a ceiling does not need
 
 
 def check_trace(
@@ -63,12 +63,9 @@ def check_trace(
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})
     recorded = replace(recorded, protocol=protocol)
     attacks, refused = _attacks(recorded, progress) if limits.max_attack_auc is not None else ({}, {})
-    missing: dict[Reason, str] = {
-        "attacks": "no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
-        "proof": _NO_SPEC,
-        "audits": _NO_AUDIT,
-        "loss": _NO_TWIN,
-    }
+    missing = dict(_MISSING)
+    if recorded.has_truth:
+        missing["attacks"] = "no attack on clicks was run"
     ndcg, proof = UNKNOWN, None
     if limits.min_ndcg:
         ndcg, missing["ndcg"] = _ndcg(recorded, with_interval=limits.use == "interval")
