@@ -172,7 +172,6 @@ class AuditReport(PlanReport):
         return all(row["verdict"] not in FALSE for row in self.results) and (proven or not require_proof)
 
     def show(self, console: Console) -> None:
-        """Print the data, a table per chain, and why each verdict is what it is."""
         console.print(self.about)
         for rows in self._chains.values():
             console.print()
@@ -199,15 +198,12 @@ class AuditReport(PlanReport):
         )
 
     def figure(self) -> Figure:
-        """For each finding the claimed epsilon, what is proven, and what trials show."""
         return audit_figure(self.results)
 
     @property
     def _chains(self) -> dict[str, list[Row]]:
-        chains: dict[str, list[Row]] = {}
-        for row in self.results:
-            chains.setdefault(row["defense"], []).append(row)
-        return chains
+        chains = dict.fromkeys(row["defense"] for row in self.results)
+        return {chain: [row for row in self.results if row["defense"] == chain] for chain in chains}
 
 
 def _table(rows: Sequence[Row], *, whole: bool = False) -> Table:
@@ -358,11 +354,10 @@ class FunctionAuditReport(Document):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was found: no claim is refuted, and no noise repeats."""
+        """Whether no claim is refuted, and no noise repeats."""
         return all(row["verdict"] not in FALSE and row["repeats"] is None for row in self.results)
 
     def show(self, console: Console) -> None:
-        """Print the bound next to the claim, then the verdict and its reason."""
         (row,) = self.results
         title = ", ".join(filter(None, ("epsilon of one output", delta_text(row["delta"]))))
         lower, most = _epsilon_column("lower bound", "eps_lower"), _epsilon_column("at most", "eps_ceiling")
@@ -436,7 +431,6 @@ class SystemLintReport(Document):
         return []
 
     def show(self, console: Console) -> None:
-        """Print the tables of all systems, and a summary."""
         for system in self.systems:
             name, claims = system["name"], _alike(system["claims"])
             if claims:
