@@ -20,7 +20,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins import Attack, Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.base import canonical, one_error
 from foltr_audit.core.settings.experiment import Spec, flat
@@ -32,6 +32,9 @@ from foltr_audit.utils.reading import toml_table, whole_number
 
 RANDOM = "random:k="
 """Prefix of the name of random guessing; the number of guessed documents follows."""
+
+FOLDS = 5
+"""Folds of the data sets that the papers use."""
 
 MOST_SPECS = 10_000
 """A larger grid is refused before it is expanded."""
@@ -186,6 +189,21 @@ class Preset(_PresetTable):
                 known = suggest_name(figure.cell, names)
                 raise ValueError(f"published.figures.cell: unknown cell {figure.cell!r}; {known}")
         return self
+
+    @property
+    def size(self) -> dict[str, object]:
+        """Specs, repetitions and interactions of all of them; or trials and trees of a model.
+
+        Data with folds that are run once each count as `FOLDS` repetitions.
+        """
+        if not self.cells:
+            return {name: flat(self.merge).get(name) for name in ("trials", "trees")}
+        specs, repetitions = self.plan.specs, self.repetitions or FOLDS
+        each = [
+            spec.population.cohort_size * spec.train.rounds * make(Learner, spec.train.learner).interactions
+            for spec in specs
+        ]
+        return {"specs": len(specs), "repetitions": repetitions, "interactions": repetitions * sum(each)}
 
     @property
     def plan(self) -> Plan:

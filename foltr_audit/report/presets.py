@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from foltr_audit.core.plugins import Learner
-from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
 from foltr_audit.experiments.presets import Preset
@@ -39,28 +37,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-FOLDS = 5
-"""Folds of the data sets that the papers use."""
-
-
 def preset_row(preset: Preset) -> dict[str, Any]:
-    """What a preset repeats, which data it needs, and its size: Specs, or trials and trees of a model.
-
-    Data with folds that are run once each count as five repetitions, as those of the papers.
-    """
-    size: dict[str, Any] = {name: flat(preset.merge).get(name) for name in ("trials", "trees")}
-    if preset.cells:
-        specs, repetitions = preset.plan.specs, preset.repetitions or FOLDS
-        in_all = sum(
-            spec.population.cohort_size * spec.train.rounds * make(Learner, spec.train.learner).interactions
-            for spec in specs
-        )
-        size = {"specs": len(specs), "repetitions": repetitions, "interactions": repetitions * in_all}
+    """What a preset repeats, which data it needs, and its size."""
     return {
         **{name: getattr(preset, name) for name in ("name", "kind", "about", "source")},
         **preset.data.model_dump(),
         "systems": [cell.name for cell in preset.cells],
-        **size,
+        **preset.size,
     }
 
 

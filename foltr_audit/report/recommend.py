@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -396,6 +396,7 @@ _VALIDATION = short_column("nDCG@10", "ndcg@10_validation")
 _BRIEF = (_NAME, _PROVEN, _AUC, _NDCG, _VALIDATION, _DIFFERENCE, BYTES)
 """The columns of a short answer."""
 
+_SPARE = ("bytes", "claimed", "without", "attack", "clip", "measured", "run")
 _NOTES = {
     "difference": "difference: of nDCG@10 to no defense",
     "AUC": "AUC: of the best attack (.5: a coin flip, 1: perfect); in brackets: 95 % intervals",
@@ -422,9 +423,8 @@ def _tested_table(report: RecommendReport, *, brief: bool = False) -> Table:
         "choose",
         [_NAME, _NDCG, _DIFFERENCE, _ATTACK, _AUC, WITHOUT, _CLAIMED, _PROVEN, _RUN, _MEASURED, BYTES],
         of_view,
-        ("bytes", "claimed", "without", "attack", "measured", "run"),
-        {"measured": f"measured: at least, by {report.effort.trials} trials"},
         brief=brief,
+        measured=f"measured: at least, by {report.effort.trials} trials",
     )
 
 
@@ -440,24 +440,15 @@ def _candidates_table(report: RecommendReport, *, brief: bool = False) -> Table:
         f"{title}, on the validation split, which chose",
         [_NAME, _CLIP, _PROVEN, *promised, _RUN, _VALIDATION, *attacked],
         [row.with_values(**prefixed("run_", row["run"] or {})) for row in rows],
-        ("attack", "clip", "run"),
-        {"AUC": f"{_NOTES['AUC']}; {kept}"},
         brief=brief,
+        AUC=f"{_NOTES['AUC']}; {kept}",
     )
 
 
-def _table(
-    title: str,
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    spare: Sequence[str],
-    notes: Mapping[str, str],
-    *,
-    brief: bool,
-) -> Table:
+def _table(title: str, columns: Sequence[Column], rows: Sequence[Row], *, brief: bool, **notes: str) -> Table:
     """A table with what its columns mean below it; a short answer shows some of them."""
     shown = [column for column in columns if not brief or column in _BRIEF]
     bounds = [row for row in rows if "run_eps" in row]
     meanings = {**_NOTES, "run": run_caption(bounds) if bounds else "", **notes}
     caption = "; ".join(filter(None, (meanings.get(column.header) for column in shown)))
-    return make_table(title, shown, rows, caption=caption, spare=spare)
+    return make_table(title, shown, rows, caption=caption, spare=_SPARE)

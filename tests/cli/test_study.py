@@ -12,9 +12,8 @@ from foltr_audit.studies.model_merging.spec import MergeSpec
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan, apply_changes, read_tables
-from foltr_audit.experiments.presets import load_preset, preset_names
+from foltr_audit.experiments.presets import FOLDS, load_preset, preset_names
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.report.presets import FOLDS
 from tests.fixtures.command import answer, run
 
 INTENTS, MQ2007 = "synthetic:clueweb-intents:15", "synthetic:mq2007:60"
