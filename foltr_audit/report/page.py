@@ -354,7 +354,6 @@ def html_page(page: Page) -> str:
     is escaped, so that nothing that users named can end their element.
     """
     import jinja2
-    from markupsafe import Markup
 
     folder = files("foltr_audit.report") / "templates"
     script, style, template = (
@@ -367,12 +366,11 @@ def html_page(page: Page) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    data = json_text(page.data).replace("<", "\\u003c")
     return environment.from_string(template).render(
         page=page,
-        script=Markup(script),  # noqa: S704
-        style=Markup(style),  # noqa: S704
-        data=Markup(data),  # noqa: S704
+        script=script,
+        style=style,
+        data=json_text(page.data).replace("<", "\\u003c"),
         script_hash=_hash(script),
         style_hash=_hash(style),
     )
