@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import json
 import re
 import textwrap
 from abc import abstractmethod
@@ -193,7 +194,7 @@ def table_html(table: Table) -> str:
         for line in table.lines
     )
     title = f"<caption>{_text(table.title)}</caption>" if table.title else ""
-    below = f"<p><small>{_text(table.caption)}</small></p>" if table.caption else ""
+    below = f"<p><small>{_text(table.explained)}</small></p>" if table.explained else ""
     return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>{below}"
 
 
@@ -232,11 +233,13 @@ def _flat(row: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
             low, high = value if isinstance(value, list) else (None, None)
             yield from ((f"{name}_low", _csv_value(low)), (f"{name}_high", _csv_value(high)))
         else:
-            yield name, "; ".join(map(str, value)) if isinstance(value, list) else _csv_value(value)
+            yield name, "; ".join(map(_csv_value, value)) if isinstance(value, list) else _csv_value(value)
 
 
 def _csv_value(value: JsonValue) -> str:
     ready = json_ready(value)
+    if isinstance(ready, dict):
+        return json.dumps(ready)
     return "" if ready is None else str(ready)
 
 
