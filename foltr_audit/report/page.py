@@ -25,12 +25,7 @@ from foltr_audit.experiments.table import best_attack
 from foltr_audit.experiments.versions import versions
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.compare_tables import (
-    byte_count,
-    claims_table,
-    difference_cell,
-    verdict_words,
-)
+from foltr_audit.report.compare_tables import byte_count, claims_table, difference_cell, verdict_words
 from foltr_audit.report.decision import MARKS, decision_sentences
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import data_title
