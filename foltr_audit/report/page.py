@@ -111,7 +111,7 @@ def page_of(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Page
     return Page(
         headline=headline.rstrip("."),
         lead=[text[:1].upper() + text[1:] for text in lead if text],
-        tiles=[(column.header, column.cell(worst_case(chosen))) for column in _columns(rows)[2:] if chosen],
+        tiles=_tiles(rows, worst_case(chosen)) if chosen else [],
         notices=[
             *report.progress,
             *report.server,
@@ -210,6 +210,12 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         Column("difference to no defense", lambda row: difference_cell(row.estimate("ndcg@10_difference"))),
         Column("bytes a client and round", byte_count),
     ]
+
+
+def _tiles(rows: Sequence[Row], chosen: Row) -> list[tuple[str, Cell]]:
+    """Four numbers of the recommended defense: what is proven, the best attack, and both costs."""
+    *proven, auc, _, _, difference, sent = _columns(rows)[2:]
+    return [(column.header, column.cell(chosen)) for column in (*proven[:1], auc, difference, sent)]
 
 
 def _epsilons(rows: Sequence[Row]) -> list[float]:

@@ -112,7 +112,7 @@ def test_it_begins_with_what_to_use_and_its_numbers() -> None:
     assert page.headline == "Use laplace, eps 1.2"
     values = {name: cell.text for name, cell in page.tiles}
     assert (values["proven ε, server sees message"], values["AUC of the best attack"]) == ("1.2", ".550")
-    assert values["nDCG@10"] == ".300", "of the click model in which the loss is largest"
+    assert values["difference to no defense"] == "−.120", "of the clicks with the largest loss"  # noqa: RUF001
     assert "informational" in page.notices[0]
 
 
