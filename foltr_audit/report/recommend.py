@@ -226,10 +226,10 @@ class RecommendReport(Document):
         """The evidence for the recommended defense, or the nearest candidates."""
         tables = [table(self, brief=True) for table in (_tested_table, _candidates_table)]
         return BriefAnswer(
-            conclusion=(self.sentence, *self._answer_lines),
+            conclusion=(self.sentence, *([self.recommended["options"]] if self.recommended else [])),
             about=self._data_line,
             table=next((table for table in tables if table.lines), None),
-            notes=(self._limits_line, *self._failed_lines),
+            notes=(self._limits_line, *filter(None, (self.runner_up, self.sample)), *self._failed_lines),
             left_out=("the other candidates", "what accounting refused", "p-values and baselines"),
         )
 
@@ -298,26 +298,14 @@ def candidate_row(number: int, candidate: Candidate) -> Row:
 
 def _answer(report: RecommendReport, chosen: Row) -> str:
     """Which candidate was chosen, and what its evidence on the test split shows."""
-    start, evidence, limits = _choice(report, chosen), report.evidence, report.limits
+    start, evidence = _choice(report, chosen), report.evidence
     if evidence is None:
         return f"{start}, but {'; '.join(report.broken)}."
-    loss, auc = evidence.number("ndcg@10_difference"), evidence.estimate("auc")
-    text = f"{start}. On the test split its nDCG@10 is {short(evidence.number('ndcg@10'))}"
-    if not math.isnan(loss):
-        text += f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
-    if auc.known:
-        upper = "" if auc.ci95 is None else f" (95 % interval up to {short(auc.ci95[1])})"
-        text += f"; the best attack, {evidence['attack']}, has an AUC of {short(auc.value)}{upper}"
-    proven = evidence.number(f"eps_proven_{limits.view}")
-    if math.isfinite(proven):
-        text += f"; epsilon {proven:.4g} is proven where the server sees {with_article(sees(limits.view))}"
-    if limits.max_proven_auc is not None:
-        promised = short(chosen["auc_proven"])
-        text += f"; no attack can infer a click of one interaction with an AUC above {promised}"
     few = "" if evidence["lists"] is None else few_lists([evidence["lists"]])
     if report.broken:
-        return f"{text}. Not confirmed on the test split: {'; '.join(report.broken)}.{few}"
-    return f"{text}. It is within the limits there too.{few}"
+        broken = "; ".join(report.broken)
+        return f"Not confirmed on the test split: {broken}.{few} Best before: {start.removeprefix('Use ')}."
+    return f"{start}. It is within the limits on the test split too.{few}"
 
 
 def _choice(report: RecommendReport, chosen: Row) -> str:

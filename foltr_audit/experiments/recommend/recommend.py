@@ -316,9 +316,10 @@ class AttackSample(NamedTuple):
         """A sentence on a sample that is too small for a limit; empty where it is large enough."""
         if not self.too_small(limit):
             return ""
+        each = "" if self.repeats == 1 else f", {self.repeats} times each"
         start = (
-            f"The sample is too small: with {self.queries} queries, {self.repeats} times each, the interval "
-            f"of an attack that only guesses (AUC {short(CHANCE)}) ends at about "
+            f"The sample is too small: with {self.queries} queries{each}, the interval of an "
+            f"attack that only guesses (AUC {short(CHANCE)}) ends at about "
             f"{short(CHANCE + self.half_width)} (limit {short(limit)})"
         )
         times = self.times(limit)
