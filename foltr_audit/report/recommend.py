@@ -304,7 +304,7 @@ def _answer(report: RecommendReport, chosen: Row) -> str:
     few = "" if evidence["lists"] is None else few_lists([evidence["lists"]])
     if report.broken:
         broken = "; ".join(report.broken)
-        return f"Not confirmed on the test split: {broken}.{few} Best before: {start.removeprefix('Use ')}."
+        return f"Not confirmed on the test split: {broken}.{few} The choice was {start.removeprefix('Use ')}."
     return f"{start}. It is within the limits on the test split too.{few}"
 
 
