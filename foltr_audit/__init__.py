@@ -58,12 +58,7 @@ if TYPE_CHECKING:
     from foltr_audit.report.calibrate import NoiseCalibrationReport, calibrate
     from foltr_audit.report.check import CheckReport
     from foltr_audit.report.compare import CompareReport
-    from foltr_audit.report.lists import (
-        list_attacks,
-        list_click_models,
-        list_defenses,
-        list_names,
-    )
+    from foltr_audit.report.lists import list_attacks, list_click_models, list_defenses, list_names
     from foltr_audit.report.recommend import RecommendReport
     from foltr_audit.report.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter

@@ -434,11 +434,7 @@ def recommend(
         UsageError: no limit, a value out of range, or the extra `recommend` is not installed.
     """
     limits = PrivacyLimits.given(
-        max_eps=max_eps,
-        max_attack_auc=max_attack_auc,
-        max_proven_auc=max_proven_auc,
-        view=view,
-        delta=delta,
+        max_eps=max_eps, max_attack_auc=max_attack_auc, max_proven_auc=max_proven_auc, view=view, delta=delta
     )
     effort = SearchBudget(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
     require("recommend")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.privacy.bounds import RunBound, UpperBound
+from foltr_audit.utils.formatting import json_ready
 
 Interval = tuple[float, float]
 
@@ -130,18 +131,7 @@ class Record(BaseModel):
 
     def line(self) -> str:
         """The record as a line of JSON; the same bytes for the same record."""
-        return json.dumps(_plain(self.model_dump()), allow_nan=False)
-
-
-def _plain(value: object) -> object:
-    """A value for JSON: infinities are texts, and NaN does not exist."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
+        return json.dumps(json_ready(self.model_dump()), allow_nan=False)
 
 
 class RunRecord(Record):

@@ -21,15 +21,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.train import ZEROS
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.evidence.bundle import (
-    FOREIGN,
-    NAME,
-    BundleContents,
-    BundleFolder,
-    Facts,
-    copy,
-    unpack,
-)
+from foltr_audit.evidence.bundle import FOREIGN, NAME, BundleContents, BundleFolder, Facts, copy, unpack
 from foltr_audit.experiments.comparison.runner import run_cell
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table

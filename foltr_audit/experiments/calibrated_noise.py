@@ -14,6 +14,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.observer_views import without_lists
+from foltr_audit.utils.formatting import join_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +32,7 @@ class CalibratedNoise:
         summed = [each for each in self.mechanisms if each.sum_only and not each.why_not]
         if all(each.wired for each in summed):
             return []
-        *first, last = [each.mechanism for each in summed]
-        named = f"{', '.join(first)} and {last}" if first else last
+        named = join_names([each.mechanism for each in summed])
         return [
             coded(
                 "sum only",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from foltr_audit.core.results import Estimate
 from foltr_audit.experiments.decide import LEAST, ComparedWorld, Decision
 from foltr_audit.experiments.runs.systems import without_shared_parameters
+from foltr_audit.experiments.table import best_attack
 from foltr_audit.report.decision import MARKS, VERDICTS
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import run_bound_text, run_caption
@@ -31,15 +32,21 @@ from foltr_audit.report.table import (
 )
 from foltr_audit.utils.formatting import short
 
-_ATTACK = (
-    "attack: the one with the highest AUC (.5: a coin flip, 1: perfect) of those that ran, chosen on the "
-    "lists that it is shown on, so a little high"
-)
-_PROMISED = (
-    "promised: the largest AUC that any attack can have, by the proof of one interaction, where all "
-    "documents are equally likely clicked"
-)
 _FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
+_NOTES = {
+    "claimed": "claimed: epsilon, - without a claim",
+    "attack": "attack: the one with the highest AUC of those that ran, chosen on the lists that it is shown "
+    "on, so a little high",
+    "AUC": "AUC: of the best attack (.5: a coin flip, 1: perfect)",
+    "guess": "guess: highest AUC of a guess that reads no message and knows no grades",
+    "without": "without: highest AUC of a guess that reads no message",
+    "promised": "promised: the largest AUC that any attack can have, by the proof of one interaction, where "
+    "all documents are equally likely clicked",
+    "difference": "difference: of nDCG@10 to no defense",
+    "bytes": "bytes: that a client sends in a round",
+}
+"""What columns mean, by header."""
+
 _NO_SUM = "no sum"
 _ONLINE = "online\nnDCG@10"
 
@@ -53,7 +60,7 @@ def _without(row: Row) -> Cell:
 
 
 WITHOUT = Column("without", _without)
-"""The best guess that reads no message."""
+"""The best guess that reads no message, also of one that knows the grades."""
 
 
 def auc_cell(row: Row) -> Cell:
@@ -134,6 +141,7 @@ class WorldTables:
         self.title = f"{click_model} clicks, scenario {scenario}{'' if alone else f' on {data}'}"
         self.defense = name_column("defense", self._name)
         self.auc = Column("AUC", self._auc)
+        self._guesses = {pool.key: best_attack(pool).guess for pool in world.pools}
         self.verdict = Column("verdict", self._verdict, "name")
 
     def _name(self, row: Row) -> str:
@@ -149,6 +157,11 @@ class WorldTables:
         if leak is None or leak.kind == "unknown":
             return shown
         return shown._replace(mark="good" if leak.held else "bad" if leak.bound is None else "")
+
+    def _guess(self, row: Row) -> Cell:
+        """The guess that verdicts hold an attack against."""
+        guess = self._guesses[row["learner"], row["name"]]
+        return EMPTY if guess is None else Cell(short(guess.metric("auc").value), short_method(guess.method))
 
     def _verdict(self, row: Row) -> Cell:
         judgement = self.decision.judgement(row)
@@ -191,8 +204,7 @@ class WorldTables:
             "recall": "recall",
             "F1": "f1",
         }
-        caption = [_ATTACK, "without: highest AUC of a guess that reads no message", _PROMISED]
-        caption += ["in brackets: 95 % intervals", self.no_sum, verdict_words(self.decision, self.rows)]
+        caption = ["in brackets: 95 % intervals", self.no_sum, verdict_words(self.decision, self.rows)]
         return make_table(
             f"{self.title}: what an attack finds",
             [
@@ -201,6 +213,7 @@ class WorldTables:
                 replace(CLAIMED, only="page"),
                 Column("attack", "attack", "name", narrow=short_method),
                 self.auc,
+                Column("guess", self._guess),
                 WITHOUT,
                 short_column("promised", "ceiling_auc"),
                 *(Column(header, name) for header, name in metrics.items()),
@@ -208,7 +221,8 @@ class WorldTables:
             ],
             self.rows,
             caption="; ".join(filter(None, caption)),
-            spare=("accuracy", "F1", "TPR@1%", "promised", "attack", "without"),
+            notes=_NOTES,
+            spare=("accuracy", "F1", "TPR@1%", "promised", "attack", "without", "guess"),
         )
 
     def costs(self) -> Table:
@@ -249,18 +263,16 @@ class WorldTables:
                 self.defense,
                 CLAIMED,
                 self.auc,
-                short_column("without", "baseline_auc"),
+                Column("guess", lambda row: self._guess(row)._replace(below="")),
                 short_column("nDCG@10", "ndcg@10"),
-                Column("difference", lambda row: self._difference(row)._replace(below="")),
+                Column("difference", self._difference),
                 BYTES,
                 self.verdict,
             ],
             rows,
-            caption="claimed: epsilon, - without a claim; AUC: of the best attack (.5: a coin flip, 1: "
-            "perfect), with its 95 % interval; without: highest AUC of a guess that reads no message; "
-            "difference: of nDCG@10 to no defense; bytes: that a client sends in a round; "
-            f"{verdict_words(self.decision, rows)}",
-            spare=("bytes", "claimed", "difference", "without"),
+            caption=f"in brackets: 95 % intervals; {verdict_words(self.decision, rows)}",
+            notes=_NOTES,
+            spare=("bytes", "claimed", "difference", "guess"),
         )
 
 

@@ -24,7 +24,7 @@ from foltr_audit.experiments.table import ComparedPool, best_attack, worst_audit
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.report.settings import short_scenario
-from foltr_audit.report.table import Mark, estimate_text, shortened
+from foltr_audit.report.table import Mark, estimate_text, short_method, shortened
 from foltr_audit.utils.formatting import JsonValue, short
 
 VERDICTS: dict[Judgement, str] = {
@@ -34,9 +34,10 @@ VERDICTS: dict[Judgement, str] = {
     "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 lost "
     f"(corrected p below {short(LEAST, 2)})",
     "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and more than "
-    f"{short(ABOVE_GUESS, 1)} above the guess that the attack does not beat",
-    "leaks": "the best attack is shown to beat every guess that does not know the grades",
-    "false claim": "a claim is refuted, or its proof cannot hold",
+    f"{short(ABOVE_GUESS, 1)} above the guess",
+    "leaks": "the best attack is shown to beat the guess",
+    "false claim": "a claim is refuted where the server does not see the shown lists, or its proof cannot "
+    "hold",
     "not tested": "no attack or no ranking was measured",
 }
 """What a verdict means, with its thresholds."""
@@ -132,8 +133,12 @@ def _why(best: JudgedDefense) -> str:
     worst = max(aucs, key=lambda pool: aucs[pool].value if aucs[pool].known else -1.0)
     attack = "attacks have nothing to read"
     if aucs[worst].known:
-        auc = f"AUC {estimate_text(aucs[worst])} on {_under(worst, best.pools)}"
-        attack = f"the best attack is not shown to beat a guess without a message ({auc})"
+        guess = best_attack(worst).guess
+        beside = (
+            "" if guess is None else f"; {short(guess.metric('auc').value)} by {short_method(guess.method)}"
+        )
+        auc = f"AUC {estimate_text(aucs[worst])}{beside}; {_under(worst, best.pools)}"
+        attack = f"the best attack is not shown to beat a guess without message and grades ({auc})"
     if best.judgement != "holds":
         return f"{attack}. No epsilon is proven."
     if math.isinf(best.eps_claimed):
@@ -193,7 +198,7 @@ def _untested(best: JudgedDefense) -> Iterator[str]:
     attacks = [best_attack(pool).attack for pool in best.pools]
     few = describe_few_lists([attack.counts["lists"] for attack in attacks if attack is not None])
     if few:
-        yield f"more lists: this rests on {few}"
+        yield f"more lists ({few} here)"
     if first.runs == 1:
         yield "how another run would differ"
     server = cheating_server(first.spec.train.server)

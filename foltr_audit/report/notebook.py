@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import json
 import re
 import textwrap
 from abc import abstractmethod
@@ -197,7 +198,7 @@ def table_html(table: Table) -> str:
         for line in table.lines
     )
     title = f"<caption>{_text(table.title)}</caption>" if table.title else ""
-    below = f"<p><small>{_text(table.caption)}</small></p>" if table.caption else ""
+    below = f"<p><small>{_text(table.explained)}</small></p>" if table.explained else ""
     return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>{below}"
 
 
@@ -226,7 +227,7 @@ def csv_text(rows: Sequence[Mapping[str, JsonValue]]) -> str:
     # csv ends lines with CR LF by default; our other text files have LF.
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_safe(row.get(name, "")) for name in names] for row in flat)
+    writer.writerows([row.get(name, "") for name in names] for row in flat)
     return out.getvalue()
 
 
@@ -236,14 +237,13 @@ def _flat(row: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
             low, high = value if isinstance(value, list) else (None, None)
             yield from ((f"{name}_low", _csv_value(low)), (f"{name}_high", _csv_value(high)))
         else:
-            yield name, "; ".join(map(str, value)) if isinstance(value, list) else _csv_value(value)
+            yield name, _csv_value(value)
 
 
 def _csv_value(value: JsonValue) -> str:
     ready = json_ready(value)
-    return "" if ready is None else str(ready)
-
-
-def _safe(text: str) -> str:
+    if isinstance(ready, list):
+        ready = "; ".join(json.dumps(each) if isinstance(each, dict) else str(each) for each in ready)
+    text = "" if ready is None else str(ready)
     lines = text.replace("\r\n", "\n").replace("\r", "\n")  # the csv module leaves a lone CR unquoted
     return f"'{lines}" if _FORMULA.match(text) else lines

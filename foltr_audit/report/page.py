@@ -25,13 +25,7 @@ from foltr_audit.experiments.table import best_attack
 from foltr_audit.experiments.versions import versions
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.compare_tables import (
-    byte_count,
-    claims_table,
-    difference_cell,
-    of_least_epsilon,
-    verdict_words,
-)
+from foltr_audit.report.compare_tables import byte_count, claims_table, difference_cell, verdict_words
 from foltr_audit.report.decision import MARKS, decision_sentences
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import data_title
@@ -56,7 +50,9 @@ SIGNS: Mapping[Mark, str] = {"good": "✔ ", "warn": "! ", "bad": "✖ "}
 
 _TABLE = (
     "ε: proven for one search (interaction) by accounting; smaller is more private, ∞: nothing is proven, "
-    "-: not audited. AUC: 1 reads every click. In brackets: 95 % intervals."
+    "-: not audited. AUC: .5 is a coin flip, 1 reads every click; the guess knows neither message nor "
+    "grades. In brackets: 95 % intervals. Each row is the worst case of all settings: the highest AUC and "
+    "the largest loss, maybe of other clicks."
 )
 _CHOICES = {"click_model": "Clicks", "scenario": "Clients", "data": "Data", "learner": "Learner"}
 """Labels of choices by the column that they are about."""
@@ -106,16 +102,16 @@ def page_of(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Page
     decision, data, rows = report.decision, report.dataset, _page_rows(report)
     said = [] if decision is None else decision_sentences(decision)
     chosen = [row for row in rows if row["verdict"] == "recommended"]
-    headline = f"Use {chosen[0]['name']}" if chosen else "Use none of these defenses"
-    if decision is None:
-        headline = "No cell is done yet"
-    lead = [text.removeprefix(headline).lstrip(":,. ") for text in said[:2]]
+    headline, _, rest = (
+        said[0].partition(". " if chosen else ": ") if said else ("No cell is done yet", "", "")
+    )
+    lead = [rest, *said[1:2]]
     defenses = _defenses(report, rows)
     synthetic = bool(data) and data["synthetic"]
     return Page(
-        headline=headline,
+        headline=headline.rstrip("."),
         lead=[text[:1].upper() + text[1:] for text in lead if text],
-        tiles=[(column.header, column.cell(worst_case(chosen))) for column in _columns(rows)[2:] if chosen],
+        tiles=_tiles(rows, worst_case(chosen)) if chosen else [],
         notices=[
             *report.progress,
             *report.server,
@@ -130,7 +126,7 @@ def page_of(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Page
         f"seed {_seeds(cells)}",
         data={
             "rows": [row.plain() for row in rows],
-            "curves": [row.plain() for row in of_least_epsilon(report.curves)],
+            "curves": [row.plain() for row in _of_epsilon(report.curves, _epsilons(rows))],
             "panels": _PANELS,
             "defenses": list(dict.fromkeys(row["alternative"] for row in rows)),
             "views": _proven_views(rows),
@@ -202,7 +198,7 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         return Column(f"proven ε, server sees {SEES[view]}", lambda row: bound_text(row.get(name)))
 
     return [
-        Column("defense", "alternative", "name"),
+        Column("defense", "name", "name"),
         Column("verdict", lambda row: SIGNS.get(MARKS[row["verdict"]], "") + row["verdict"], "name"),
         *map(proven, _audited_views(rows)),
         Column("AUC of the best attack", "auc"),
@@ -216,6 +212,23 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
     ]
 
 
+def _tiles(rows: Sequence[Row], chosen: Row) -> list[tuple[str, Cell]]:
+    """Four numbers of the recommended defense: what is proven, the best attack, and both costs."""
+    *proven, auc, _, _, difference, sent = _columns(rows)[2:]
+    return [(column.header, column.cell(chosen)) for column in (*proven[:1], auc, difference, sent)]
+
+
+def _epsilons(rows: Sequence[Row]) -> list[float]:
+    """Those that defenses were made for, first that of the recommended one, or else the smallest."""
+    found = sorted({row["eps"] for row in rows if row["eps"] is not None})
+    chosen = [row["eps"] for row in rows if row["verdict"] == "recommended"]
+    return sorted(found, key=lambda eps: eps not in chosen)
+
+
+def _of_epsilon(rows: Sequence[Row], epsilons: Sequence[float]) -> list[Row]:
+    return [row for row in rows if row["eps"] in (None, *epsilons[:1])]
+
+
 def _guess(row: Row) -> Cell:
     return Cell(short(row["guess"]), row["guess_by"])
 
@@ -225,14 +238,17 @@ def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
     if report.decision is None:
         return Fold(title="The defenses")
     of_defense: dict[str, list[Row]] = {}
-    for row in of_least_epsilon(rows):
+    epsilons = _epsilons(rows)
+    for row in _of_epsilon(rows, epsilons):
         of_defense.setdefault(row["alternative"], []).append(row)
+    others = ", ".join(f"{each:g}" for each in epsilons[1:])
     lists = [row["lists"] for row in rows if row["lists"] is not None]
     span = " to ".join(map(str, sorted({min(lists), max(lists)}))) if lists else "no"
     return Fold(
         title="The defenses",
         texts=[
             _TABLE,
+            *([f"Claimed ε here: {epsilons[0]:g}; for {others} see Every result."] if others else []),
             f"{verdict_words(report.decision, rows)}.",
             f"Attacks are judged on {span} lists with a click for each defense.",
         ],
@@ -246,7 +262,7 @@ def _selectors(rows: Sequence[Row]) -> Iterator[Selector]:
         values = list(dict.fromkeys(row[name] for row in rows))
         if len(values) > 1:
             yield Selector(name, label, [("worst", "worst case of all"), *((each, each) for each in values)])
-    epsilons = sorted({row["eps"] for row in rows if row["eps"] is not None})
+    epsilons = _epsilons(rows)
     if len(epsilons) > 1:
         yield Selector("eps", "Claimed ε", [(json.dumps(each), f"{each:g}") for each in epsilons])
     if rows:
@@ -402,6 +418,6 @@ def _markdown(fold: Fold) -> Iterator[str]:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         yield from (fence, *text.split("\n"), fence, "")
     for table in fold.tables:
-        yield from (f"{escape_markdown(text)}\n" for text in (table.title, table.caption) if text)
+        yield from (f"{escape_markdown(text)}\n" for text in (table.title, table.explained) if text)
         head = [column.header for column in table.columns]
         yield from (*markdown_lines(head, [line.cells for line in table.lines]), "")

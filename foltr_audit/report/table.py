@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, Literal, NamedTuple
 
@@ -205,6 +205,7 @@ class Table:
 
     Attributes:
         caption: the text below it: unit and yardstick of its numbers.
+        notes: what a column means, by its header; said where the column is shown.
         space, narrow_space: blanks between columns on a terminal, and on one that is too narrow for it.
         spare: headers of columns that a narrow terminal leaves out first, the least important first.
     """
@@ -216,6 +217,14 @@ class Table:
     space: int = 1
     narrow_space: int = 0
     spare: Sequence[str] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def explained(self) -> str:
+        """What its columns mean, and its caption."""
+        shown = {column.header for column in self.columns}
+        notes = [text for header, text in self.notes.items() if header in shown]
+        return "; ".join(filter(None, (*notes, self.caption)))
 
     def on(self, medium: Medium) -> Table:
         """The table with the columns that a medium shows."""
@@ -241,6 +250,7 @@ def make_table(
     space: int = 1,
     narrow_space: int = 0,
     spare: Sequence[str] = (),
+    notes: Mapping[str, str] | None = None,
 ) -> Table:
     """A table with a line for each row; `dim` and `section` of a row as in `Line`, the rest as in `Table`."""
     lines = [
@@ -251,7 +261,7 @@ def make_table(
         )
         for row in rows
     ]
-    return Table(title, columns, lines, caption, space, narrow_space, spare)
+    return Table(title, columns, lines, caption, space, narrow_space, spare, notes or {})
 
 
 def method_column() -> Column:

@@ -134,8 +134,9 @@ def print_table(table: Table, console: Console) -> None:
         console.print(Text(f"{table.title} ({label})" if label else table.title, style="table.title"))
     console.print(_rich_table(shown), crop=False)
     lost = f"no room for {', '.join(shown.left_out)}" if shown.left_out else ""
-    if table.caption or lost:
-        console.print(Text("; ".join(filter(None, (table.caption, lost))), style="table.caption"))
+    explained = "; ".join(filter(None, (shown.table.explained, lost)))
+    if explained:
+        console.print(Text(explained, style="table.caption"))
 
 
 def _rich_table(fit: FittedTable) -> rich.table.Table:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from foltr_audit.core.ranking_metrics import relevant_documents
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
@@ -377,14 +378,13 @@ def split_statistics(
 def _sizes(named: tuple[str, int | None, str | None, str], data: Dataset, queries: Ints) -> dict[str, Any]:
     """The sizes of some queries; they are named by part, category, method and group."""
     part, category, method, group = named
-    relevant = np.add.reduceat((data.labels > 0).astype(np.int64), data.offsets[:-1])
     return {
         "part": part,
         "category": category,
         "method": method,
         "group": group,
         "queries": int(queries.size),
-        "relevant_documents": int(relevant[queries].sum()),
+        "relevant_documents": int(relevant_documents(data)[queries].sum()),
         "pairs": int(data.lengths[queries].sum()),
     }
 

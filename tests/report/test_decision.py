@@ -57,7 +57,7 @@ def test_a_proven_defense_under_which_attacks_fail_is_recommended() -> None:
     said = decision_sentences(found)
     assert said[0] == "Use laplace, eps 1.2."
     proof = "and epsilon 1.2 is proven for one interaction; for one client over 20 rounds nothing is."
-    assert f"(AUC .520 [.50, .54] on perfect clicks), {proof}" in said[1]
+    assert f"(AUC .520 [.50, .54]; .600 by position-prior; perfect clicks), {proof}" in said[1]
     assert said[-1].startswith("Not tested: ")
     assert "since no audit was run" not in said[-1]
     judged = {one.name: one.judgement for one in found.judged}
@@ -95,7 +95,7 @@ def test_costs_name_the_clicks_that_they_are_of() -> None:
     assert (
         "Costs: at most .040 of nDCG@10 compared with no defense, for informational clicks (.400" in said[2]
     )
-    assert "(AUC .520 [.50, .54] on informational clicks)" in said[1]
+    assert "(AUC .520 [.50, .54]; .600 by position-prior; informational clicks)" in said[1]
 
 
 def test_the_decision_as_json_names_what_to_use() -> None:

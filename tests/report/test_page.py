@@ -112,7 +112,7 @@ def test_it_begins_with_what_to_use_and_its_numbers() -> None:
     assert page.headline == "Use laplace, eps 1.2"
     values = {name: cell.text for name, cell in page.tiles}
     assert (values["proven ε, server sees message"], values["AUC of the best attack"]) == ("1.2", ".550")
-    assert values["nDCG@10"] == ".300", "of the click model in which the loss is largest"
+    assert values["difference to no defense"] == "−.120", "of the clicks with the largest loss"  # noqa: RUF001
     assert "informational" in page.notices[0]
 
 
@@ -128,17 +128,30 @@ def table(page: Page) -> dict[str, dict[str, str]]:
 
 def test_the_table_without_scripts_is_the_worst_case_of_the_smallest_epsilon() -> None:
     rows = table(usual())
-    assert set(rows) == {"none", "laplace"}
-    assert rows["laplace"]["AUC of the best attack"] == ".550"
-    assert rows["laplace"]["nDCG@10"] == ".300"
-    assert rows["laplace"]["difference to no defense"] == "−.120"  # noqa: RUF001
+    assert set(rows) == {"none", "laplace, eps 1.2"}
+    laplace = rows["laplace, eps 1.2"]
+    assert laplace["AUC of the best attack"] == ".550"
+    assert laplace["nDCG@10"] == ".300"
+    assert laplace["difference to no defense"] == "−.120"  # noqa: RUF001
+
+
+def test_the_table_has_the_epsilon_of_the_recommended_defense() -> None:
+    bad, good = (
+        setting("laplace", eps, auc=0.55, ndcg=0.5, **checked("proven", proven=eps), **against(-loss, 0.001))
+        for eps, loss in ((0.1, 0.3), (4.5, 0.01))
+    )
+    page = page_of(report(setting("none", auc=0.99), bad, good), *MADE)
+    assert page.headline == "Use laplace, eps 4.5"
+    assert set(table(page)) == {"none", "laplace, eps 4.5"}
+    assert "for 0.1 see Every result" in " ".join(page.defenses.texts)
+    assert next(each for each in page.selectors if each.name == "eps").options[0] == ("4.5", "4.5")
 
 
 def test_not_audited_nothing_proven_and_proven_are_three_things() -> None:
     both = (audit("refuted"), audit("proven", "aggregate", proven=3.0))
     page = page_of(report(setting("a", 1.2, **checked("proven")), setting("b", 1.2, audits=both)), *MADE)
     cells = {name: [*row.values()][2:4] for name, row in table(page).items()}
-    assert cells == {"a": ["1.2", "-"], "b": ["∞", "3"]}
+    assert cells == {"a, eps 1.2": ["1.2", "-"], "b, eps 1.2": ["∞", "3"]}
 
 
 def test_there_is_a_choice_for_what_rows_differ_in() -> None:

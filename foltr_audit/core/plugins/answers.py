@@ -143,6 +143,7 @@ def column_name(who: str, name: str, taken: Collection[str] = ()) -> None:
     Traceback (most recent call last):
         ...
     foltr_audit.errors.PluginError: task likes: my-guess: metric 'view': this is the name of another column
+
     `who`: the plug-in, and what it names. `taken`: names that are taken, besides `COLUMNS`.
 
     Raises:

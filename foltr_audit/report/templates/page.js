@@ -94,7 +94,7 @@ function tableRow(row, view) {
     [[row.bytes_per_client?.toLocaleString("en", { maximumFractionDigits: 0 }) ?? "–"], ""],
   ];
   const cells = [
-    element("th", [letter, row.alternative.replaceAll("+", " + ")], { scope: "row" }),
+    element("th", [letter, row.name.replaceAll("+", " + ")], { scope: "row" }),
     element("td", sign + row.verdict, { className: `verdict ${mark}` }),
     ...numbers.map(([parts, name]) => element("td", parts, { className: `n ${name}` })),
   ];
