@@ -14,7 +14,7 @@ from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, Chain, Clicks,
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
+from foltr_audit.core.settings.defaults import DELTA, PROTOCOLS, TRIALS, VIEW
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
@@ -537,11 +537,12 @@ def check(
 def _plan(
     call: str, protocol: str, specs: Specs, data: Collection | None, changes: Mapping[str, object]
 ) -> Plan:
-    """The plan of a call whose Specs all need a protocol."""
-    plan = Plan(_several(specs, data, protocol, changes))
-    if any(getattr(spec, protocol) is None for spec in plan.specs):
+    """The plan of a call whose Specs all need a protocol, without the other protocols."""
+    several = _several(specs, data, protocol, changes)
+    if any(getattr(spec, protocol) is None for spec in several):
         raise UsageError(f"{call}: a Spec has no {protocol} protocol; expected Spec(..., {protocol}={{...}})")
-    return plan
+    alone = {name: None for name in PROTOCOLS if name != protocol}
+    return Plan(tuple(spec.model_copy(update=alone) for spec in several))
 
 
 def _several(

@@ -33,7 +33,7 @@ def ceiling(
     mu: list[float] | None = option("Mu of Gaussian differential privacy. May be repeated."),
     auc: list[float] | None = option("Show the largest epsilon that promises this AUC. May be repeated."),
     accuracy: list[float] | None = option(
-        "Show the largest epsilon that promises this accuracy of a click that is as likely as not. May be "
+        "Show the largest epsilon that promises this accuracy where a click is as likely as none. May be "
         "repeated."
     ),
     prior: list[float] | None = option(

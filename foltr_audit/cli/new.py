@@ -39,7 +39,7 @@ def defense(name: str = argument("Name for --defense, e.g. number-bound."), into
     _write_package("defense", name, into)
 
 
-@app.command(cls=page(examples={"Write limits.toml": "foltr-audit new limits limits"}))
+@app.command(cls=page(examples={"Write my-limits.toml": "foltr-audit new limits my-limits"}))
 def limits(name: str = argument("Name of the file, with or without .toml."), into: Path = _INTO) -> None:
     """Write limits for check, each with its meaning, into a new file NAME.toml."""
     path = into / f"{_checked(name.removesuffix('.toml'))}.toml"

@@ -83,7 +83,7 @@ def run_training(
         whole = partial(report.show, rounds=published is None)
         print_published(published, whole if common.full else brief)
     warn(report.coded_warnings, full=common.full, quiet=common.quiet)
-    if common.json:
+    if common.json or common.quiet:
         return
     note(speed_text(train_speed(runs)))
     for run in runs:

@@ -255,11 +255,11 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
         UsageError: an unknown `like`, fewer than 5 queries, or more than `MOST_QUERIES`.
     """
     if like not in LIKES:
-        raise UsageError(f"synthetic: --like {like!r} is unknown; {suggest_name(like, LIKES)}")
+        raise UsageError(f"synthetic:{like}: no such likeness; {suggest_name(like, LIKES)}")
     profile = PROFILES[like]
     number = profile.queries if queries is None else queries
     if not 5 <= number <= MOST_QUERIES:
-        raise UsageError(f"synthetic: --queries {number}: expected 5 to {MOST_QUERIES}")
+        raise UsageError(f"synthetic:{like}:{number}: expected 5 to {MOST_QUERIES} queries")
     generate = _generate_istella if profile.mixtures else _generate
     offsets, features, labels = generate(profile, like, number, seed)
     bounds = pairwise([0, number * 60 // 100, number * 80 // 100, number])

@@ -29,6 +29,7 @@ from foltr_audit.report.table import (
     Table,
     beside_column,
     bound_text,
+    capitalised,
     claim_text,
     counted,
     delta_text,
@@ -280,7 +281,7 @@ def proven_table(rows: Sequence[Row]) -> Table:
 
 def _of_chain(row: Row, text: str, *, several: bool) -> str:
     """A sentence about a chain, which is named where there are several."""
-    return f"{row['defense']}: {text}" if several else text[0].upper() + text[1:]
+    return f"{row['defense']}: {text}" if several else capitalised(text)
 
 
 def promise_lines(rows: Sequence[Row]) -> Iterator[str]:

@@ -101,7 +101,11 @@ def _bounds_table(title: str, columns: Sequence[Column], rows: Sequence[Row], ca
 def _verdict_line(row: Row) -> str:
     """The verdict on a row and its reason, marked up for a terminal."""
     cell = _verdict(row)
-    return f"[{STYLES[cell.mark] or 'bold'}]{cell.text}[/]: {escape(row['why'])}"
+    verdict, why = f"[{STYLES[cell.mark] or 'bold'}]{cell.text}[/]", row["why"]
+    if why.startswith(cell.text):
+        return verdict + escape(why.removeprefix(cell.text))
+    unclaimed = math.isinf(row["eps_claimed"]) and row["verdict"] == "not refuted"
+    return verdict if unclaimed else f"{verdict}: {escape(why)}"
 
 
 def _lower_line(row: Row) -> str:

@@ -37,7 +37,7 @@ CEILING = Section(
 """The most that any attack can reach, by one proof: of an `eps` at a `delta`, of `mu`, or of a `defense`.
 
 `odds` is the factor by which a message changes the odds of a click at most, but for delta; `accuracy` the
-share of clicks that are guessed right, of those that are as likely as not.
+share of right answers where a click is as likely as none.
 """
 
 SCOPE = Section("unit view sees rounds:int clients:int interactions:int ranked_with parameters:int")
@@ -133,9 +133,9 @@ def _table(rows: Sequence[Row]) -> Table:
             *(secret(number, prior) for number, prior in enumerate(priors)),
         ],
         rows,
-        caption="odds: the largest factor by which a message changes the odds of a click; accuracy: of a "
-        "click that is as likely as not; TPR@1%: share of the clicks that are found if 1 % of the other "
-        "documents are named too; secret: one that is guessed with probability "
+        caption="odds: the largest factor by which a message changes the odds of a click; accuracy: share "
+        "of right answers where a click is as likely as none; TPR@1%: share of the clicks that "
+        "are found if 1 % of the other documents are named too; secret: one that is guessed with probability "
         f"{' and '.join(map(_plain, priors))} without the message",
         spare=("TPR@.1%", "TPR@1%", "odds"),
         space=2,

@@ -27,7 +27,16 @@ from foltr_audit.report.settings import (
     utility_table,
     warning_row,
 )
-from foltr_audit.report.table import Cell, Column, Table, counted, make_table, percent, value_cell
+from foltr_audit.report.table import (
+    Cell,
+    Column,
+    Table,
+    capitalised,
+    counted,
+    make_table,
+    percent,
+    value_cell,
+)
 from foltr_audit.report.terminal import print_table
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import short
@@ -65,7 +74,7 @@ def _conclusions(rows: Sequence[Row], part: str, conclude: Callable[[list[Row]],
         label = setting_label(of_setting[0].setting, [each[0].setting for each in settings])
         for value in dict.fromkeys(row[part] for row in of_setting):
             sentence = conclude([row for row in of_setting if row[part] == value])
-            yield f"{label}: {sentence}" if len(settings) > 1 else sentence
+            yield f"{label}: {sentence}" if len(settings) > 1 else capitalised(sentence)
 
 
 # --- membership ------------------------------------------------------------------------------------
@@ -174,10 +183,9 @@ def _proofs(rows: Sequence[Row]) -> Iterator[str]:
     for row in {row["view"]: row for row in rows}.values():
         delta = f", delta {row['delta']:g}" if row["delta"] else ""
         proven = f"epsilon {row['eps_upper']:.3g}{delta}"
-        yield (
-            f"{row['observed']}: {'nothing is proven' if math.isinf(row['eps_upper']) else proven} of one "
-            f"client over {counted(row['rounds'], 'round')}: {row['upper_how']}"
-        )
+        bound = "nothing is proven" if math.isinf(row["eps_upper"]) else proven
+        rounds = counted(row["rounds"], "round")
+        yield f"{capitalised(row['observed'])}: {bound} of one client over {rounds}: {row['upper_how']}"
 
 
 def _told(rows: Sequence[Row]) -> str:

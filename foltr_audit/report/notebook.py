@@ -141,7 +141,7 @@ class NotebookReport:
         if answer is None:
             lines = plain_text(self.show).splitlines()
         else:
-            said = (*answer.conclusion, *answer.notes, *warning_lines(self.coded_warnings))
+            said = (*answer.conclusion, *answer.notes, *warning_lines(self.coded_warnings, _WARNINGS))
             lines = [line for text in said for line in textwrap.wrap(visible(text), WIDTH)]
         lines = [line for line in lines if line.strip()]
         if len(lines) > _LINES:
@@ -156,12 +156,16 @@ class NotebookReport:
             return f"<pre>{escape(plain_text(self.show))}</pre>"
         parts = [f"<p><strong>{_text(line)}</strong></p>" for line in answer.conclusion]
         parts += [] if answer.table is None else [table_html(answer.table.on("page"))]
-        parts += [f"<p>{_text(line)}</p>" for line in (*answer.notes, *warning_lines(self.coded_warnings))]
+        parts += [
+            f"<p>{_text(line)}</p>"
+            for line in (*answer.notes, *warning_lines(self.coded_warnings, _WARNINGS))
+        ]
         parts += [f"<p><small>{_text(answer.about)}</small></p>"] if answer.about else []
         return f"<div>{''.join(parts)}</div>"
 
 
 WIDTH = 100  # of a text
+_WARNINGS = "report.warnings"  # where Python shows all of them
 _LINES = 8  # of a short text, between its first and its last
 _STYLES = {
     "good": "color:#00694c;font-weight:600",

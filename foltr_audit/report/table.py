@@ -143,6 +143,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def capitalised(sentence: str) -> str:
+    """A sentence with a capital at its start; other letters stay, unlike with `str.capitalize`."""
+    return sentence[:1].upper() + sentence[1:]
+
+
 def shortened(these: Sequence[object], most: int = 4) -> str:
     names = list(map(str, these))
     if len(names) <= most + 1:

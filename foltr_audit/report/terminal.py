@@ -101,7 +101,7 @@ def fitted(table: Table, width: int) -> FittedTable:
         if shown.needs() <= width:
             return shown
         if any(column.header == header for column in shown.table.columns):
-            left_out = (*shown.left_out, " ".join(header.split()))
+            left_out = (*shown.left_out, " ".join(header.replace("-\n", "").split()))
             shown = replace(shown, table=shown.table.without(header), left_out=left_out)
     return replace(shown, broken=shown.needs() > width)
 

@@ -14,6 +14,7 @@ from scipy import stats
 from foltr_audit.auditing.estimators import TrialScores, one_run_bound
 from foltr_audit.auditing.estimators.one_run import (
     GuessRule,
+    binomial_bound,
     canaries_of,
     choose_guessing,
     guesses,
@@ -22,6 +23,11 @@ from foltr_audit.auditing.estimators.one_run import (
 )
 from foltr_audit.errors import UsageError
 from tests.auditing.test_estimators import parted
+
+
+def test_a_chance_below_the_smallest_number_is_no_bound_and_warns_of_nothing() -> None:
+    with np.errstate(all="raise"):
+        assert binomial_bound(0.001, 0.001, 0.05) == -math.inf
 
 
 def chance(eps: float) -> float:

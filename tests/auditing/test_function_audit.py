@@ -192,6 +192,13 @@ def test_without_a_claim_the_bound_alone_is_reported() -> None:
     assert report.holds
 
 
+@pytest.mark.parametrize(
+    ("eps", "line"), [(8.0, "not refuted by these trials; another pair may be worse"), (None, "no claim")]
+)
+def test_a_verdict_is_said_once(eps: float | None, line: str) -> None:
+    assert line in fa.audit_mechanism(laplace(1.0), ONE, eps=eps, trials=200).summary(full=True).splitlines()
+
+
 def test_so_few_trials_that_they_cannot_refute_a_claim_are_named() -> None:
     report = fa.audit_mechanism(laplace(0.1), ONE, eps=10.0, trials=200)
     assert report.holds

@@ -38,6 +38,7 @@ def test_json_has_a_row_per_round() -> None:
 def test_the_clock_is_told_beside_the_table_and_leaves_the_report_alone(tmp_path: Path) -> None:
     shown = run("train", *SMALL)
     assert shown.err.startswith("480 interactions in ")
+    assert "interactions in" not in run("train", *SMALL, "--quiet").err
     one, two = (run("train", *SMALL, "--json", "--out", tmp_path / name) for name in ("one", "two"))
     assert one.err == ""
     kept = [(tmp_path / name / "results.json").read_bytes() for name in ("one", "two")]

@@ -262,11 +262,11 @@ def _bell_cdf(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def test_unknown_likeness() -> None:
-    with pytest.raises(UsageError, match=r"^synthetic: --like 'mq2008' is unknown; did you mean 'mq2007'\?"):
+    with pytest.raises(UsageError, match=r"^synthetic:mq2008: no such likeness; did you mean 'mq2007'\?"):
         synthesise("mq2008")
 
 
 @pytest.mark.parametrize("queries", [4, 0, -1, 10**9])
 def test_too_few_queries(queries: int) -> None:
-    with pytest.raises(UsageError, match=rf"^synthetic: --queries {queries}: expected 5 to 1000000$"):
+    with pytest.raises(UsageError, match=rf"^synthetic:mq2007:{queries}: expected 5 to 1000000 queries$"):
         synthesise("mq2007", queries=queries)

@@ -57,9 +57,15 @@ def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_val
     rows = [attack("sure", 0.70, (0.69, 0.71)), attack("wide", 0.65, (0.5, 0.8))]
     told = judged("max_attack_auc", 0.75, subject(attacks=rows))
     assert (told.status, told.value) == ("broken", 0.65)
-    assert told.about == "attack wide, the strongest of sure and wide"
-    assert judged("max_attack_auc", 0.75, subject(attacks=rows), use="value").about.startswith("attack sure,")
+    assert told.about == "attack wide, with the highest interval end of sure and wide"
+    by_value = judged("max_attack_auc", 0.75, subject(attacks=rows), use="value")
+    assert by_value.about == "attack sure, with the highest AUC of sure and wide"
     assert told.attacks == ("sure", "wide")
+
+
+def test_of_attacks_whose_intervals_end_alike_the_one_with_the_best_value_is_told() -> None:
+    rows = [attack("wide", 0.9, (0.8, 1.0)), attack("sure", 0.97, (0.9, 1.0))]
+    assert judged("max_attack_auc", 0.75, subject(attacks=rows)).value == 0.97
 
 
 @pytest.mark.parametrize(

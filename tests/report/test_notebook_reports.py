@@ -49,6 +49,19 @@ def test_a_report_is_ten_lines_in_a_cell_and_all_of_it_in_a_frame(kind: str, rep
     assert all(line == line.rstrip() for line in found.summary(full=True).splitlines())
 
 
+@pytest.mark.parametrize("kind", ["attack", "audit"])
+def test_a_call_runs_its_own_protocol_of_a_spec_alone(kind: str) -> None:
+    protocols = {"attack": {"methods": ["map"]}, "audit": {"trials": 50, "views": ["aggregate"]}}
+    found = getattr(fa, kind)(fa.Spec.parse({**SMALL, **protocols}, ""))
+    assert set(found.config) & set(protocols) == {kind}
+    assert found.results
+    assert found._repr_html_()
+
+
+def test_a_notebook_is_told_where_python_keeps_the_warnings(reports: dict[str, Any]) -> None:
+    assert "(report.warnings shows them; " in reports["audit"]._repr_html_()
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "list"])
 def test_a_report_has_a_picture(kind: str, reports: dict[str, Any], tmp_path: Path) -> None:
     from matplotlib.figure import Figure

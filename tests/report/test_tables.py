@@ -63,6 +63,8 @@ def test_a_narrow_terminal_leaves_columns_out() -> None:
     told = shown(leaks(spare=("AUC", "rank")), 14)
     assert "no room for AUC" in " ".join(told.split())
     assert "0.75" not in told
+    hyphenated = make_table("", [Column(f"ceil-\ning {i}", str) for i in range(9)], ["row"])
+    assert "no room for ceiling " in shown(hyphenated, 30)
     assert ["<b>[red]|", "1"] in [line.split() for line in told.splitlines()]
 
 

@@ -199,9 +199,10 @@ def binomial_bound(right: ArrayLike, guesses: ArrayLike, alpha: float) -> Floats
     v = np.asarray(right, dtype=np.float64)
     left = np.asarray(guesses, dtype=np.float64) - v + 1.0
     # 1 - q has an inverse function of its own: subtracting a q next to 1 from 1 would lose its digits.
-    return np.asarray(
-        np.log(special.betaincinv(v, left, alpha)) - np.log(special.betainccinv(left, v, alpha))
-    )
+    with np.errstate(divide="ignore"):  # -inf of a q below the smallest number: no bound
+        return np.asarray(
+            np.log(special.betaincinv(v, left, alpha)) - np.log(special.betainccinv(left, v, alpha))
+        )
 
 
 _ONE_RUN = "one-run"

@@ -150,15 +150,22 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
         why = subject.missing.get("attacks", "no attack was run")
         return LimitOutcome(missing=f"no attack on clicks could run: {refused}" if refused else why)
     ran = [str(attack.method) for attack in subject.attacks]
-    others = f"the strongest of {join_names(ran)}" if len(ran) > 1 else "the only one that ran"
+    highest = "the highest AUC" if limits.use == "value" else "the highest interval end"
+    others = f"with {highest} of {join_names(ran)}" if len(ran) > 1 else "the only one that ran"
     found = [_one_attack(limits, attack, others) for attack in subject.attacks]
-    worst = max(found, key=lambda one: -1.0 if one.judged is None else one.judged)
+    worst = max(found, key=_judged_then_value)
     if worst.judged is not None and worst.judged > (limits.max_attack_auc or 0.0):
         return worst  # broken, whatever the refused attacks would find
     if refused and subject.all_attacks:
         return LimitOutcome(missing=f"could not run: {refused}; name the attacks to judge by with --method")
     unknown = next((one for one in found if one.judged is None), None)
     return unknown or worst
+
+
+def _judged_then_value(outcome: LimitOutcome) -> tuple[float, float]:
+    """Intervals that end alike, e.g. at 1, are told apart by their values; what is not judged comes last."""
+    value = outcome.value if isinstance(outcome.value, float) else -1.0
+    return (-1.0 if outcome.judged is None else outcome.judged), value
 
 
 def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> LimitOutcome:

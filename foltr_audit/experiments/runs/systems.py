@@ -88,7 +88,8 @@ def read_systems(folders: Sequence[Path]) -> list[RankingSystem]:
         grouped.setdefault(key, []).append((folder, run))
     if len(grouped) < 2:
         raise UsageError(
-            f"{folders[0]}: only one system, of {len(runs)} Runs; expected two or more, e.g. two folders"
+            f"{folders[0]}: only one system, of {len(runs)} Run{'s' * (len(runs) != 1)}; expected two "
+            "or more, e.g. two folders"
         )
     owners = [members[0][0] for members in grouped.values()]
     differing = _differing(tables)

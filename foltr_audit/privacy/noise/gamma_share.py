@@ -145,11 +145,13 @@ class GammaShare(AdditiveNoise):
                 LossProof(LaplaceLoss(l1 / self.scale), f"{noise}, {hidden.l1_text}"),
                 LossProof(near, f"{noise}{of}, L2 distance {l2:.4g}"),
             )
-        shares = f"{self.count} of {self.n} Gamma shares of scale {self.scale:.4g} {hidden.where}"
+        shares = f"{self.count} of {self.n} Gamma shares of scale {self.scale:.4g}"
         if self.shape <= 0.5:
-            return (LossProof(None, f"{shares}: half of the shares or fewer have no finite epsilon"),)
+            holder = hidden.where.removeprefix("on ").removeprefix("in ")
+            why = f"{holder} holds {shares}; half of the shares or fewer prove no finite epsilon"
+            return (LossProof(None, why),)
         spread = float(self.worst_loss(l1 / size))
-        how = f"{shares}, {hidden.l1_text} spread over {size} coordinates"
+        how = f"{shares} {hidden.where}, {hidden.l1_text} spread over {size} coordinates"
         return (LossProof(PureLoss(size * spread), how),)
 
     def with_variance(self, share: float) -> GammaShare:
