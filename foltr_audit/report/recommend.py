@@ -301,6 +301,9 @@ def _answer(report: RecommendReport, chosen: Row) -> str:
     start, evidence = _choice(report, chosen), report.evidence
     if evidence is None:
         return f"{start}, but {'; '.join(report.broken)}."
+    if report.limits.max_proven_auc is not None:
+        promised = short(chosen["auc_proven"])
+        start += f"; no attack can infer a click of one interaction with an AUC above {promised}"
     few = "" if evidence["lists"] is None else few_lists([evidence["lists"]])
     if report.broken:
         broken = "; ".join(report.broken)
