@@ -22,7 +22,6 @@ from foltr_audit.data.sources import LOG_FILES, normalise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.arrays import Bools, Ints
 
-# --- rows of `metadata.csv` ------------------------------------------------------------------------
 # Source: Gregoriadis, Kang & Pouwelse 2025, "A large-scale web search dataset for federated online learning
 # to rank"; the columns are those that their program `create_metadata.py` writes (github.com/mg98/aol4foltr).
 
@@ -241,7 +240,6 @@ def _listed(text: str, clicked: str, where: str) -> int:
     return len(names)
 
 
-# --- the whole log ---------------------------------------------------------------------------------
 # `metadata.csv` and the features of the lists, `letor.txt`, are linked by the query id, which names one
 # search of one user. A label of 1 marks the document that the user clicked. Parts follow each other in time,
 # as in the experiments of Gregoriadis et al. 2025.

@@ -21,7 +21,6 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta
 from foltr_audit.utils.arrays import Floats, freeze
 
-# --- the largest epsilon that keeps a limit --------------------------------------------------------
 # Both functions invert what `TradeOff.of_epsilon` promises. With e = e^eps its curve bends once, at the false
 # positive rate (1 - delta) / (1 + e). So its AUC is `1 - (1 - delta)^2 / (1 + e)`, and the accuracy of a bit
 # that is as likely as not is `(e + delta) / (1 + e)`. See `docs/maths.md`, "Ceilings".
@@ -66,8 +65,6 @@ def _logarithm(name: str, limit: float, delta: float, scale: float, rest: float)
         )
     return max(0.0, math.log(max(scale / (1.0 - limit) - 1.0, 1.0)))
 
-
-# --- the curve -------------------------------------------------------------------------------------
 
 _STEEPEST = 700.0  # e^eps overflows soon after; a larger epsilon bounds no power above 1e-304
 _TANGENTS = 400  # thresholds at which a Gaussian's curve is bounded by its tangent

@@ -519,9 +519,6 @@ def _parts(event: object) -> int:
     return law.n if isinstance(law, GammaShare) and law.count == 1 else 1
 
 
-# --- what is declared twice ------------------------------------------------------------------------
-
-
 def _of_noise(steps: Sequence[DeclaredStep], facts: Mapping[str, Fact]) -> Iterator[Restatement]:
     said = facts.get("noise")
     laws = [step.event.law.text for step in steps if isinstance(step.event, NoiseAddition)]

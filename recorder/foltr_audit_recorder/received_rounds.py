@@ -25,8 +25,6 @@ from .messages import NodeOutcome, ReceivedMessage, ShownList
 from .round_tables import CohortColumns, TruthColumns
 from .toml_text import plain_text
 
-# --- weighted means --------------------------------------------------------------------------------
-
 ROUNDING = 1e-5
 """How far a mean may be off, as a share of its largest number: servers may average in float32."""
 
@@ -46,8 +44,6 @@ def weighted_mean(
         largest.append(np.abs(numbers).max(axis=0))
     return np.concatenate(means), np.concatenate(largest)
 
-
-# --- messages --------------------------------------------------------------------------------------
 
 MOST_METRICS = 1000
 """Names of metrics that are kept in a round."""
@@ -220,8 +216,6 @@ def is_mean(
     slack = ROUNDING * (largest + np.abs(sent))
     return bool(np.all(np.abs(aggregate - (sent + mean)) <= slack))
 
-
-# --- shown lists -----------------------------------------------------------------------------------
 
 _MOST_PADDED, _PADDED_PER_DOCUMENT = 1 << 24, 1000
 """Places that lists may be padded to: this many, or this many times the number of documents."""

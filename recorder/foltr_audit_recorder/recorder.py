@@ -36,8 +36,6 @@ from .round_tables import RoundColumns, Tables, check_same_columns, join_tables,
 from .toml_text import plain_facts, plain_text
 from .trace_start import METRICS, TraceStart, model_layout, n_words
 
-# --- given rounds ----------------------------------------------------------------------------------
-
 LOG = logging.getLogger("foltr_audit_recorder")
 
 
@@ -202,8 +200,6 @@ def _train_outcomes(round_: RoundInput) -> list[NodeOutcome]:
         *(NodeOutcome(node=node, outcome="late") for node in dict.fromkeys([*(late or ()), *missing])),
     ]
 
-
-# --- the recorder ----------------------------------------------------------------------------------
 
 KINDS = ("model", "update", "masked", "es")
 MOST_HEADER_BYTES = 1 << 20

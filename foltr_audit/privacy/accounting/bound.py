@@ -20,8 +20,6 @@ from foltr_audit.privacy.loss.losses import GaussianLoss, LossProof, PrivacyLoss
 from foltr_audit.privacy.noise.gaussian import participation_sensitivity
 from foltr_audit.privacy.observer_views import sees_lists
 
-# --- correlated noise over a whole run -------------------------------------------------------------
-
 
 def by_sum_noise(walked: ChainSummary, situation: AccountingContext, share: float) -> Iterator[LossProof]:
     """The losses of all observed rounds together, one for each noise; neighbours replace one unit.
@@ -92,9 +90,6 @@ def _described(noise: SumNoise) -> str:
         f"Gaussian noise of sigma {noise.event.sigma:.4g} that the aggregator adds to the sum, L2 distance "
         f"{noise.apart.l2:.4g}"
     )
-
-
-# --- one round -------------------------------------------------------------------------------------
 
 
 def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> UpperBound:
@@ -320,9 +315,6 @@ def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) ->
     if not drawn or not situation.recurs:
         return math.inf
     return loss.epsilon_sometimes(situation.touched, delta, situation.sampled)
-
-
-# --- all rounds together ---------------------------------------------------------------------------
 
 
 def run_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> RunBound:

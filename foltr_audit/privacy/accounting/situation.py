@@ -10,8 +10,6 @@ from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.events import UNITS, KeyShares
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 
-# --- colluding clients -----------------------------------------------------------------------------
-
 
 class CohortCounts(NamedTuple):
     """A cohort of a round.
@@ -67,8 +65,6 @@ def _all_among(some: int, marked: int, clients: int) -> float:
     logs = (math.log(marked - i) - math.log(clients - i) for i in range(some))
     return math.exp(sum(logs))
 
-
-# --- situations and bounds -------------------------------------------------------------------------
 
 LISTS_REVEAL = (
     "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "

@@ -18,8 +18,6 @@ from foltr_audit.privacy.loss.composition import (
     sampled_gaussian_over,
 )
 
-# --- sizes and grids of vectors --------------------------------------------------------------------
-
 _NEAR = 1e-9  # how far the ratio of two grids may be from a whole number
 
 
@@ -77,9 +75,6 @@ def whole_multiple(grid: float, step: float) -> bool:
         return False
     ratio = grid / step
     return ratio >= 1 - _NEAR and abs(ratio - round(ratio)) <= _NEAR * ratio
-
-
-# --- losses of one round and of several ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -165,9 +160,6 @@ class GaussianLoss:
 
 PrivacyLoss = PureLoss | LaplaceLoss | GaussianLoss
 """The privacy loss of one round of a mechanism."""
-
-
-# --- what noise has to hide ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -255,9 +255,6 @@ def drawn(law: str, streams: ClientStreams, given: tuple[float, int], draw: Call
     return remembered(key, draw)
 
 
-# --- laws that no defense draws from ---------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Resolution:
     """The one parameter of both laws."""

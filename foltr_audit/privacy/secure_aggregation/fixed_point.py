@@ -151,9 +151,6 @@ def _weights(weights: ArrayLike) -> NDArray[np.integer]:
     return given
 
 
-# --- Flower's SecAgg+ ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class OffsetEncoding:
     """A weight and weighted numbers as integers modulo 2^modulus_bits.

@@ -42,8 +42,6 @@ from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.array_memo import remembered
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- results ---------------------------------------------------------------------------------------
-
 Stage = Literal["shares", "masked", "unmask"]
 
 
@@ -121,8 +119,6 @@ class SecureSumResult:
                 object.__setattr__(self, name, frozen)
 
 
-# --- costs -----------------------------------------------------------------------------------------
-
 STAGES = ("keys", "shares", "masked", "unmask")
 """The four messages of a client to the server, in order."""
 
@@ -189,9 +185,6 @@ def client_seconds(neighbours: int, threshold: int, size: int, agreement: Agreem
     marks.append(time.perf_counter())
     spent = np.diff(marks).tolist()
     return dict(zip(STAGES[:3], spent, strict=True))
-
-
-# --- the server's last step ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,8 +288,6 @@ class MaskRecovery:
             raise FoltrAuditError(f"secure-aggregation: the shares of client {client}'s secret do not fit")
         return found
 
-
-# --- the round -------------------------------------------------------------------------------------
 
 _WHO = "secure-aggregation"
 

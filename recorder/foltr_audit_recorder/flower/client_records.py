@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
     from flwr.clientapp.mod import LocalDpMod
 
-# --- Flower's own mods as facts --------------------------------------------------------------------
-
 
 def local_dp_facts(mod: LocalDpMod) -> dict[str, object]:
     """What `LocalDpMod` does, as facts of a trace, since it lies with the clients and no message says it.
@@ -53,8 +51,6 @@ def local_dp_facts(mod: LocalDpMod) -> dict[str, object]:
         "noise": f"gaussian:sigma={sigma!r}" if sigma else "none",
     }
 
-
-# --- the train function and the mod ----------------------------------------------------------------
 
 KEY = "foltr-audit"
 """Name of the record, and before a dot of the entries of legacy metrics."""

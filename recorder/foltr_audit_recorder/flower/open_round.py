@@ -22,7 +22,6 @@ from .payload import array_records, model_in, npy_array, reply_content
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
-# --- SecAgg+ (Bell et al. 2020) --------------------------------------------------------------------
 # `SecAggPlusWorkflow` needs the legacy client API: a `NumPyClient` with the mod `secaggplus_mod`. A masked
 # message is the client's weight, then its parameters times that weight, quantised and masked modulo a power
 # of two. `num_examples` and the metrics travel in clear beside it.
@@ -161,8 +160,6 @@ def mask_seed_bits() -> int:
     folded, zeros = (pseudo_rand_gen(seed, 1 << 30, [(4,)])[0] for seed in seeds)
     return 32 if np.array_equal(folded, zeros) else 256
 
-
-# --- the round -------------------------------------------------------------------------------------
 
 MOST_REASON = 200
 """Characters of a failure's reason that are kept: clients send tracebacks, whose end says what failed."""
