@@ -336,17 +336,16 @@ def _refuse_unreadable(dataset: Dataset, path: Path) -> None:
         ("query", dataset.query_ids, _NO_QUERY),
         ("document", dataset.document_ids, _NO_DOCUMENT),
     ):
-        bad = next((name for name in names if refused.search(name) or not _encodes(name)), None)
+        bad = next(
+            (
+                name
+                for name in names
+                if refused.search(name) or not _is_utf8(name.encode(errors="surrogatepass"))
+            ),
+            None,
+        )
         if bad is not None:
             raise DataError(f"{where}: {kind} id {bad!r} cannot be written; expected a name without spaces")
-
-
-def _encodes(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _text(dataset: Dataset, start: int, stop: int) -> bytes:

@@ -96,8 +96,6 @@ class TradeOff:
     def __post_init__(self) -> None:
         freeze(self, false_positive=np.float64, true_positive=np.float64)
 
-    # --- from a proof -----------------------------------------------------------------------------
-
     @classmethod
     def of_bounds(cls, bounds: Iterable[tuple[float, float]]) -> Self:
         """The curve of a mechanism that is (epsilon, delta)-DP for several pairs at once.
@@ -143,8 +141,6 @@ class TradeOff:
         thresholds = 0.5 * mu + np.linspace(0.0, _FARTHEST, _TANGENTS)
         eps = (mu * thresholds - 0.5 * mu * mu).tolist() if mu <= LARGEST else [0.0]
         return cls.of_bounds((each, gaussian_delta(mu, each)) for each in eps if each <= _STEEPEST)
-
-    # --- what it promises -------------------------------------------------------------------------
 
     def power(self, rate: ArrayLike) -> Floats:
         """The largest true positive rate at each false positive rate, in the shape of `rate`."""

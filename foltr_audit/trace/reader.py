@@ -274,9 +274,9 @@ class Trace:
         for i in range(part.n_rounds):
             try:
                 record = decoder.record(i)
+                problem = misfit(self.header, record)
             except UsageError as error:
-                raise TraceError(f"trace: {self.folder}: part {part.index}: {error}") from None
-            problem = misfit(self.header, record)
+                problem = str(error)
             if problem is not None:
                 raise TraceError(f"trace: {self.folder}: part {part.index}: {problem}")
             yield record

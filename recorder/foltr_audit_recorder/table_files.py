@@ -388,10 +388,7 @@ def table_pieces(columns: Columns, packed: Mapping[str, PackedColumn] = MappingP
     with zipfile.ZipFile(cast("IO[bytes]", file), "w", zipfile.ZIP_STORED) as archive:
         for name, pieces in stored.items():
             entry = zipfile.ZipInfo(f"{name}.npy", _DATE)
-            entry.create_system, entry.external_attr = (
-                3,
-                0o600 << 16,
-            )  # what Python fills in differs by system
+            entry.create_system, entry.external_attr = 3, 0o600 << 16  # Python's own differ by system
             arrays = [
                 np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
                 for values in pieces

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from ..array_layout import NamedArray, numbers
 from ..messages import KEY_SHARES, SEED_SHARES, NodeOutcome, ReceivedMessage, ShownList
+from ..packed_lists import unpack_arrays, unpack_lists
 from ..trace_start import FLOWER_MASKS
-from .client_records import take_truth, told_lists, told_update
+from .client_records import take_truth
 from .payload import array_records, model_in, npy_array, reply_content
 
 if TYPE_CHECKING:
@@ -333,7 +334,8 @@ def kept_of(reason: str) -> str:
 def _unpacked(told: Mapping[str, bytes], node: int) -> tuple[Sequence[ShownList], object]:
     """The lists and the update that a client told; nothing where these bytes hold none."""
     try:
-        return told_lists(told), told_update(told)
+        lists = unpack_lists(told["lists"]) if "lists" in told else ()
+        return lists, unpack_arrays(told["update"]) if "update" in told else None
     except Exception as error:
         LOG.warning("what node %d tells is left out: %s", node, error)
         return (), None
