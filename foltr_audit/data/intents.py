@@ -195,11 +195,9 @@ def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
         if len(kept) > before:
             queries.append(query)
             lengths.append(len(kept) - before)
-    return _rows_of(part, qrels.grades[:, columns], kept, queries, lengths) if kept else None
-
-
-def _rows_of(part: Dataset, grades: Ints, kept: list[int], queries: list[int], lengths: list[int]) -> Dataset:
-    names = tuple(part.document_ids)
+    if not kept:
+        return None
+    grades, names = qrels.grades[:, columns], tuple(part.document_ids)
     return Dataset(
         features=part.features[kept],
         labels=grades.max(axis=0),

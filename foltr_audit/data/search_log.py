@@ -57,11 +57,6 @@ class SearchLog:
     clicked: tuple[str, ...]
     listed: Ints
 
-    @property
-    def n_clients(self) -> int:
-        """Number of users with a search in the training split; they have the first numbers."""
-        return int(self.users[self.part == 0].max()) + 1
-
     @cached_property
     def part(self) -> Ints:
         """Part of each search, int64 (n,): 0 train, 1 vali, 2 test. Later parts are later in time."""
@@ -299,7 +294,8 @@ def number_of_clients(source: str) -> int | None:
 @lru_cache(maxsize=4)
 def _count(path: str, stamp: tuple[int, int]) -> int:
     """As `number_of_clients`, of a file with this size and time of change."""
-    return read_search_log(Path(path)).n_clients
+    log = read_search_log(Path(path))
+    return int(log.users[log.part == 0].max()) + 1  # they have the first numbers
 
 
 def load_search_log(data: DataSpec, files: LogFiles) -> Collection:

@@ -20,7 +20,6 @@ from foltr_audit.core.declared.declared_system import (
     DeclaredClaim,
     DeclaredStep,
     DeclaredSystem,
-    NumberFormat,
     Restatement,
     chain_claims,
     chain_steps,
@@ -378,7 +377,7 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         cohort=n if n != 1 else cohort,
         interactions=int(behind) if is_whole(behind, 1) and isinstance(behind, int) else None,
         separation=_separation(header),
-        number_format=_number_format(header),
+        number_format="float64" if header.dtype == "float64" else "float32",
         lists_follow_clicks=_follow(header),
         restated=(*_of_noise(steps, facts), *_of_clip(steps, facts), *_of_events(steps, events)),
     )
@@ -442,10 +441,6 @@ def _separation(header: TraceHeader) -> int:
     events = header.knowledge.get("events")
     found = [parse_event(str(text)) for text in events] if isinstance(events, list) else []
     return max([event.bands for event in found if isinstance(event, CorrelatedNoise)], default=1)
-
-
-def _number_format(header: TraceHeader) -> NumberFormat:
-    return "float64" if header.dtype == "float64" else "float32"
 
 
 def _follow(header: TraceHeader) -> bool | None:

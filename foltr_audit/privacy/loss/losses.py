@@ -118,7 +118,6 @@ class LaplaceLoss:
         return min(plain, added, pure_over(amplified(self.once, share), rounds, delta))
 
     def epsilon_sometimes(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds, each with a share of the clients, which the observer knows."""
         return laplace_sometimes(self.once, rounds, share, delta)
 
 
@@ -146,7 +145,6 @@ class GaussianLoss:
         return min(plain, added, sampled_gaussian_over(self.mu, share, rounds, delta))
 
     def epsilon_sometimes(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds, each with a share of the clients, which the observer knows."""
         if self.mu == 0 or not delta > 0:
             return self._plain(rounds, delta)
         return gaussian_sometimes(self.mu, rounds, share, delta)

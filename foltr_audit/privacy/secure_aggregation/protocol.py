@@ -40,7 +40,7 @@ from foltr_audit.privacy.secure_aggregation.keys import (
 )
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.array_memo import remembered
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 
 Stage = Literal["shares", "masked", "unmask"]
 
@@ -111,12 +111,7 @@ class SecureSumResult:
     sent: Ints
 
     def __post_init__(self) -> None:
-        for name in ("payload", "survivors", "total", "sum", "sent"):
-            array = getattr(self, name)
-            if array is not None:
-                frozen = array.view()
-                frozen.flags.writeable = False
-                object.__setattr__(self, name, frozen)
+        freeze(self, payload=np.uint64, survivors=np.bool_, total=np.uint64, sum=np.float64, sent=np.int64)
 
 
 STAGES = ("keys", "shares", "masked", "unmask")
