@@ -26,7 +26,6 @@ from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.rng import Streams, name_codes
 from foltr_audit.utils.arrays import Ints
 
-# --- qrels by intent -------------------------------------------------------------------------------
 # A folder holds a file per intent, 1.txt to I.txt (or .txt.gz), of lines `topic intent document label`.
 # A document counts as judged if any of the files judges it, as Zhuang & Zuccon 2021, section 4.1, collate
 # the diversity qrels of the TREC Web Track (Clarke, Craswell & Soboroff 2009).
@@ -196,11 +195,9 @@ def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
         if len(kept) > before:
             queries.append(query)
             lengths.append(len(kept) - before)
-    return _rows_of(part, qrels.grades[:, columns], kept, queries, lengths) if kept else None
-
-
-def _rows_of(part: Dataset, grades: Ints, kept: list[int], queries: list[int], lengths: list[int]) -> Dataset:
-    names = tuple(part.document_ids)
+    if not kept:
+        return None
+    grades, names = qrels.grades[:, columns], tuple(part.document_ids)
     return Dataset(
         features=part.features[kept],
         labels=grades.max(axis=0),
@@ -234,8 +231,6 @@ def _lines(part: Dataset, intent: int) -> Iterator[bytes]:
     for topic, document, grade in zip(topics, part.document_ids, part.grades[intent].tolist(), strict=True):
         yield f"{topic} {intent + 1} {document} {grade}\n".encode()
 
-
-# --- what `--intents` means, and balancing ---------------------------------------------------------
 
 PURPOSE = "intents/balance"
 

@@ -22,8 +22,6 @@ from foltr_audit.errors import DataError
 from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.utils.arrays import Features, Ints
 
-# --- lines of text ---------------------------------------------------------------------------------
-
 MOST_SHOWN = 20
 """Bytes of a file that an error message may quote."""
 
@@ -142,8 +140,6 @@ def read_group_sizes(path: Path) -> list[int]:
             sizes.append(size)
     return sizes
 
-
-# --- values of a row -------------------------------------------------------------------------------
 
 MAX_FEATURES = 65_536
 _OTHER_SPACE = (b"  ", b"\t", b"\r", b"\v", b"\f")
@@ -301,8 +297,6 @@ def _parse_value(text: bytes, where: str) -> float:
     return value
 
 
-# --- writer ----------------------------------------------------------------------------------------
-
 MAX_LABEL = 31
 _BATCH_VALUES = 1_000_000
 _NO_QUERY = re.compile(r"[\s#\0]|^$")
@@ -342,17 +336,16 @@ def _refuse_unreadable(dataset: Dataset, path: Path) -> None:
         ("query", dataset.query_ids, _NO_QUERY),
         ("document", dataset.document_ids, _NO_DOCUMENT),
     ):
-        bad = next((name for name in names if refused.search(name) or not _encodes(name)), None)
+        bad = next(
+            (
+                name
+                for name in names
+                if refused.search(name) or not _is_utf8(name.encode(errors="surrogatepass"))
+            ),
+            None,
+        )
         if bad is not None:
             raise DataError(f"{where}: {kind} id {bad!r} cannot be written; expected a name without spaces")
-
-
-def _encodes(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _text(dataset: Dataset, start: int, stop: int) -> bytes:
@@ -385,7 +378,6 @@ def _packed_by_name(path: Path) -> Iterator[BufferedIOBase]:
             yield raw
 
 
-# --- reader ----------------------------------------------------------------------------------------
 # Format as published with LETOR 4.0 (Qin & Liu 2013, "Introducing LETOR 4.0 datasets") and
 # SVM-rank (Joachims 2006); libsvm rows with a `.query` file of group sizes as LightGBM reads them.
 

@@ -212,7 +212,9 @@ def _origin(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collecti
     if data.is_synthetic:
         return _synthetic(data)
     log = LogFiles.of(data.source)
-    return _files(data, seed) if log is None else _search_log(data, log)
+    if log is None:
+        return _files(data, seed)
+    return SourceKey(data, files=_resolved(data, *log.files)), lambda: load_search_log(data, log)
 
 
 def folds(data: DataSpec) -> tuple[int, ...]:
@@ -248,10 +250,6 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
         return load_data(data.source, fold=data.fold, seed=seed, intents=data.intents, **how)
 
     return origin, read
-
-
-def _search_log(data: DataSpec, files: LogFiles) -> tuple[SourceKey, Callable[[], Collection]]:
-    return SourceKey(data, files=_resolved(data, *files.files)), lambda: load_search_log(data, files)
 
 
 def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:

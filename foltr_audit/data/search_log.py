@@ -22,7 +22,6 @@ from foltr_audit.data.sources import LOG_FILES, normalise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.arrays import Bools, Ints
 
-# --- rows of `metadata.csv` ------------------------------------------------------------------------
 # Source: Gregoriadis, Kang & Pouwelse 2025, "A large-scale web search dataset for federated online learning
 # to rank"; the columns are those that their program `create_metadata.py` writes (github.com/mg98/aol4foltr).
 
@@ -57,11 +56,6 @@ class SearchLog:
     times: Ints
     clicked: tuple[str, ...]
     listed: Ints
-
-    @property
-    def n_clients(self) -> int:
-        """Number of users with a search in the training split; they have the first numbers."""
-        return int(self.users[self.part == 0].max()) + 1
 
     @cached_property
     def part(self) -> Ints:
@@ -241,7 +235,6 @@ def _listed(text: str, clicked: str, where: str) -> int:
     return len(names)
 
 
-# --- the whole log ---------------------------------------------------------------------------------
 # `metadata.csv` and the features of the lists, `letor.txt`, are linked by the query id, which names one
 # search of one user. A label of 1 marks the document that the user clicked. Parts follow each other in time,
 # as in the experiments of Gregoriadis et al. 2025.
@@ -301,7 +294,8 @@ def number_of_clients(source: str) -> int | None:
 @lru_cache(maxsize=4)
 def _count(path: str, stamp: tuple[int, int]) -> int:
     """As `number_of_clients`, of a file with this size and time of change."""
-    return read_search_log(Path(path)).n_clients
+    log = read_search_log(Path(path))
+    return int(log.users[log.part == 0].max()) + 1  # they have the first numbers
 
 
 def load_search_log(data: DataSpec, files: LogFiles) -> Collection:

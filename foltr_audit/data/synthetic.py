@@ -32,7 +32,6 @@ from foltr_audit.errors import DataError, UsageError, suggest_name
 from foltr_audit.rng import Streams, name_codes
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Singles
 
-# --- how a data set is described: kinds of columns, and weights of a document's utility ------------
 # All numbers are multiples of 2^-12, see `kernels.synthetic`.
 
 _FIELD_SIZES = (40, 3, 1, 1, 44)  # body, anchor, title, url, whole document
@@ -179,7 +178,6 @@ def column_codes(
     return np.array(codes, dtype=np.int64), loadings, np.array(scales, dtype=np.int64)
 
 
-# --- Istella-S, with the category of each document among its features -----------------------------
 # A query has a main and a second category, and a mixture that says how many of its candidates are of them
 # and how much utility the others lose; what makes a document relevant differs between categories. So most
 # queries have relevant documents of several categories, some of one only, and a ranker that has seen a few
@@ -233,8 +231,6 @@ def _bounds(shares: Sequence[float]) -> Ints:
     whole = np.array([round(100 * share) for share in shares], dtype=np.int64)
     return np.asarray(np.cumsum(whole) * 2**32 // whole.sum())
 
-
-# --- every set --------------------------------------------------------------------------------------
 
 PROFILES = profiles()
 _INTENTS = {"clueweb-intents": 4}  # likenesses that come with several label columns
@@ -306,7 +302,6 @@ def _generate(profile: CollectionProfile, like: str, queries: int, seed: int) ->
     return drawn.offsets, features, grades(utility, profile.shares)
 
 
-# --- synthetic intents for any ranking data -------------------------------------------------------
 # Each intent of a query has a random direction of its own among the query's features, and prefers the
 # relevant documents that lie farthest along it. So an intent can be learnt from features, but what is
 # learnt for one intent of a query helps little with another. How many documents an intent has, how

@@ -213,8 +213,6 @@ PrivacyEvent = (
 """One thing that happens to what a client sends; a chain declares them in their order."""
 
 
-# --- events as text --------------------------------------------------------------------------------
-
 # A sign or `nan` does not match: radii, factors, steps and epsilons are never below 0, and a text
 # may come from a trace of another system.
 _NUMBER = r"(inf|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"

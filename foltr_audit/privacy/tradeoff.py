@@ -21,7 +21,6 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta
 from foltr_audit.utils.arrays import Floats, freeze
 
-# --- the largest epsilon that keeps a limit --------------------------------------------------------
 # Both functions invert what `TradeOff.of_epsilon` promises. With e = e^eps its curve bends once, at the false
 # positive rate (1 - delta) / (1 + e). So its AUC is `1 - (1 - delta)^2 / (1 + e)`, and the accuracy of a bit
 # that is as likely as not is `(e + delta) / (1 + e)`. See `docs/maths.md`, "Ceilings".
@@ -67,8 +66,6 @@ def _logarithm(name: str, limit: float, delta: float, scale: float, rest: float)
     return max(0.0, math.log(max(scale / (1.0 - limit) - 1.0, 1.0)))
 
 
-# --- the curve -------------------------------------------------------------------------------------
-
 _STEEPEST = 700.0  # e^eps overflows soon after; a larger epsilon bounds no power above 1e-304
 _TANGENTS = 400  # thresholds at which a Gaussian's curve is bounded by its tangent
 _HALVINGS = 60  # of an interval, until float64 has no number between its ends
@@ -98,8 +95,6 @@ class TradeOff:
 
     def __post_init__(self) -> None:
         freeze(self, false_positive=np.float64, true_positive=np.float64)
-
-    # --- from a proof -----------------------------------------------------------------------------
 
     @classmethod
     def of_bounds(cls, bounds: Iterable[tuple[float, float]]) -> Self:
@@ -146,8 +141,6 @@ class TradeOff:
         thresholds = 0.5 * mu + np.linspace(0.0, _FARTHEST, _TANGENTS)
         eps = (mu * thresholds - 0.5 * mu * mu).tolist() if mu <= LARGEST else [0.0]
         return cls.of_bounds((each, gaussian_delta(mu, each)) for each in eps if each <= _STEEPEST)
-
-    # --- what it promises -------------------------------------------------------------------------
 
     def power(self, rate: ArrayLike) -> Floats:
         """The largest true positive rate at each false positive rate, in the shape of `rate`."""

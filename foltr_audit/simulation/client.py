@@ -137,7 +137,7 @@ class ClientData:
         Way `m I + i` is click model m under intent i of I. Grades of model m are shifted by a multiple of m:
         see `ClickModelMixture`.
         """
-        ways = [self.judged(intent).labels for intent in range(self.intents)]
+        ways = [self.judged[intent].labels for intent in range(self.intents)]
         stride = self.largest_label + 1
         every = [m * stride + labels for m in range(len(self.models)) for labels in ways]
         if self.promoted is not None:
@@ -155,17 +155,15 @@ class ClientData:
         rows = first[:, np.newaxis] + np.maximum(shown, 0)
         return np.where(shown >= 0, self.grades[rows].astype(np.int64), -1)
 
-    def judged(self, intent: int) -> Dataset:
-        return self._judged[intent]
-
     @cached_property
-    def _judged(self) -> list[Dataset]:
+    def judged(self) -> list[Dataset]:
+        """The data under each intent."""
         return [self.data] if self.intents == 1 else [self.data.under(i) for i in range(self.intents)]
 
     @cached_property
     def ideals(self) -> list[Floats]:
         """Ideal DCG of every query under each intent, (queries,) each."""
-        return [ideal_dcg(data) for data in self._judged]
+        return [ideal_dcg(data) for data in self.judged]
 
 
 class _GradeSubset(NamedTuple):
@@ -242,11 +240,6 @@ class ClientRules:
     sampled: bool
     acts_without_pairs: bool
 
-    @property
-    def clicks(self) -> str:
-        """The purpose of the click model's random numbers."""
-        return self.click_model.purpose
-
     def kernel_rules(self) -> LocalStepRules | None:
         """These rules for the kernel; None if they contain code of a plug-in, which it cannot call."""
         from foltr_audit.kernels.local_steps import LocalStepRules
@@ -254,18 +247,12 @@ class ClientRules:
         learner, model, steps = self.learner, self.click_model, self.chain.links("step")
         tables = declared_tables(model, self.largest_label)
         step = learner.compiled_step
-        if step is None or tables is None:
-            return None
+        ball = self.chain.ball
         # Exact types and methods: a subclass may score or learn in another way, and the kernel would ignore
         # that. Its loop has room for one ball.
-        known = (
-            type(self.ranker) in (LinearRanker, NeuralRanker)
-            and not self.chain.links("click")
-            and (not steps or self.chain.ball is not None)
-        )
-        if not known:
+        known = type(self.ranker) in (LinearRanker, NeuralRanker) and not self.chain.links("click")
+        if step is None or tables is None or not known or (steps and ball is None):
             return None
-        ball = self.chain.ball
         ranker = self.ranker if isinstance(self.ranker, NeuralRanker) else None
         return LocalStepRules(
             click=tables[0],
@@ -424,7 +411,7 @@ class ClientSimulator:
             play_local_steps,
         )
 
-        show, click = context.streams("show"), context.streams(self.rules.clicks)
+        show, click = context.streams("show"), context.streams(self.rules.click_model.purpose)
         stream = StepStreamKeys(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
         clients, parameters = context.clients, context.parameters
@@ -479,7 +466,7 @@ class ClientSimulator:
             scores, starts = rules.ranker.scores(models, data, here.queries)
         listed = self._show(scores, starts, here, context) if given is None else given
         labels = self.world.clicked_grades(here.queries, here.ways, listed)
-        streams = context.streams(rules.clicks)
+        streams = context.streams(rules.click_model.purpose)
         clicked = clicks_of(rules.click_model, labels, rules.largest_label, streams, here.number)
         learnt = rules.chain.on_clicks(clicked, listed, here.number, context)
         if self.world.trained:

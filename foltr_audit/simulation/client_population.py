@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import TypeVar
 
 import numpy as np
 
@@ -509,9 +508,6 @@ class ClientPopulation:
         )
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts:
     """The clients of one group; with a strength below 1, where interactions follow the client's own value.
@@ -605,18 +601,9 @@ def _joined(name: str, values: Sequence[TraitValue]) -> TraitValue:
     """All values as one; of those that set a field the last one counts."""
     found = TraitValue(name=name)
     for value in values:
-        found = TraitValue(
-            name=name,
-            intent=_last_set(found.intent, value.intent),
-            grades=_last_set(found.grades, value.grades),
-            click_model=_last_set(found.click_model, value.click_model),
-            interactions=_last_set(found.interactions, value.interactions),
-        )
-    return found
-
-
-def _last_set(before: T | None, now: T | None) -> T | None:
-    return before if now is None else now
+        said = {field: content for field, content in vars(value).items() if content is not None}
+        found = replace(found, **said)
+    return replace(found, name=name)
 
 
 def _judged(data: Dataset, intent: int | None, intents: int) -> Ints:

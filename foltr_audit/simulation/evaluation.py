@@ -225,7 +225,7 @@ class OnlineMetrics:
         for intent, ideal in enumerate(self.world.ideals):
             mine = np.flatnonzero(intents == intent)
             asked = queries[mine]
-            values[mine] = ndcg(self.world.judged(intent), asked, shown[mine], ideal)
+            values[mine] = ndcg(self.world.judged[intent], asked, shown[mine], ideal)
             relevant[mine] = ideal[asked] > 0
         return values, relevant
 

@@ -369,7 +369,11 @@ class Federation:
             context = replace(context, sums_only=True)
         context, asked, sent, after = self.exchange(context, before)
         metrics = self.online.compute(sent.interactions, asked, cohort)
-        metrics |= self._offline(round_, after.parameters)
+        train = setup.spec.train
+        if (round_ + 1) % train.evaluate_every == 0 or round_ + 1 == train.rounds:
+            metrics |= self.evaluation.metrics(after.parameters, self.weights_after(round_))
+        else:
+            metrics |= self.evaluation.missing()
         more: dict[str, float] = {}
         if setup.malicious is not None:
             more |= setup.malicious.promoted_rank(setup.collection.train, setup.ranker, after.parameters)
@@ -399,17 +403,7 @@ class Federation:
         sent, after = self.training.play(asked, context, before)
         return RoundExchange(context, asked, sent, after)
 
-    def _offline(self, round_: int, parameters: Floats) -> dict[str, float]:
-        """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""
-        if not self._evaluates(round_):
-            return self.evaluation.missing()
-        return self.evaluation.metrics(parameters, self.weights_after(round_))
-
     def weights_after(self, round_: int) -> Floats:
         """How likely each intent (I,) is at the last interaction of a round."""
         played = (round_ + 1) * self.clientele.most * self.setup.spec.population.cohort_size
         return self.clientele.weights(played - 1)
-
-    def _evaluates(self, round_: int) -> bool:
-        train = self.setup.spec.train
-        return (round_ + 1) % train.evaluate_every == 0 or round_ + 1 == train.rounds

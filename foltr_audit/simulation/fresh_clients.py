@@ -114,7 +114,8 @@ class FreshClients:
         clientele = self.setup.served(traffic)
         world, population = clientele.world, clientele.population
         attacked = make_senders(self.setup, world, sampled=self.protocol.lists == "sampled")
-        after = self._after(parameters)
+        state = None if self.setup.learner.sends == "models" else np.empty(0)
+        after = GlobalModel(parameters, state)
         online = OnlineMetrics(
             world=world, population=population, no_relevant=self.setup.spec.train.no_relevant
         )
@@ -144,7 +145,3 @@ class FreshClients:
             return clients
         draws = self.setup.streams.clients("fresh/group", 0, clients).uniform(1)[:, 0]
         return clients * groups + np.floor(draws * groups).astype(np.int64)
-
-    def _after(self, parameters: Floats) -> GlobalModel:
-        """The unchanged model (P,), with an empty state unless clients send models."""
-        return GlobalModel(parameters, None if self.setup.learner.sends == "models" else np.empty(0))

@@ -19,7 +19,7 @@ from foltr_audit.privacy.events import event_text
 from foltr_audit.simulation.federation import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
-from foltr_audit.trace.header import ENCODED
+from foltr_audit.trace.header import WORDS
 from foltr_audit.utils.progress import Tick
 
 # A killed run loses at most one part: about this many bytes of messages, and at most this many interactions.
@@ -250,7 +250,7 @@ def trace_header(
     encoded = setup.chain.encoding is not None
     return TraceHeader(
         kind="masked" if encoded else setup.spec.message_kind,
-        dtype=ENCODED if encoded else spec.trace.dtype,
+        dtype=WORDS if encoded else spec.trace.dtype,
         parameters=setup.ranker.n_parameters,
         k=LIST_LENGTH,
         ranker=setup.ranker.text,

@@ -484,7 +484,8 @@ class CentralServer:
                 self.learner.learn(self._users(each, ways), queries, before.parameters, state),
                 CentralResult,
             )
-            parameters, state, lists = learnt.parameters, learnt.state, _InteractionRows.of(learnt)
+            parameters, state = learnt.parameters, learnt.state
+            lists = _InteractionRows(learnt.shown, learnt.clicks, learnt.clicks)
         shown, clicks = places.spread(lists.shown), places.spread(lists.clicks)
         reported = clicks if lists.reported is lists.clicks else places.spread(lists.reported)
         done = unclipped(asked.queries, shown, clicks, reported)
@@ -547,9 +548,10 @@ class _InteractionRows(NamedTuple):
     reported: Bools
 
     @classmethod
-    def of(cls, learnt: CentralResult) -> _InteractionRows:
-        """The lists of a learner that saw the clicks themselves."""
-        return cls(learnt.shown, learnt.clicks, learnt.clicks)
+    def of(cls, done: CohortInteractions, at: int | tuple[slice, int]) -> _InteractionRows:
+        """Those of one client, or of one step."""
+        clicks = done.clicks[at]
+        return cls(done.shown[at], clicks, clicks if done.reported is done.clicks else done.reported[at])
 
     @classmethod
     def none(cls) -> _InteractionRows:
@@ -592,14 +594,10 @@ class _ServerSteps(NamedTuple):
         if self.batch == 1:  # one client that takes all local steps in a row: the kernel plays them at once
             alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([queries.size]))
             local, done = self.clients.play(_asked(queries[np.newaxis], ways[np.newaxis]), alone)
-            clicks = done.clicks[0]
-            reported = clicks if done.reported is done.clicks else done.reported[0]
-            return local.models[0], _InteractionRows(done.shown[0], clicks, reported)
+            return local.models[0], _InteractionRows.of(done, 0)
         everybody = _asked(queries[:, np.newaxis], ways[:, np.newaxis])
         parameters, done = self.clients.play_in_turns(everybody, context, self.batch)
-        clicks = done.clicks[:, 0]
-        reported = clicks if done.reported is done.clicks else done.reported[:, 0]
-        return parameters, _InteractionRows(done.shown[:, 0], clicks, reported)
+        return parameters, _InteractionRows.of(done, (slice(None), 0))
 
 
 def _asked(queries: Ints, ways: Ints) -> QueryAssignment:

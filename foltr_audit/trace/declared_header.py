@@ -20,7 +20,6 @@ from foltr_audit.core.declared.declared_system import (
     DeclaredClaim,
     DeclaredStep,
     DeclaredSystem,
-    NumberFormat,
     Restatement,
     chain_claims,
     chain_steps,
@@ -237,16 +236,8 @@ def _acts_of_names(chain: Sequence[str], noise: str | None, parameters: int) -> 
 
 def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
     """What a registered defense declares; one unknown action if the text describes none."""
-    context = RoundContext(
-        round=0,
-        shares=1,
-        clients=np.empty(0, dtype=np.int64),
-        counts=np.empty(0, dtype=np.int64),
-        parameters=np.zeros(parameters),
-        source=Streams(0),
-    )
     try:
-        events = DefenseChain((make(Defense, text),)).events(context)
+        events = DefenseChain((make(Defense, text),)).events(_context(parameters))
     except UsageError:
         yield ChainAction("unknown", text)
         return
@@ -281,11 +272,6 @@ class LocalNoise:
         return cls(clip=clip, sensitivity=sensitivity, epsilon=epsilon, delta=delta)
 
     @property
-    def sigma(self) -> float | None:
-        """Standard deviation of the noise; None without epsilon and delta."""
-        return self.basis.sigma
-
-    @property
     def basis(self) -> AccountingBasis:
         """What the noise was computed for."""
         return AccountingBasis(sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta)
@@ -310,29 +296,22 @@ class LocalNoise:
 
     def joined(self, steps: Sequence[DeclaredStep]) -> tuple[DeclaredStep, ...]:
         """Other declared steps with these numbers; clip and noise are added where the steps lack them."""
-        found = [*steps, *(self._noise if not any(map(_is_noise, steps)) else ())]
+        found, sigma = [*steps], self.basis.sigma
+        if sigma is not None and not any(map(_is_noise, steps)):
+            law = parse_law(f"gaussian:sigma={plain(sigma)}")
+            if law is not None:
+                noise = NoiseAddition(law=law)
+                found.append(DeclaredStep(name="knowledge.claimed_sensitivity", event=noise))
         found = [
             replace(step, sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta)
             if _is_noise(step)
             else step
             for step in found
         ]
-        bounded = any(isinstance(step.event, NormBound) for step in steps)
-        return tuple(found) if bounded else (*self._bound, *found)
-
-    @property
-    def _bound(self) -> tuple[DeclaredStep, ...]:
-        if self.clip is None:
-            return ()
-        bound = NormBound(norm=self.clip, ord=2, of="update")
-        return (DeclaredStep(name="knowledge.local_dp_clip", event=bound),)
-
-    @property
-    def _noise(self) -> tuple[DeclaredStep, ...]:
-        law = None if self.sigma is None else parse_law(f"gaussian:sigma={plain(self.sigma)}")
-        if law is None:
-            return ()
-        return (DeclaredStep(name="knowledge.claimed_sensitivity", event=NoiseAddition(law=law)),)
+        if self.clip is not None and not any(isinstance(step.event, NormBound) for step in steps):
+            bound = NormBound(norm=self.clip, ord=2, of="update")
+            found.insert(0, DeclaredStep(name="knowledge.local_dp_clip", event=bound))
+        return tuple(found)
 
 
 def _is_noise(step: DeclaredStep) -> bool:
@@ -379,7 +358,7 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
     else:
         stated = _stated_shares(header, chain)
         n = n or stated
-        context = _context(header, stated or n or 1)
+        context = _context(header.width, stated or n or 1, _separation(header))
         always = facts.get("clip_without_pairs") is not False
         steps = chain_steps(chain, context, acts_without_pairs=always)
         claims, complete, basis = chain_claims(chain, context), True, AccountingBasis()
@@ -398,7 +377,7 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         cohort=n if n != 1 else cohort,
         interactions=int(behind) if is_whole(behind, 1) and isinstance(behind, int) else None,
         separation=_separation(header),
-        number_format=_number_format(header),
+        number_format="float64" if header.dtype == "float64" else "float32",
         lists_follow_clicks=_follow(header),
         restated=(*_of_noise(steps, facts), *_of_clip(steps, facts), *_of_events(steps, events)),
     )
@@ -431,22 +410,23 @@ def _law(fact: object) -> AdditiveNoise | None:
     return parse_law(fact) if isinstance(fact, str) else None
 
 
-def _context(header: TraceHeader, shares: int) -> RoundContext:
+def _context(parameters: int, shares: int = 1, separation: int = 1) -> RoundContext:
     nobody = np.empty(0, dtype=np.int64)
     return RoundContext(
         round=0,
         shares=shares,
         clients=nobody,
         counts=nobody,
-        parameters=np.zeros(header.width),
+        parameters=np.zeros(parameters),
         source=Streams(0),
-        separation=_separation(header),
+        separation=separation,
     )
 
 
 def _stated_shares(header: TraceHeader, chain: DefenseChain) -> int | None:
     """Into how many shares the stated law divides the noise of a chain; None where it does not say."""
-    law, alone = _law(header.knowledge.get("noise")), _context(header, 1)
+    law = _law(header.knowledge.get("noise"))
+    alone = _context(header.width, separation=_separation(header))
     whole = [found for link in chain.defenses if (found := law_of(link, alone)) is not None]
     if law is None or len(whole) != 1:
         return None
@@ -461,10 +441,6 @@ def _separation(header: TraceHeader) -> int:
     events = header.knowledge.get("events")
     found = [parse_event(str(text)) for text in events] if isinstance(events, list) else []
     return max([event.bands for event in found if isinstance(event, CorrelatedNoise)], default=1)
-
-
-def _number_format(header: TraceHeader) -> NumberFormat:
-    return "float64" if header.dtype == "float64" else "float32"
 
 
 def _follow(header: TraceHeader) -> bool | None:
@@ -517,9 +493,6 @@ def _parts(event: object) -> int:
     """The number n that a law of shares names itself."""
     law = event.law if isinstance(event, NoiseAddition) else None
     return law.n if isinstance(law, GammaShare) and law.count == 1 else 1
-
-
-# --- what is declared twice ------------------------------------------------------------------------
 
 
 def _of_noise(steps: Sequence[DeclaredStep], facts: Mapping[str, Fact]) -> Iterator[Restatement]:

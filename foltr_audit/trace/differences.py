@@ -77,11 +77,6 @@ def model_arrays(header: TraceHeader) -> list[ModelArray]:
     return found
 
 
-def correction_type(header: TraceHeader) -> str:
-    """Type of the corrections of updates."""
-    return step_type(header.update_format)
-
-
 def sources_of_differences(tables: Mapping[str, Columns]) -> set[str]:
     """The tables that these differ from."""
     found = {_ROUNDS} if any(name.startswith("from-model") for name in tables.get(_MESSAGES, ())) else set()

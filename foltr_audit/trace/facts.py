@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError, suggest_name
@@ -36,16 +36,12 @@ def _one_of(*names: str) -> FactDomain:
     return FactDomain(" or ".join(names), lambda value: value in names)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _above_0(value: object) -> bool:
-    return isinstance(value, int | float) and _is_number(value) and 0 < value < math.inf
-
-
-def _below_1(value: object) -> bool:
-    return isinstance(value, int | float) and value < 1
+    return _is_number(value) and 0 < value < math.inf
 
 
 def _whole(least: int) -> FactDomain:
@@ -101,8 +97,7 @@ FACTS: dict[str, FactDomain] = {
     "lists_known": _one_of("server", "auditor"),
     "local_dp_clip": _POSITIVE,
     "local_dp_delta": FactDomain(
-        "a number from 0 on, below 1",
-        lambda value: _is_number(value) and (value == 0 or (_above_0(value) and _below_1(value))),
+        "a number from 0 on, below 1", lambda value: _is_number(value) and 0 <= value < 1
     ),
     "local_dp_eps": _POSITIVE,
     "mask_seed_bits": _whole(1),
@@ -164,6 +159,7 @@ def _problems(header: TraceHeader, facts: Mapping[str, object]) -> list[str]:
 
 
 OPTION = "--know"
+_SWITCHES = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def parse_facts(texts: Sequence[str]) -> dict[str, Fact]:
@@ -199,9 +195,7 @@ def checked_facts(facts: Mapping[str, object]) -> dict[str, Fact]:
         UsageError: a fact that does not exist, or a value that it cannot have.
     """
     for name, value in facts.items():
-        allowed = FACTS.get(name)
-        if allowed is None:
-            raise UsageError(f"{OPTION}: unknown fact {name!r}; {suggest_name(name, FACTS)}")
+        allowed = _domain(name)
         if not allowed.fits(value):
             raise UsageError(f"{OPTION} {name}: {shortened(value)}; expected {allowed.values}")
     return {name: value for name, value in facts.items() if isinstance(value, str | int | float | list)}
@@ -227,19 +221,19 @@ def plain_facts(facts: Mapping[str, Fact]) -> dict[str, JsonValue]:
     return {name: [*value] if isinstance(value, list) else value for name, value in facts.items()}
 
 
+def _domain(name: str) -> FactDomain:
+    if name not in FACTS:
+        raise UsageError(f"{OPTION}: unknown fact {name!r}; {suggest_name(name, FACTS)}")
+    return FACTS[name]
+
+
 def _read(name: str, text: str) -> Fact:
     """The first reading of a text that the fact allows."""
-    allowed = FACTS.get(name)
-    if allowed is None:
-        raise UsageError(f"{OPTION}: unknown fact {name!r}; {suggest_name(name, FACTS)}")
-    for value in (_switch(text), _number(text), text, text.split(";")):
+    allowed = _domain(name)
+    for value in (_SWITCHES.get(text.lower()), _number(text), text, text.split(";")):
         if value is not None and allowed.fits(value):
             return value
     raise UsageError(f"{OPTION}: {name}={shortened(text)[1:-1]}; expected {allowed.values}")
-
-
-def _switch(text: str) -> bool | None:
-    return {"yes": True, "true": True, "no": False, "false": False}.get(text.lower())
 
 
 def _number(text: str) -> int | float | None:

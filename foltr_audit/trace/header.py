@@ -36,7 +36,7 @@ WORDS = "uint64"
 """Format of masked messages."""
 
 MOST_ARRAYS = 10_000
-_MOST_NUMBERS = 2**31 - 1
+MOST_WHOLE = 2**31 - 1  # of parameters, of documents in a list, and of rounds
 _MOST_AXES = 7  # an array in a file has eight, one of them the messages
 
 
@@ -47,11 +47,11 @@ def check_layout(layout: Sequence[LayoutArray]) -> None:
         who = f"trace: header: layout: {array.name!r:.60}"
         if not isinstance(array.name, str) or array.dtype not in formats:
             raise TraceError(f"{who} is {array.dtype!r:.60}, expected {', '.join(formats)}")
-        sizes = len(array.shape) <= _MOST_AXES and all(is_whole(n, 0, _MOST_NUMBERS) for n in array.shape)
-        if not sizes or array.size > _MOST_NUMBERS:
+        sizes = len(array.shape) <= _MOST_AXES and all(is_whole(n, 0, MOST_WHOLE) for n in array.shape)
+        if not sizes or array.size > MOST_WHOLE:
             raise TraceError(
                 f"{who} has shape {list(array.shape)!r:.60}, expected at most {_MOST_AXES} axes and "
-                f"{_MOST_NUMBERS} numbers"
+                f"{MOST_WHOLE} numbers"
             )
     if len({array.name for array in layout}) < len(layout):
         raise TraceError("trace: header: layout has a name twice, expected different names")
@@ -145,12 +145,8 @@ NO_MODELS = ("es", "clicks")
 DTYPES = ("float32", "float64")
 """Number formats of features."""
 
-ENCODED = WORDS
-"""Number format of masked messages."""
-
 MASKINGS = ("fixed-point", FLOWER_MASKS)
 
-MOST_WHOLE = 2**31 - 1  # of parameters, of documents in a list, and of rounds
 MOST_PARTS = 256  # a part's index is stored in 8 bits
 
 Fact = str | int | float | bool | list[str]
@@ -234,7 +230,7 @@ class TraceHeader:
     def __post_init__(self) -> None:
         check_types(self, "")
         check(self.kind in KINDS, "kind", self.kind, " or ".join(KINDS))
-        formats = (ENCODED,) if self.kind == "masked" else FLOATING
+        formats = (WORDS,) if self.kind == "masked" else FLOATING
         check(self.dtype in formats, "dtype", self.dtype, f"{' or '.join(formats)} of kind {self.kind}")
         for name in ("parameters", "k", "rounds_per_part"):
             value = getattr(self, name)
@@ -277,7 +273,7 @@ class TraceHeader:
     def message_format(self) -> str:
         """Type of messages in records: `uint64`, `float64` where one of their arrays has it, or `float32`."""
         if self.kind == "masked":
-            return ENCODED
+            return WORDS
         return "float64" if any(array.dtype == "float64" for array in self.arrays) else "float32"
 
     def in_round(self, facts: Mapping[str, object]) -> TraceHeader:
@@ -348,12 +344,12 @@ class TraceHeader:
         """
         if self.kind != "masked":
             return None
-        if self.masking == FLOWER_MASKS:
-            return self._offset_encoding()
-        bits, fraction = (self._whole(name, "a whole number") for name in ("bits", "fraction"))
-        range_ = self.knowledge.get("range")
-        check(isinstance(range_, int | float), "knowledge.range", range_, "a number")
         try:
+            if self.masking == FLOWER_MASKS:
+                return self._offset_encoding()
+            bits, fraction = (self._whole(name, "a whole number") for name in ("bits", "fraction"))
+            range_ = self.knowledge.get("range")
+            check(isinstance(range_, int | float), "knowledge.range", range_, "a number")
             return FixedPoint(bits=bits, fraction=fraction, range=range_)  # type: ignore[arg-type]
         except UsageError as error:
             raise TraceError(f"trace: header: {error}") from None
@@ -368,12 +364,9 @@ class TraceHeader:
             good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
             check(good, f"knowledge.{name}", value, "a number above 0")
         most, weight = self.knowledge["clipping_range"], self.knowledge["max_weight"]
-        try:
-            return OffsetEncoding(
-                clipping_range=float(cast("float", most)), max_weight=float(cast("float", weight)), **whole
-            )
-        except UsageError as error:
-            raise TraceError(f"trace: header: {error}") from None
+        return OffsetEncoding(
+            clipping_range=float(cast("float", most)), max_weight=float(cast("float", weight)), **whole
+        )
 
     @property
     def number_format(self) -> str:
@@ -518,14 +511,12 @@ def check_types(record: DataclassInstance, prefix: str) -> None:
     """Refuse a record whose plain fields have other types than they should."""
     for item in fields(record):
         value = getattr(record, item.name)
-        if str(item.type) not in _TYPES and item.name != "parts":
-            continue  # a record, which checks itself
         if item.name == "parts":
             check(all(isinstance(part, str) for part in value), prefix + "parts", value, "a list of texts")
-            continue
-        kind, expected = _TYPES[str(item.type)]
-        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        check(good, prefix + item.name, value, expected)
+        elif str(item.type) in _TYPES:  # else a record, which checks itself
+            kind, expected = _TYPES[str(item.type)]
+            good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+            check(good, prefix + item.name, value, expected)
 
 
 def check_fact(name: str, value: object) -> None:

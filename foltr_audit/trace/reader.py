@@ -163,11 +163,6 @@ def _updates(messages: PartTable, header: TraceHeader, rows: slice) -> Floats:
     return np.full((rows.stop - rows.start, header.update_width), np.nan) if found is None else found
 
 
-def _flags(columns: Columns, name: str, rows: slice) -> NDArray[np.bool_] | None:
-    values = columns.get(name)
-    return None if values is None else values[rows].astype(np.bool_, copy=False)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Trace:
     """A recorded trace: its header at once, its rounds as a stream.
@@ -274,9 +269,9 @@ class Trace:
         for i in range(part.n_rounds):
             try:
                 record = decoder.record(i)
+                problem = misfit(self.header, record)
             except UsageError as error:
-                raise TraceError(f"trace: {self.folder}: part {part.index}: {error}") from None
-            problem = misfit(self.header, record)
+                problem = str(error)
             if problem is not None:
                 raise TraceError(f"trace: {self.folder}: part {part.index}: {problem}")
             yield record
@@ -300,7 +295,7 @@ class Trace:
                     **({"clipped": optional["clipped"][r].astype(np.bool_)} if "clipped" in optional else {}),
                     metrics=values,
                     intents=clicks.whole("intent", r) if header.intents > 1 else None,
-                    known=_flags(optional, "known", r),
+                    known=optional["known"][r].astype(np.bool_) if "known" in optional else None,
                 )
             except UsageError as error:
                 raise TraceError(f"trace: {self.folder}: part {part.index}: {error}") from None

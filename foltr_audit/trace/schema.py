@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.recorder.received_rounds import ROUNDING, weighted_mean
 from foltr_audit.recorder.table_files import LEFT_OUT
-from foltr_audit.trace.differences import correction_type, model_arrays, step_type
+from foltr_audit.trace.differences import model_arrays, step_type
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import is_whole
@@ -143,7 +143,7 @@ def _true_messages(header: TraceHeader) -> dict[str, ColumnForm]:
     # In the place of `update`, see `differences`.
     corrected = {
         "scale": ColumnForm(header.update_format),
-        "correction": ColumnForm(correction_type(header), (header.update_width,)),
+        "correction": ColumnForm(step_type(header.update_format), (header.update_width,)),
         "check": ColumnForm("uint32"),
     }
     found = {"slot": _WHOLE, "client": _WHOLE, "update": update}

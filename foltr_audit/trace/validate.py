@@ -106,7 +106,7 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
         tables = dict(trace.completed(part, tables))
         if all(table in tables for table in part.observed):
             for record in trace.rounds_in(part, tables):
-                found = [*_record_problems(record), *_fact_problems(trace, record)]
+                found = _record_problems(trace, record)
                 problems += [_at(trace, part, record, problem) for problem in found]
                 contradicted = None if found else contradiction(trace.header, record)
                 if contradicted is not None:
@@ -125,12 +125,7 @@ def _at(trace: Trace, part: TracePart, record: RoundRecord, problem: str) -> str
     return f"trace: {trace.folder}: part {part.index}: round {record.round}: {problem}"
 
 
-def _fact_problems(trace: Trace, record: RoundRecord) -> list[str]:
-    problem = round_problem(trace.header, record) if record.facts else None
-    return [] if problem is None else [problem.partition(": ")[2]]
-
-
-def _record_problems(record: RoundRecord) -> list[str]:
+def _record_problems(trace: Trace, record: RoundRecord) -> list[str]:
     arrays = {name: getattr(record, name) for name in ("parameters", "messages", "features", "candidates")}
     if not np.all(np.isnan(record.aggregate)):  # unknown
         arrays["aggregate"] = record.aggregate
@@ -142,6 +137,8 @@ def _record_problems(record: RoundRecord) -> list[str]:
     ordered = np.sort(record.shown, axis=1)
     if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
         problems.append("a shown list holds a document twice")
+    if record.facts and (wrong := round_problem(trace.header, record)) is not None:
+        problems.append(wrong.partition(": ")[2])
     return problems
 
 

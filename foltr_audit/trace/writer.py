@@ -85,7 +85,7 @@ class TraceWriter:
             if not begun and marker_indices(self.folder):
                 raise TraceError(f"trace: {self.folder}: has parts but no {HEADER}")
             self._trace_id = self._resume() if begun else header.trace_id
-            self._clean()
+            clean(self.folder, self._next_part)
             for name in ("observed", "truth") if header.has_truth else ("observed",):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
             if not begun:
@@ -164,7 +164,7 @@ class TraceWriter:
         try:
             with self._plain_errors():
                 # The marker is written last. A kill before that leaves files without a marker: a reader does
-                # not see them, and `_clean` removes them.
+                # not see them, and `clean` removes them.
                 tables = join_tables([self._differences.without_taken(each) for each in self._open])
                 self._put(part_files(part, tables, self._differences.packed))
         except ValueError as error:
@@ -219,17 +219,13 @@ class TraceWriter:
             # The marker goes first, and its removal is flushed before any file of the part changes. After a
             # crash the part is then uncommitted, not damaged.
             (self.folder / marker_name(last.index)).unlink()
-            atomic_files.sync_folder(self.folder)
+            atomic_files.sync_folders(self.folder)
         if stored:
             self.next_round, self._next_part = stored[-1].last_round + 1, stored[-1].index + 1
             if self.header.embeds_features:
                 lists = trace.columns(stored[-1], "observed/interactions")
                 self._form = FeatureFormat.of(lists["features"])
         return trace_id
-
-    def _clean(self) -> None:
-        """Remove temporary files and the files of parts that were never committed."""
-        clean(self.folder, self._next_part)
 
     def _other_form(self, record: RoundRecord) -> str | None:
         if record.features is None:

@@ -42,10 +42,6 @@ class LayoutArray:
     def stored(self) -> np.dtype[np.generic]:
         return np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
 
-    @property
-    def n_bytes(self) -> int:
-        return self.size * self.stored.itemsize
-
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}{list(self.shape)}"
 

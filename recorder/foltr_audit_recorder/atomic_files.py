@@ -26,19 +26,13 @@ def whole_file(path: Path) -> Iterator[BufferedIOBase]:
         OSError: the folder is missing or unwritable, the disk is full, or `path` is a folder or device;
             `path` is then as it was.
     """
-    with _whole(path) as file:
-        yield file
-    # The rename changes the folder, not the file. Without this a power cut may undo it.
-    sync_folder(path.parent)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[BufferedIOBase]:
     with _temporary(path) as (file, temporary):
         yield file
         file.flush()
         os.fsync(file.fileno())
         temporary.replace(path)
+    # The rename changes the folder, not the file. Without this a power cut may undo it.
+    sync_folders(path.parent)
 
 
 @contextmanager
@@ -90,7 +84,7 @@ def write_files(folder: Path, files: Mapping[str, Sequence[Piece]], *, lasting: 
             for name, (_, temporary) in zip(some, opened, strict=True):
                 temporary.replace(folder / name)
     if lasting:
-        _sync_folders(list(dict.fromkeys((folder / name).parent for name in names)))
+        sync_folders(*dict.fromkeys((folder / name).parent for name in names))
 
 
 def _flush(handles: Sequence[int]) -> None:
@@ -109,12 +103,8 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames and removals in a folder survive a power cut."""
-    _sync_folders([folder])
-
-
-def _sync_folders(folders: Sequence[Path]) -> None:
+def sync_folders(*folders: Path) -> None:
+    """Make renames and removals in folders survive a power cut."""
     with ExitStack() as stack:
         handles = [os.open(folder, os.O_RDONLY) for folder in folders]
         for handle in handles:

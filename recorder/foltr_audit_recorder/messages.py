@@ -59,15 +59,11 @@ class ShownList:
             object.__setattr__(self, "candidates", candidates)
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "shown", shown)
-        object.__setattr__(self, "clicks", self._clicks(k))
-
-    def _clicks(self, k: int) -> NDArray[np.bool_] | None:
-        if self.clicks is None:
-            return None
-        clicks = np.asarray(self.clicks)
-        if clicks.shape != (k,) or not np.all((clicks == 0) | (clicks == 1)):
-            raise ValueError(f"clicks are {clicks!r:.80}; expected {k} of true or false")
-        return clicks.astype(np.bool_)
+        if self.clicks is not None:
+            clicks = np.asarray(self.clicks)
+            if clicks.shape != (k,) or not np.all((clicks == 0) | (clicks == 1)):
+                raise ValueError(f"clicks are {clicks!r:.80}; expected {k} of true or false")
+            object.__setattr__(self, "clicks", clicks.astype(np.bool_))
 
 
 def _features(given: ArrayLike, name: str) -> NDArray[np.floating]:

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from .messages import ShownList
 
-# --- arrays as bytes -------------------------------------------------------------------------------
-
 _MAGIC = b"foltr-audit/arrays/1\n"
 _MOST_HEADER = 1 << 20
 _KINDS = "biuf"
@@ -63,8 +61,6 @@ def unpack_arrays(data: bytes) -> dict[str, NDArray[np.generic]]:
         raise ValueError(f"packed arrays with {len(data) - begin} bytes too many")
     return found
 
-
-# --- lists as bytes --------------------------------------------------------------------------------
 
 _UNKNOWN = 2  # in a column of truth values
 

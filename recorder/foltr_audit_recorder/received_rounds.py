@@ -25,8 +25,6 @@ from .messages import NodeOutcome, ReceivedMessage, ShownList
 from .round_tables import CohortColumns, TruthColumns
 from .toml_text import plain_text
 
-# --- weighted means --------------------------------------------------------------------------------
-
 ROUNDING = 1e-5
 """How far a mean may be off, as a share of its largest number: servers may average in float32."""
 
@@ -47,8 +45,6 @@ def weighted_mean(
     return np.concatenate(means), np.concatenate(largest)
 
 
-# --- messages --------------------------------------------------------------------------------------
-
 MOST_METRICS = 1000
 """Names of metrics that are kept in a round."""
 
@@ -66,9 +62,14 @@ def message_arrays(
         return [np.array(words, dtype=np.uint64).reshape(-1, masked)]
     wanted = list(layout)
     rows = [_values(message, wanted, slot) for slot, message in enumerate(messages)]
-    arrays = [_stacked([row[place] for row in rows], entry) for place, entry in enumerate(layout)]
-    for values, entry in zip(arrays, layout, strict=True):
-        _refuse_not_finite(values, entry, messages)
+    arrays: list[NDArray[np.generic]] = []
+    for place, entry in enumerate(layout):
+        column = [row[place] for row in rows]
+        values = np.stack(column) if column else np.empty((0, *entry.shape), dtype=entry.stored)
+        if entry.dtype in FLOATING and not (finite := np.isfinite(widened(values, entry.dtype))).all():
+            slot = int(np.argmin(finite.reshape(len(values), -1).all(axis=1)))
+            raise ValueError(f"{who(messages[slot], slot)} holds a number that is not finite in {entry}")
+        arrays.append(values)
     return arrays
 
 
@@ -88,17 +89,6 @@ def message_columns(messages: Sequence[ReceivedMessage]) -> dict[str, Any]:
         "sent_at": np.array(times, dtype=np.float64) if not all(map(math.isnan, times)) else None,
         "clear": _metrics(messages),
     }
-
-
-def _refuse_not_finite(
-    values: NDArray[np.generic], entry: LayoutArray, messages: Sequence[ReceivedMessage]
-) -> None:
-    if entry.dtype not in FLOATING:
-        return
-    finite = np.isfinite(widened(values, entry.dtype))
-    if not np.all(finite):
-        slot = int(np.argmin(finite.reshape(len(values), -1).all(axis=1)))
-        raise ValueError(f"{who(messages[slot], slot)} holds a number that is not finite in {entry}")
 
 
 def _metrics(messages: Sequence[ReceivedMessage]) -> dict[str, NDArray[np.float64]]:
@@ -132,12 +122,6 @@ def _words(message: ReceivedMessage, masked: int, bits: int, slot: int) -> NDArr
         if not 0 <= word < 2**bits:
             raise ValueError(f"{who(message, slot)} has a word {word}; expected 0 to 2^{bits}-1")
     return words.astype(np.uint64)
-
-
-def _stacked(values: Sequence[NDArray[np.generic]], entry: LayoutArray) -> NDArray[np.generic]:
-    if values:
-        return np.stack(values)
-    return np.empty((0, *entry.shape), dtype=entry.stored)
 
 
 def _all_or_none(values: Sequence[int | None], name: str) -> NDArray[np.uint64] | None:
@@ -221,8 +205,6 @@ def is_mean(
     return bool(np.all(np.abs(aggregate - (sent + mean)) <= slack))
 
 
-# --- shown lists -----------------------------------------------------------------------------------
-
 _MOST_PADDED, _PADDED_PER_DOCUMENT = 1 << 24, 1000
 """Places that lists may be padded to: this many, or this many times the number of documents."""
 
@@ -270,7 +252,9 @@ def list_columns(messages: Sequence[ReceivedMessage], form: ListForm, parts: int
     """
     rows = list(_lists(messages))
     for slot, step, shown in rows:
-        problem = _misfit(shown, form, parts) or _beyond(messages[slot], step)
+        problem, count = _misfit(shown, form, parts), messages[slot].count
+        if not problem and step >= count:
+            problem = f"number {step}, but its message counts {count} interactions; expected as many or more"
         if problem:
             raise ValueError(f"list {step} of {who(messages[slot], slot)} has {problem}")
     documents = sum(len(_features(shown)) for _, _, shown in rows)
@@ -330,12 +314,6 @@ def _wrong_values(shown: ShownList, form: ListForm) -> str:
     if not np.all(np.isfinite(candidates)) or (documents.size and documents.max() >= len(candidates)):
         return "candidates that are not finite, or not all documents among them"
     return ""
-
-
-def _beyond(message: ReceivedMessage, step: int) -> str:
-    if step < message.count:
-        return ""
-    return f"number {step}, but its message counts {message.count} interactions; expected as many or more"
 
 
 def _whole(values: Sequence[int]) -> NDArray[np.int64]:

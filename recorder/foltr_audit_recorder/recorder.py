@@ -36,8 +36,6 @@ from .round_tables import RoundColumns, Tables, check_same_columns, join_tables,
 from .toml_text import plain_facts, plain_text
 from .trace_start import METRICS, TraceStart, model_layout, n_words
 
-# --- given rounds ----------------------------------------------------------------------------------
-
 LOG = logging.getLogger("foltr_audit_recorder")
 
 
@@ -147,11 +145,6 @@ class RoundInput:
         ]
         return replace(self, messages=kept, outcomes=[*others, *added])
 
-    def copied(self) -> RoundInput:
-        """The round with a model that nobody changes."""
-        own = [NamedArray(array.place, array.values.copy()) for array in named_arrays(self.model)]
-        return replace(self, model=own)
-
 
 def _problem_of_told(message: ReceivedMessage, start: TraceStart) -> str:
     """Why a trace cannot hold what a client told beside its message; "" where it can."""
@@ -202,8 +195,6 @@ def _train_outcomes(round_: RoundInput) -> list[NodeOutcome]:
         *(NodeOutcome(node=node, outcome="late") for node in dict.fromkeys([*(late or ()), *missing])),
     ]
 
-
-# --- the recorder ----------------------------------------------------------------------------------
 
 KINDS = ("model", "update", "masked", "es")
 MOST_HEADER_BYTES = 1 << 20
@@ -404,7 +395,8 @@ class Recorder:
         """Record a round; one without messages may wait until messages show what the whole trace holds."""
         shows_nothing = self._start is None and not given.messages
         if shows_nothing and not self._strict and len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(given.copied())
+            own = [NamedArray(array.place, array.values.copy()) for array in named_arrays(given.model)]
+            self._waiting.append(replace(given, model=own))
             self.round_count += 1
             return True
         start = self._start or self._first(given)
@@ -422,7 +414,9 @@ class Recorder:
 
     def _has_room(self, messages: int, start: TraceStart) -> bool:
         """Whether the bound on the disk has room for messages, asked before memory holds them twice."""
-        needed = messages * (8 * start.words or sum(place.n_bytes for place in start.layout))
+        needed = messages * (
+            8 * start.words or sum(place.size * place.stored.itemsize for place in start.layout)
+        )
         if self._bytes + needed <= self._max_bytes:
             return True
         if not self._open or self._commit():
@@ -455,18 +449,14 @@ class Recorder:
             OSError: the part cannot be written, with `strict`.
         """
         with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._waiting and not self.stopped:
-            first, *rest = self._waiting
-            self._waiting, self.round_count = [], 0
-            self._start = self._first(first)
-            for given in (first, *rest):
-                self._append(self._tables(given, self._start, self.round_count))
-        if self._open and not self.stopped:
-            self._commit()
-        self.stopped = self.stopped or "closed"
+            if self._waiting and not self.stopped:
+                waiting, self._waiting, self.round_count = self._waiting, [], 0
+                self._start = self._first(waiting[0])
+                for given in waiting:
+                    self._append(self._tables(given, self._start, self.round_count))
+            if self._open and not self.stopped:
+                self._commit()
+            self.stopped = self.stopped or "closed"
 
     def stop(self, why: str) -> None:
         """Record no more, and say why in the log, once; what is written stays."""
@@ -474,12 +464,8 @@ class Recorder:
             self.stopped = why
             self._open.clear()
             self._waiting.clear()
-            LOG.warning(
-                "recording to %s stops at round %d, the federation goes on: %s",
-                self.folder,
-                self.round_count,
-                why,
-            )
+            text = "recording to %s stops at round %d, the federation goes on: %s"
+            LOG.warning(text, self.folder, self.round_count, why)
 
     def _first(self, given: RoundInput) -> TraceStart:
         """What the first round with messages says of the trace."""

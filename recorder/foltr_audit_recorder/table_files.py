@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from .atomic_files import Piece
 
-# --- columns in fewer bytes ------------------------------------------------------------------------
 # A packed column NAME is three arrays in the file of its table: `NAME.type`, an array without rows that has
 # the column's type and axes, `NAME.blocks`, the number of rows in each block, which may be left out if there
 # is one block, and `NAME.packed`, the bytes (uint8) of block after block:
@@ -334,8 +333,6 @@ class _PackedBytes:
             raise ValueError(f"{self._packed.size - self._at} packed bytes too many")
 
 
-# --- tables as files -------------------------------------------------------------------------------
-
 Columns = Mapping[str, NDArray[np.generic]]
 """A table: arrays of one length by name; a row is one index of the first axis."""
 
@@ -391,10 +388,7 @@ def table_pieces(columns: Columns, packed: Mapping[str, PackedColumn] = MappingP
     with zipfile.ZipFile(cast("IO[bytes]", file), "w", zipfile.ZIP_STORED) as archive:
         for name, pieces in stored.items():
             entry = zipfile.ZipInfo(f"{name}.npy", _DATE)
-            entry.create_system, entry.external_attr = (
-                3,
-                0o600 << 16,
-            )  # what Python fills in differs by system
+            entry.create_system, entry.external_attr = 3, 0o600 << 16  # Python's own differ by system
             arrays = [
                 np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
                 for values in pieces
@@ -445,7 +439,6 @@ def smallest(values: NDArray[np.generic]) -> NDArray[np.integer]:
     return values.astype(kind)
 
 
-# --- columns that follow from other tables ---------------------------------------------------------
 # Most systems record the lists of every message, one after the other. What their rows are about then follows
 # from the messages, and rows of truth are about the same messages and lists. Whoever writes a part leaves
 # such columns out if they hold exactly what follows; whoever reads it puts them back.

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-# --- facts and texts -------------------------------------------------------------------------------
-
 FIXED_FACTS = frozenset(
     [
         *("of", "width", "bits", "fraction", "range", "intents", "masking", "clipping_range"),
@@ -53,9 +51,6 @@ def plain_text(text: str) -> str:
         return text
     line = " ".join(text[: 4 * MOST_TEXT].split())[:MOST_TEXT]
     return "".join(letter if letter.isprintable() else "?" for letter in line)
-
-
-# --- tables ----------------------------------------------------------------------------------------
 
 
 def toml_text(table: Mapping[str, object]) -> str:

@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from foltr_audit.privacy.accounting import UpperBound
-from foltr_audit.privacy.accounting.situation import CohortCounts, exposure
+from foltr_audit.privacy.accounting.situation import exposure
 from foltr_audit.privacy.events import ClickRandomization, KeyShares, MessageAggregation
 from tests.privacy.test_accounting import L1, SHARES, WHOLE, N, bound, epsilon
 
@@ -94,10 +94,10 @@ def test_clients_that_collude_cut_the_circle(neighbours: int, telling: int, miss
             cut += _falls_apart(told, rest, n, neighbours // 2)
             several += 1
     shares = KeyShares(neighbours=neighbours, needed=n)
-    bounded = exposure(shares, CohortCounts(clients=n, missing=missing, colluders=telling), honest=5)
+    bounded = exposure(shares, clients=n, missing=missing, colluders=telling, honest=5)
     assert 0 < cut / several <= bounded
     everybody = KeyShares(neighbours=n - 1, needed=n)
-    assert exposure(everybody, CohortCounts(clients=n, missing=missing, colluders=telling), honest=5) == 0
+    assert exposure(everybody, clients=n, missing=missing, colluders=telling, honest=5) == 0
 
 
 def test_a_small_chance_to_open_a_message_counts_to_delta() -> None:

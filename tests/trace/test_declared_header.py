@@ -221,5 +221,5 @@ def test_noise_of_another_formula_is_compared_by_its_sensitivity_alone() -> None
 @pytest.mark.parametrize("delta", [0.0, 1.0, 2.0, True])
 def test_a_delta_that_is_none(delta: float) -> None:
     local = there(LocalNoise.of({**HONEST, "local_dp_delta": delta}))
-    assert (local.sigma, local.claims) == (None, ())
+    assert (local.basis.sigma, local.claims) == (None, ())
     assert LocalNoise.of({"local_dp_clip": 0.1, "local_dp_eps": 1.0, "local_dp_delta": 1e-5}) is None

@@ -272,7 +272,7 @@ def early_rename(patch: pytest.MonkeyPatch) -> None:
 
 def untidy(patch: pytest.MonkeyPatch) -> None:
     """Leaves what a dead process left."""
-    patch.setattr(TraceWriter, "_clean", lambda _: None)
+    patch.setattr("foltr_audit.trace.writer.clean", lambda *_: None)
 
 
 @pytest.mark.parametrize(

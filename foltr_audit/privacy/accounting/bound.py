@@ -9,9 +9,7 @@ from dataclasses import replace
 from foltr_audit.privacy.accounting.situation import (
     LISTS_REVEAL,
     AccountingContext,
-    CohortCounts,
     exposure,
-    opening,
 )
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, SumNoise, walk
 from foltr_audit.privacy.bounds import RunBound, UpperBound
@@ -19,8 +17,6 @@ from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.loss.losses import GaussianLoss, LossProof, PrivacyLoss, PureLoss, SensitivityBound
 from foltr_audit.privacy.noise.gaussian import participation_sensitivity
 from foltr_audit.privacy.observer_views import sees_lists
-
-# --- correlated noise over a whole run -------------------------------------------------------------
 
 
 def by_sum_noise(walked: ChainSummary, situation: AccountingContext, share: float) -> Iterator[LossProof]:
@@ -92,9 +88,6 @@ def _described(noise: SumNoise) -> str:
         f"Gaussian noise of sigma {noise.event.sigma:.4g} that the aggregator adds to the sum, L2 distance "
         f"{noise.apart.l2:.4g}"
     )
-
-
-# --- one round -------------------------------------------------------------------------------------
 
 
 def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> UpperBound:
@@ -196,7 +189,8 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
         if situation.lists_follow_clicks:
             yield LossProof(None, LISTS_REVEAL)
             continue
-        if _shows_last_bits(walked, situation):
+        single = situation.seen == "individual" or honest == 1
+        if situation.number_format == "float64" and single and walked.shows_last_bits:
             yield LossProof(None, _LAST_BITS_REVEAL)
             continue
         yield from _in_message(noise, situation, share)
@@ -214,11 +208,6 @@ _LAST_BITS_REVEAL = (
     "the last bits of float64 messages reveal what continuous noise was added to; use float32, or noise on a "
     "grid"
 )
-
-
-def _shows_last_bits(walked: ChainSummary, situation: AccountingContext) -> bool:
-    single = situation.seen == "individual" or _honest(walked, situation) == 1
-    return situation.number_format == "float64" and single and walked.shows_last_bits
 
 
 def _in_message(noise: ProtectiveNoise, situation: AccountingContext, share: float) -> Iterator[LossProof]:
@@ -255,9 +244,12 @@ def _opened(walked: ChainSummary, honest: int, situation: AccountingContext) -> 
     shares, colluders = walked.key_shares, situation.colluders
     if situation.seen != "colluding" or colluders is None or shares is None:
         return 0.0, ""
-    missing = situation.shares - _arriving(walked, situation)
-    cohort = CohortCounts(clients=situation.shares, missing=missing, colluders=colluders)
-    return min(1.0, situation.rounds * exposure(shares, cohort, honest)), opening(shares, colluders)
+    clients, missing = situation.shares, situation.shares - _arriving(walked, situation)
+    once = exposure(shares, clients=clients, missing=missing, colluders=colluders, honest=honest)
+    return min(1.0, situation.rounds * once), (
+        f"{colluders} clients collude with the server: {shares.needed} of a client's {shares.neighbours} "
+        "neighbours can open its message, and two runs of neighbours a part of the sum"
+    )
 
 
 def _honest(walked: ChainSummary, situation: AccountingContext) -> int:
@@ -320,9 +312,6 @@ def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) ->
     if not drawn or not situation.recurs:
         return math.inf
     return loss.epsilon_sometimes(situation.touched, delta, situation.sampled)
-
-
-# --- all rounds together ---------------------------------------------------------------------------
 
 
 def run_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> RunBound:

@@ -62,8 +62,6 @@ def _whole_delta(epsilon: Callable[[float], float]) -> float | None:
     return math.exp(high)
 
 
-# --- bound and curve of one situation --------------------------------------------------------------
-
 _NEARLY = 1.01  # a pure epsilon that is larger by no more than this is preferred
 
 

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.events import UNITS, KeyShares
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 
-# --- colluding clients -----------------------------------------------------------------------------
 
-
-class CohortCounts(NamedTuple):
-    """A cohort of a round.
-
-    Attributes:
-        clients: all of them.
-        missing: clients whose messages do not arrive.
-        colluders: clients that give the server their messages, their keys and their shares.
-    """
-
-    clients: int
-    missing: int
-    colluders: int
-
-
-def exposure(shares: KeyShares, cohort: CohortCounts, honest: int) -> float:
+def exposure(shares: KeyShares, *, clients: int, missing: int, colluders: int, honest: int) -> float:
     """Upper bound on the probability that one of `honest` messages, or a sum of some of them, is opened.
+
+    Of a round's `clients`, the messages of the `missing` ones do not arrive, and the `colluders` give the
+    server their messages, their keys and their shares.
 
     - A message is opened if enough of its client's neighbours collude: their number is hypergeometric,
       since places on the circle are drawn at random.
@@ -40,24 +27,16 @@ def exposure(shares: KeyShares, cohort: CohortCounts, honest: int) -> float:
     """
     from scipy.stats import hypergeom
 
-    others, found = cohort.clients - 1, 0.0
-    if cohort.colluders >= shares.needed:
-        colluders = min(cohort.colluders, others)
-        found += honest * float(hypergeom.sf(shares.needed - 1, others, colluders, shares.neighbours))
-    if cohort.colluders > 0 and shares.neighbours < others:
+    others, found = clients - 1, 0.0
+    if colluders >= shares.needed:
+        law = others, min(colluders, others), shares.neighbours
+        found += honest * float(hypergeom.sf(shares.needed - 1, *law))
+    if colluders > 0 and shares.neighbours < others:
         pair = 2 * (shares.neighbours // 2)
-        gone = min(cohort.clients, cohort.missing + cohort.colluders)
-        runs = _all_among(pair, gone, cohort.clients) - _all_among(pair, cohort.missing, cohort.clients)
-        found += 0.5 * cohort.clients**2 * max(0.0, runs)
+        gone = min(clients, missing + colluders)
+        runs = _all_among(pair, gone, clients) - _all_among(pair, missing, clients)
+        found += 0.5 * clients**2 * max(0.0, runs)
     return min(1.0, found)
-
-
-def opening(shares: KeyShares, colluders: int) -> str:
-    """Why a sum protects nothing, in words."""
-    return (
-        f"{colluders} clients collude with the server: {shares.needed} of a client's {shares.neighbours} "
-        "neighbours can open its message, and two runs of neighbours a part of the sum"
-    )
 
 
 def _all_among(some: int, marked: int, clients: int) -> float:
@@ -67,8 +46,6 @@ def _all_among(some: int, marked: int, clients: int) -> float:
     logs = (math.log(marked - i) - math.log(clients - i) for i in range(some))
     return math.exp(sum(logs))
 
-
-# --- situations and bounds -------------------------------------------------------------------------
 
 LISTS_REVEAL = (
     "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "

@@ -25,8 +25,6 @@ from foltr_audit.privacy.events import (
 from foltr_audit.privacy.loss.losses import Norms, whole_multiple
 from foltr_audit.privacy.noise import AdditiveNoise
 
-# --- what each event does to a message -------------------------------------------------------------
-
 Kind = Literal[
     "noise",
     "grid noise",
@@ -119,8 +117,6 @@ def only_noise(events: Sequence[PrivacyEvent]) -> AdditiveNoise | None:
     actions = [act for act in actions_of(events) if act.kind not in ("rounding", "sum")]
     return laws[0] if len(laws) == 1 and actions[-1].is_noise else None
 
-
-# --- the walk --------------------------------------------------------------------------------------
 
 KINDS = ("model", "update")
 

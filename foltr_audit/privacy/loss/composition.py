@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from dp_accounting.rdp import RdpAccountant
 
-# --- Gaussian mechanism and Renyi divergences ------------------------------------------------------
-
 _CLASSICAL_LARGEST = 1.0
 _DIGITS = 10
 _FEW = 5
@@ -104,8 +102,6 @@ def epsilon_of_renyi(divergence: Callable[[int], float], delta: float) -> float:
     )
     return max(0.0, min(found))
 
-
-# --- composition -----------------------------------------------------------------------------------
 
 HUGE_LOSS = 500.0
 """A larger pure epsilon is not put on a grid, since e to the width of its steps would overflow."""
@@ -266,7 +262,6 @@ def smallest(delta_at: Callable[[float], float], high: float, delta: float) -> f
     return high
 
 
-# --- rounds that a client takes part in ------------------------------------------------------------
 # Each round has a cohort of its own, a uniform sample of a share q of the clients. So the number K of rounds
 # in which a client takes part is binomial, whatever its data. An observer that knows who takes part knows K:
 # if k rounds together are (eps, delta_k)-DP, the run is (eps, sum of P(K = k) delta_k)-DP. Every function

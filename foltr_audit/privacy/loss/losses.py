@@ -18,8 +18,6 @@ from foltr_audit.privacy.loss.composition import (
     sampled_gaussian_over,
 )
 
-# --- sizes and grids of vectors --------------------------------------------------------------------
-
 _NEAR = 1e-9  # how far the ratio of two grids may be from a whole number
 
 
@@ -79,9 +77,6 @@ def whole_multiple(grid: float, step: float) -> bool:
     return ratio >= 1 - _NEAR and abs(ratio - round(ratio)) <= _NEAR * ratio
 
 
-# --- losses of one round and of several ------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PureLoss:
     """The loss of a mechanism of which no more than its pure epsilon is known.
@@ -123,7 +118,6 @@ class LaplaceLoss:
         return min(plain, added, pure_over(amplified(self.once, share), rounds, delta))
 
     def epsilon_sometimes(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds, each with a share of the clients, which the observer knows."""
         return laplace_sometimes(self.once, rounds, share, delta)
 
 
@@ -151,7 +145,6 @@ class GaussianLoss:
         return min(plain, added, sampled_gaussian_over(self.mu, share, rounds, delta))
 
     def epsilon_sometimes(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds, each with a share of the clients, which the observer knows."""
         if self.mu == 0 or not delta > 0:
             return self._plain(rounds, delta)
         return gaussian_sometimes(self.mu, rounds, share, delta)
@@ -165,9 +158,6 @@ class GaussianLoss:
 
 PrivacyLoss = PureLoss | LaplaceLoss | GaussianLoss
 """The privacy loss of one round of a mechanism."""
-
-
-# --- what noise has to hide ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,8 +78,6 @@ class AdditiveNoise(ABC):
     name: ClassVar[str]
     like_normal: ClassVar[bool] = False
 
-    # --- the law ----------------------------------------------------------------------------------
-
     if TYPE_CHECKING:
         # A property here would become the default of a field `scale` of a subclass.
         @property
@@ -111,8 +109,6 @@ class AdditiveNoise(ABC):
     def with_variance(self, share: float) -> AdditiveNoise:
         """The same form of law with this share of its variance; the law itself if there is none."""
         return self
-
-    # --- privacy loss -----------------------------------------------------------------------------
 
     def worst_loss(self, shifts: ArrayLike) -> Floats:
         """The largest `ln f(x) / f(x - shift)` over all x for each shift, rising with |shift|.
@@ -153,8 +149,6 @@ class AdditiveNoise(ABC):
             found.append(LossProof(near, f"{how}, L2 distance {apart.l2:.4g}", self.name))
         return tuple(found) or (LossProof(None, f"{how}: the law states no privacy loss"),)
 
-    # --- how large draws are ----------------------------------------------------------------------
-
     def probability_within(self, size: ArrayLike) -> Floats | None:
         """P[|X| <= size] at each size >= 0; None where it is not known."""
         return None
@@ -179,8 +173,6 @@ class AdditiveNoise(ABC):
         From 0 to .5; None for a law whose draws are not known to have such gaps.
         """
         return None
-
-    # --- text -------------------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
@@ -253,9 +245,6 @@ def drawn(law: str, streams: ClientStreams, given: tuple[float, int], draw: Call
         return law, *given, streams.key, streams.purpose, streams.round, streams.clients.tobytes()
 
     return remembered(key, draw)
-
-
-# --- laws that no defense draws from ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

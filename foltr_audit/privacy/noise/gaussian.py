@@ -18,7 +18,6 @@ from foltr_audit.privacy.noise.base import FARTHEST, AdditiveNoise, check_scale,
 from foltr_audit.rng import UNIFORM_STEP, ClientStreams
 from foltr_audit.utils.arrays import Floats
 
-# --- the factorization behind correlated noise -----------------------------------------------------
 # The server releases, in round t, the sum `x_t` of the messages plus row t of `C^-1 z`, where the rows of z
 # are independent Gaussian noise. Whoever knows all rounds knows `C x + z`, and no more: the noise hides
 # `C x`. The running sums `A x`, which the global model follows, carry the noise `B z`, with `B = A C^-1`,
@@ -107,9 +106,6 @@ def participation_sensitivity(bands: int, rounds: int, participations: int, sepa
     return float(np.sqrt(np.square(total).sum()))
 
 
-# --- normal noise ----------------------------------------------------------------------------------
-
-
 def within_deviations(z: Floats) -> Floats:
     """Probability that a normal variate lies within z >= 0 standard deviations of its mean."""
     from scipy.special import erf
@@ -186,8 +182,6 @@ class Gaussian(AdditiveNoise):
     def probability_within(self, size: ArrayLike) -> Floats:
         return within_deviations(np.abs(np.asarray(size, dtype=np.float64)) / self.sigma)
 
-
-# --- correlated normal noise -----------------------------------------------------------------------
 
 _RUNS = 8  # whose last rounds are remembered
 

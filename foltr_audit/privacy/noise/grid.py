@@ -121,8 +121,6 @@ class GridNoise(AdditiveNoise):
         return np.asarray(np.minimum(within, 1.0)[np.minimum(steps, last).astype(np.int64)])
 
 
-# --- discrete Gaussian -----------------------------------------------------------------------------
-
 _LATTICE = np.arange(1.0, 6.0)  # further terms of the sums below are smaller than 1e-70
 _LARGEST_TAU = 1e-9  # distance of a sum of discrete Gaussians from a discrete Gaussian
 _SUMMANDS = 10_000  # terms of tau that are added one by one: the later ones are all but equal
@@ -237,9 +235,6 @@ class DiscreteGaussian(GridNoise):
             0.5 * order * (far**2 + 2.0 * across * tau + tau**2 * coordinates),
             0.5 * order * (far + tau * math.sqrt(coordinates)) ** 2,
         )
-
-
-# --- Skellam ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,6 @@ import numpy as np
 
 from foltr_audit.utils.arrays import Floats
 
-# --- modified Bessel functions ---------------------------------------------------------------------
-
 # SciPy's `kve` overflows for large orders and small arguments, and `ive` becomes 0: from these
 # limits on the logarithm is taken from an expansion, whose error is given below.
 _LARGE_ORDER, _LARGE_ARGUMENT = 25.0, 1e4  # of K
@@ -96,7 +94,6 @@ def _terms(p: Floats, unit: Floats) -> Floats:
     return rest
 
 
-# --- shifts of log-concave noise -------------------------------------------------------------------
 # Let F be the distribution function of one coordinate's noise and `G = Phi^-1(F)`. Noise with a log-concave
 # density has a monotone likelihood ratio, so a most powerful test between the noise and the noise moved by
 # D is a threshold t, and its two error rates satisfy `-Phi^-1(FPR) - Phi^-1(FNR) = G(t) - G(t - D)`. If the

@@ -102,20 +102,17 @@ class FixedPoint:
                 f"{_WHO}: values of shape {given.shape} with weights of shape {factors.shape}; "
                 "expected (C, P) and (C,)"
             )
-        self._check_range(given, np.arange(given.shape[0]) if clients is None else clients)
+        inside = np.abs(given) <= self.range
+        if not inside.all():
+            row, coordinate = np.argwhere(~inside)[0]
+            raise UsageError(
+                f"{_WHO}: client {row if clients is None else clients[row]}, coordinate {coordinate}: "
+                f"{given[row, coordinate]:g}; expected a value within +-{self.range:g}: raise the range, "
+                "or clip"
+            )
         self.check_sum(factors if summed else np.asarray(factors.max(initial=0))[np.newaxis])
         whole = np.rint(np.ldexp(given * factors[:, np.newaxis].astype(np.float64), self.fraction))
         return self.reduced(whole.astype(np.int64).view(np.uint64))
-
-    def _check_range(self, values: Floats, clients: Ints) -> None:
-        inside = np.abs(values) <= self.range
-        if inside.all():
-            return
-        row, coordinate = np.argwhere(~inside)[0]
-        raise UsageError(
-            f"{_WHO}: client {clients[row]}, coordinate {coordinate}: {values[row, coordinate]:g}; "
-            f"expected a value within +-{self.range:g}: raise the range, or clip"
-        )
 
     def reduced(self, integers: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return np.asarray(integers & np.uint64((1 << self.bits) - 1))
@@ -149,9 +146,6 @@ def _weights(weights: ArrayLike) -> NDArray[np.integer]:
     if given.dtype.kind not in "iu" or (given.size and given.min() < 0):
         raise UsageError(f"{_WHO}: weights of type {given.dtype}; expected integers, 0 or more")
     return given
-
-
-# --- Flower's SecAgg+ ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

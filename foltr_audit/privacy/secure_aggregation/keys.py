@@ -23,7 +23,6 @@ from foltr_audit.utils.arrays import Bools, Ints
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-# --- shares of secrets -----------------------------------------------------------------------------
 # Source: Shamir 1979, "How to share a secret".
 
 PRIME = 2**256 + 297
@@ -112,8 +111,6 @@ def _check(points: Sequence[int]) -> None:
     if not all(0 < point < PRIME for point in points):
         raise UsageError("shamir: a point is 0 or beyond the field; expected 1 or more")
 
-
-# --- secrets, and the seeds of pairs ---------------------------------------------------------------
 
 Agreement = Literal["none", "x25519"]
 """How a pair gets its seed: by a keyed hash of both public keys, or by key agreement on Curve25519."""
@@ -226,7 +223,6 @@ PrivateKey = HashKey | CurveKey
 """One client's private key: with another's public key it gives the seed that both share."""
 
 
-# --- which clients mask together -------------------------------------------------------------------
 # Source: Bell, Bonawitz, Gascon, Lepoint & Raykova 2020, "Secure single-server aggregation with
 # (poly)logarithmic overhead", section 3 (Harary graph of randomly permuted clients).
 
@@ -300,8 +296,6 @@ class MaskGraph:
         steps = np.diff(places, append=places[0] + self.n)
         return max(1, int((steps > self.reach).sum()))
 
-
-# --- masks -----------------------------------------------------------------------------------------
 
 _WORD = 8  # bytes of an integer
 _AT_ONCE = 1 << 21  # integers that are expanded at a time: 16 MiB, which bounds the memory

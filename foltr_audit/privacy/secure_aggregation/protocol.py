@@ -40,9 +40,7 @@ from foltr_audit.privacy.secure_aggregation.keys import (
 )
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.array_memo import remembered
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-
-# --- results ---------------------------------------------------------------------------------------
+from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 
 Stage = Literal["shares", "masked", "unmask"]
 
@@ -113,15 +111,8 @@ class SecureSumResult:
     sent: Ints
 
     def __post_init__(self) -> None:
-        for name in ("payload", "survivors", "total", "sum", "sent"):
-            array = getattr(self, name)
-            if array is not None:
-                frozen = array.view()
-                frozen.flags.writeable = False
-                object.__setattr__(self, name, frozen)
+        freeze(self, payload=np.uint64, survivors=np.bool_, total=np.uint64, sum=np.float64, sent=np.int64)
 
-
-# --- costs -----------------------------------------------------------------------------------------
 
 STAGES = ("keys", "shares", "masked", "unmask")
 """The four messages of a client to the server, in order."""
@@ -189,9 +180,6 @@ def client_seconds(neighbours: int, threshold: int, size: int, agreement: Agreem
     marks.append(time.perf_counter())
     spent = np.diff(marks).tolist()
     return dict(zip(STAGES[:3], spent, strict=True))
-
-
-# --- the server's last step ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,8 +283,6 @@ class MaskRecovery:
             raise FoltrAuditError(f"secure-aggregation: the shares of client {client}'s secret do not fit")
         return found
 
-
-# --- the round -------------------------------------------------------------------------------------
 
 _WHO = "secure-aggregation"
 

@@ -27,8 +27,6 @@ ENOUGH_BITS = 128
 _LARGEST = 1e300  # differences of two such numbers do not overflow
 _COARSE = 0.1
 
-# --- what a check sees and says --------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True)
 class LintFinding:
@@ -239,9 +237,6 @@ def number(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-# --- what travels in clear -------------------------------------------------------------------------
-
-
 class ClearMetricCheck(LintCheck):
     """Metrics of the clients of one round, by name: whether they tell clients apart."""
 
@@ -366,9 +361,6 @@ class ClearFieldCheck(LintCheck):
             share=1.0,
             of="messages",
         )
-
-
-# --- masked messages -------------------------------------------------------------------------------
 
 
 def _no_protocol(header: TraceHeader, simulated: str) -> str | None:

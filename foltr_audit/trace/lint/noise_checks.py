@@ -35,8 +35,6 @@ _DEVIATIONS = 2.0  # standard deviations that a count may fall short by, where t
 _INTEGERS = "masked messages hold integers"
 _TOO_COARSE = "numbers are rounded more coarsely than the noise is wide"
 
-# --- counting small numbers ------------------------------------------------------------------------
-
 
 def inside(
     windows: Sequence[NoiseWindow], values: Floats, axis: int | None, margin: float | Floats = 0.0
@@ -114,8 +112,6 @@ class WindowCounter:
         short = np.maximum(expected - _DEVIATIONS * spread, 0.0)
         return bool(too_many(self.windows, short.astype(np.int64), self.trials).any())
 
-
-# --- noise of neighbours ---------------------------------------------------------------------------
 
 FARTHEST = 16
 """Messages of one place are compared up to this many rounds apart, those of a round up to as many places."""
@@ -276,8 +272,6 @@ def _places_apart(what: str, apart: int) -> str:
     return what + ("" if apart == 1 else f", {apart} places apart,")
 
 
-# --- noise that two messages anywhere share --------------------------------------------------------
-
 MOST_NUMBERS = 1 << 23
 """At most this many numbers are stored, of the first messages: 64 MiB."""
 
@@ -403,8 +397,6 @@ class NearDuplicateSearch:
                     key ^= key >> np.uint64(29)
                 yield key
 
-
-# --- the two checks --------------------------------------------------------------------------------
 
 _LEAST_COORDINATES = 4  # fewer may all move by the same number without any noise
 

@@ -11,19 +11,14 @@ import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..array_layout import FLOATING, NamedArray, named_arrays, numbers
 from ..messages import ShownList
-from ..packed_lists import pack_arrays, pack_lists, unpack_arrays, unpack_lists
+from ..packed_lists import pack_arrays, pack_lists
 from .payload import model_in
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
     from flwr.clientapp.mod import LocalDpMod
-
-# --- Flower's own mods as facts --------------------------------------------------------------------
 
 
 def local_dp_facts(mod: LocalDpMod) -> dict[str, object]:
@@ -53,8 +48,6 @@ def local_dp_facts(mod: LocalDpMod) -> dict[str, object]:
         "noise": f"gaussian:sigma={sigma!r}" if sigma else "none",
     }
 
-
-# --- the train function and the mod ----------------------------------------------------------------
 
 KEY = "foltr-audit"
 """Name of the record, and before a dot of the entries of legacy metrics."""
@@ -151,21 +144,3 @@ def take_truth(content: RecordDict) -> dict[str, bytes]:
             told[name.removeprefix(f"{KEY}.")] = legacy[name]
             del legacy[name]
     return told
-
-
-def told_lists(told: Mapping[str, bytes]) -> list[ShownList]:
-    """The lists that a client told.
-
-    Raises:
-        ValueError: bytes that hold no lists.
-    """
-    return unpack_lists(told["lists"]) if "lists" in told else []
-
-
-def told_update(told: Mapping[str, bytes]) -> dict[str, NDArray[np.generic]] | None:
-    """The update that a client told, by the names of its arrays; None where it told none.
-
-    Raises:
-        ValueError: bytes that hold no arrays.
-    """
-    return unpack_arrays(told["update"]) if "update" in told else None

@@ -167,8 +167,6 @@ class RecordingGrid:
         atexit.unregister(self.close)
         self._guarded(lambda: self._close(arrays))
 
-    # --- what passes ----------------------------------------------------------------------------------
-
     def _sending(self, messages: Sequence[Message]) -> dict[tuple[int, str], Exchange]:
         exchanges: dict[tuple[int, str], Exchange] = {}
         self._guarded(lambda: self._note_sent(messages, exchanges))
@@ -258,8 +256,6 @@ class RecordingGrid:
         if self._open is not None and self._open.secagg is not None:
             pieces = [numbers(array).reshape(-1) for array in _named(arrays)]
             self._open.secagg.mean = np.concatenate(pieces)
-
-    # --- what is written --------------------------------------------------------------------------------
 
     def _close(self, arrays: object) -> None:
         if arrays is not None:

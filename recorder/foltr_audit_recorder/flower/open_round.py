@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from ..array_layout import NamedArray, numbers
 from ..messages import KEY_SHARES, SEED_SHARES, NodeOutcome, ReceivedMessage, ShownList
+from ..packed_lists import unpack_arrays, unpack_lists
 from ..trace_start import FLOWER_MASKS
-from .client_records import take_truth, told_lists, told_update
+from .client_records import take_truth
 from .payload import array_records, model_in, npy_array, reply_content
 
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
-# --- SecAgg+ (Bell et al. 2020) --------------------------------------------------------------------
 # `SecAggPlusWorkflow` needs the legacy client API: a `NumPyClient` with the mod `secaggplus_mod`. A masked
 # message is the client's weight, then its parameters times that weight, quantised and masked modulo a power
 # of two. `num_examples` and the metrics travel in clear beside it.
@@ -161,8 +161,6 @@ def mask_seed_bits() -> int:
     folded, zeros = (pseudo_rand_gen(seed, 1 << 30, [(4,)])[0] for seed in seeds)
     return 32 if np.array_equal(folded, zeros) else 256
 
-
-# --- the round -------------------------------------------------------------------------------------
 
 MOST_REASON = 200
 """Characters of a failure's reason that are kept: clients send tracebacks, whose end says what failed."""
@@ -336,7 +334,8 @@ def kept_of(reason: str) -> str:
 def _unpacked(told: Mapping[str, bytes], node: int) -> tuple[Sequence[ShownList], object]:
     """The lists and the update that a client told; nothing where these bytes hold none."""
     try:
-        return told_lists(told), told_update(told)
+        lists = unpack_lists(told["lists"]) if "lists" in told else ()
+        return lists, unpack_arrays(told["update"]) if "update" in told else None
     except Exception as error:
         LOG.warning("what node %d tells is left out: %s", node, error)
         return (), None

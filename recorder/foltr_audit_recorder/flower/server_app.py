@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid, ServerApp
     from flwr.serverapp.strategy import Result
 
-# --- strategies ------------------------------------------------------------------------------------
-
 
 class RecordingStrategy:
     """Hands everything on to a strategy, and tells the recording what it makes of the replies.
@@ -92,9 +90,6 @@ class RecordingStrategy:
         if isinstance(self._recorder, RecordingGrid):
             self._recorder.aggregated(aggregated)
         return aggregated, metrics
-
-
-# --- the ServerApp ---------------------------------------------------------------------------------
 
 
 def record_app(
