@@ -256,17 +256,13 @@ def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> S
     Raises:
         UsageError: its lists are never sampled.
     """
-    if sampled and setup.learner.sends != "models":
+    if setup.learner.sends == "models":
+        return ModelSenders(setup, world, sampled=sampled)
+    if sampled:
         raise UsageError(
             f"--lists sampled: learner {setup.learner.name} samples no lists of its fresh clients"
         )
-    match setup.learner.sends:
-        case "metrics":
-            return MetricSenders(setup, world)
-        case "clicks":
-            return ClickSenders(setup, world)
-        case _:
-            return ModelSenders(setup, world, sampled=sampled)
+    return MetricSenders(setup, world) if setup.learner.sends == "metrics" else ClickSenders(setup, world)
 
 
 class RoundExchange(NamedTuple):
