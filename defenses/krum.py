@@ -12,7 +12,23 @@ from foltr_audit.plugins import Defense, RoundContext
 from foltr_audit.utils.arrays import Floats, Ints
 
 
-class Krum(Defense):
+class _KrumRule(Defense):
+    """What the server makes of the messages that a rule selects by their distances."""
+
+    malicious: int = Field(ge=0, description="number f of malicious clients in a cohort, at most")
+
+    def on_aggregate(
+        self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext
+    ) -> Floats:
+        """What the rule makes of the messages, float64 (P,); without any message, the average."""
+        return self.chosen_of(messages) if len(messages) else aggregate.copy()
+
+    def chosen_of(self, messages: Floats) -> Floats:
+        """What the rule makes of one message or more, float64 (P,)."""
+        raise NotImplementedError
+
+
+class Krum(_KrumRule):
     """The server takes the one message that is nearest to the others, in the place of their average.
 
     The score of a message is the sum of its squared distances to its S - f - 2 nearest others, of S messages
@@ -32,18 +48,12 @@ class Krum(Defense):
 
     name: ClassVar[str] = "krum"
 
-    malicious: int = Field(ge=0, description="number f of malicious clients in a cohort, at most")
-
-    def on_aggregate(
-        self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext
-    ) -> Floats:
-        """The message with the least score, float64 (P,); without any message, the average.
+    def chosen_of(self, messages: Floats) -> Floats:
+        """The message with the least score, float64 (P,).
 
         Raises:
             UsageError: fewer than 2 f + 3 messages.
         """
-        if not len(messages):
-            return aggregate.copy()
         _expect_enough(self, messages, 2 * self.malicious + 3)
         return np.array(messages[_by_score(squared_distances(messages), self.malicious)[0]])
 
@@ -51,7 +61,7 @@ class Krum(Defense):
         return 1
 
 
-class MultiKrum(Defense):
+class MultiKrum(_KrumRule):
     """The server takes the plain mean of the messages with the best Krum scores.
 
     Guarantees: no privacy, for any relation, unit or view: the fewer messages are chosen, the more the next
@@ -66,21 +76,16 @@ class MultiKrum(Defense):
 
     name: ClassVar[str] = "multi-krum"
 
-    malicious: int = Field(ge=0, description="number f of malicious clients in a cohort, at most")
     chosen: int | None = Field(
         default=None, ge=1, description="messages in the mean; all but f of those that arrive if left out"
     )
 
-    def on_aggregate(
-        self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext
-    ) -> Floats:
-        """The mean of the messages with the least scores, float64 (P,); without any message, the average.
+    def chosen_of(self, messages: Floats) -> Floats:
+        """The mean of the messages with the least scores, float64 (P,).
 
         Raises:
             UsageError: fewer than 2 f + 3 messages, or fewer than f + `chosen`.
         """
-        if not len(messages):
-            return aggregate.copy()
         _expect_enough(self, messages, max(2 * self.malicious + 3, (self.chosen or 1) + self.malicious))
         best = _by_score(squared_distances(messages), self.malicious)[: self.averaged(len(messages))]
         return np.asarray(messages[np.sort(best)].mean(axis=0))
@@ -90,7 +95,7 @@ class MultiKrum(Defense):
         return self.chosen or messages - self.malicious
 
 
-class Bulyan(Defense):
+class Bulyan(_KrumRule):
     """The server selects messages by Krum, then takes a trimmed mean of each coordinate.
 
     Krum selects a message and removes it, until S - 2 f of S are selected. It sums over the nearest R - f - 2
@@ -109,18 +114,12 @@ class Bulyan(Defense):
 
     name: ClassVar[str] = "bulyan"
 
-    malicious: int = Field(ge=0, description="number f of malicious clients in a cohort, at most")
-
-    def on_aggregate(
-        self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext
-    ) -> Floats:
-        """The trimmed mean of the selected messages, float64 (P,); without any message, the average.
+    def chosen_of(self, messages: Floats) -> Floats:
+        """The trimmed mean of the selected messages, float64 (P,).
 
         Raises:
             UsageError: fewer than 4 f + 3 messages.
         """
-        if not len(messages):
-            return aggregate.copy()
         _expect_enough(self, messages, 4 * self.malicious + 3)
         left, selected = np.arange(len(messages)), []
         distances = squared_distances(messages)

@@ -93,8 +93,10 @@ class EvolutionQueries(NamedTuple):
     """The data and click model of the users of a round: query q owns rows offsets[q] .. offsets[q+1]-1.
 
     Attributes:
-        features, grades, offsets: the data set.
-        click, stop: P(click | grade) and P(stop | click, grade).
+        features: of all documents, (documents, P).
+        grades: of each document, for one click model and intent after the other.
+        offsets: first row of each query, int64 (queries + 1,).
+        click, stop: P(click | grade) and P(stop | click, grade), float64 (G,).
         round, purpose, key: names of the random numbers of clicks.
     """
 
@@ -291,9 +293,7 @@ def play_perturbed_rows(
 
 
 def play_perturbed(
-    features: Features,
-    offsets: Ints,
-    labels: NDArray[np.int8],
+    searches: EvolutionQueries,
     queries: Ints,
     lifts: Ints,
     clients: Ints,
@@ -301,11 +301,6 @@ def play_perturbed(
     seeds: Seeds,
     sigma: float,
     antithetic: bool,
-    click: Floats,
-    stop: Floats,
-    round_: int,
-    click_purpose: int,
-    key: np.uint64,
 ) -> tuple[Ints, Bools]:
     """Lists in score order of the perturbed linear models, and cascade clicks on them.
 
@@ -314,21 +309,14 @@ def play_perturbed(
     lower position comes first. Numbers 2 k step + 2 r and one more of its stream of clicks decide on rank r.
 
     Args:
-        features: of all documents, (documents, P).
-        offsets: int64 (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
-        labels: grade of each document, for one click model and intent after the other, int8.
+        searches: the data and the click model.
         queries: int64 (C, B), padded with -1.
-        lifts: where in `labels` the grades of each interaction begin, int64 (C, B).
+        lifts: where in the grades of `searches` the grades of each interaction begin, int64 (C, B).
         clients: ids that name the streams of clicks, int64 (C,).
         parameters: the global model, finite, float64 (P,).
         seeds: uint64 (C,).
         sigma: standard deviation of a perturbation.
         antithetic: whether models are mirrored.
-        click: P(click | grade), float64 (G,).
-        stop: P(stop | click, grade), float64 (G,).
-        round_: part of the names of the streams of clicks, as the two that follow.
-        click_purpose: code of their purpose.
-        key: key of the experiment.
 
     Returns:
         Shown lists, int64 (C, B, 10), padded with -1, and clicks, bool (C, B, 10).
@@ -336,7 +324,6 @@ def play_perturbed(
     C, B = queries.shape
     shown = np.empty((C, B, _LIST_LENGTH), dtype=np.int64)
     clicks = np.empty((C, B, _LIST_LENGTH), dtype=np.bool_)
-    searches = EvolutionQueries(features, labels, offsets, click, stop, round_, click_purpose, key)
     asked = (queries >= 0).sum(axis=1)
     mirrored_from = (asked + 1) // 2 if antithetic else np.full(C, B)
     named, model = read_only(clients), read_only(parameters)

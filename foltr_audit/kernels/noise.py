@@ -44,23 +44,16 @@ _LOG_UNDERFLOW = -800.0
 
 @inlined
 def _fill_gamma(
-    shape: float,
-    client: int,
-    round_: int,
-    purpose: int,
-    key: np.uint64,
-    numbers: Floats,
-    row: int,
-    out: Floats,
+    shape: float, client: int, round_: int, purpose: int, key: np.uint64, numbers: Floats, out: Floats
 ) -> None:
-    """Fill out[row] with `gamma - gamma'`; `numbers` (1, even) is scratch memory for the stream's."""
+    """Fill `out` with `gamma - gamma'`; `numbers` (1, even) is scratch memory for the stream's."""
     # Best's formula for the place where the hat changes from a power to an exponential: close to the one with
     # the fewest rejections.
     t = 0.07 + 0.75 * math.sqrt(1.0 - shape)
     b = 1.0 + exp(-t) * shape / t
     gone = exp(_LOG_UNDERFLOW * shape)
     at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
-    for variate in range(2 * out.shape[1]):
+    for variate in range(2 * out.size):
         x, drawn = 0.0, False
         while not drawn:
             at, block = refill(numbers, at, block, client, round_, purpose, key)
@@ -76,25 +69,18 @@ def _fill_gamma(
                 y = x / t
                 drawn = w * (shape + y * (1.0 - shape)) <= 1.0 or w <= exp((shape - 1.0) * log(y))
         column = variate // 2
-        out[row, column] = x if variate % 2 == 0 else out[row, column] - x
+        out[column] = x if variate % 2 == 0 else out[column] - x
 
 
 @kernel
 def _fill_large_differences(
-    shape: float,
-    client: int,
-    round_: int,
-    purpose: int,
-    key: np.uint64,
-    numbers: Floats,
-    row: int,
-    out: Floats,
+    shape: float, client: int, round_: int, purpose: int, key: np.uint64, numbers: Floats, out: Floats
 ) -> None:
     """The same for a shape above 1; `numbers` (1, multiple of four)."""
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
-    for variate in range(2 * out.shape[1]):
+    for variate in range(2 * out.size):
         x, drawn = 0.0, False
         while not drawn:
             at, block = refill(numbers, at, block, client, round_, purpose, key)
@@ -106,7 +92,7 @@ def _fill_large_differences(
                 x = d * cube
                 drawn = log(w) <= 0.5 * normal * normal + d * (1.0 - cube + log(cube))
         column = variate // 2
-        out[row, column] = x if variate % 2 == 0 else out[row, column] - x
+        out[column] = x if variate % 2 == 0 else out[column] - x
 
 
 def gamma_differences(
@@ -125,7 +111,7 @@ def fill_gamma_differences(
     # Two variates a coordinate, two numbers a try, and room for one try that fails.
     numbers = np.empty((1, min(AHEAD, 4 * out.shape[1] + 2)))
     for c in range(begin, end):
-        _fill_gamma(shape, clients[c], round_, purpose, key, numbers, c, out)
+        _fill_gamma(shape, clients[c], round_, purpose, key, numbers, out[c])
 
 
 @kernel
@@ -135,7 +121,7 @@ def fill_large_gamma_differences(
     """The same for a shape above 1."""
     numbers = np.empty((1, AHEAD))
     for c in range(begin, end):
-        _fill_large_differences(shape, clients[c], round_, purpose, key, numbers, c, out)
+        _fill_large_differences(shape, clients[c], round_, purpose, key, numbers, out[c])
 
 
 # --- Poisson differences (Skellam) -----------------------------------------------------------------
@@ -208,33 +194,26 @@ def _rejected(mean: float, b: float, u: float, v: float) -> float:
 
 @kernel
 def _fill_poisson(
-    mean: float,
-    client: int,
-    round_: int,
-    purpose: int,
-    key: np.uint64,
-    numbers: Floats,
-    row: int,
-    out: Floats,
+    mean: float, client: int, round_: int, purpose: int, key: np.uint64, numbers: Floats, out: Floats
 ) -> None:
-    """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
+    """Fill `out`; `numbers` (1, even) is scratch memory for the stream's."""
     at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
     b = 0.931 + 2.53 * math.sqrt(mean)
-    for column in range(out.shape[1]):
+    for column in range(out.size):
         first, drawn = -1.0, False
         while not drawn:
             at, block = refill(numbers, at, block, client, round_, purpose, key)
             u, v = numbers[0, at], numbers[0, at + 1]
             at += 2
             if mean < _INVERTED:
-                out[row, column] = _inverted(mean, u) - _inverted(mean, v)
+                out[column] = _inverted(mean, u) - _inverted(mean, v)
                 drawn = True
             else:
                 k = _rejected(mean, b, u, v)
                 if first < 0.0:
                     first = k
                 elif k >= 0.0:
-                    out[row, column] = first - k
+                    out[column] = first - k
                     drawn = True
 
 
@@ -252,7 +231,7 @@ def fill_poisson_differences(
     """Fill out[begin:end] of `poisson_differences`."""
     numbers = np.empty((1, AHEAD))
     for c in range(begin, end):
-        _fill_poisson(mean, clients[c], round_, purpose, key, numbers, c, out)
+        _fill_poisson(mean, clients[c], round_, purpose, key, numbers, out[c])
 
 
 # --- discrete Gaussian -----------------------------------------------------------------------------
@@ -264,20 +243,13 @@ def fill_poisson_differences(
 
 @kernel
 def _fill_discrete_gaussian(
-    sigma: float,
-    client: int,
-    round_: int,
-    purpose: int,
-    key: np.uint64,
-    numbers: Floats,
-    row: int,
-    out: Floats,
+    sigma: float, client: int, round_: int, purpose: int, key: np.uint64, numbers: Floats, out: Floats
 ) -> None:
-    """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
+    """Fill `out`; `numbers` (1, even) is scratch memory for the stream's."""
     t = math.floor(sigma) + 1.0
     centre = sigma * sigma / t
     at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
-    for column in range(out.shape[1]):
+    for column in range(out.size):
         # A variate takes two pairs: one for its part modulo t, one for the rest, the sign and the coin.
         low, drawn = -1.0, False
         while not drawn:
@@ -295,7 +267,7 @@ def _fill_discrete_gaussian(
                 off = (size - centre) / sigma
                 # Zero has two signs, and would be drawn twice as often if both were taken.
                 drawn = not (negative and size == 0.0) and coin <= exp(-0.5 * off * off)
-                out[row, column] = -size if negative else size
+                out[column] = -size if negative else size
                 low = -1.0
 
 
@@ -313,4 +285,4 @@ def fill_discrete_gaussians(
     """Fill out[begin:end] of `discrete_gaussians`."""
     numbers = np.empty((1, AHEAD))
     for c in range(begin, end):
-        _fill_discrete_gaussian(sigma, clients[c], round_, purpose, key, numbers, c, out)
+        _fill_discrete_gaussian(sigma, clients[c], round_, purpose, key, numbers, out[c])

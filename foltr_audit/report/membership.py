@@ -77,6 +77,14 @@ def _conclusions(rows: Sequence[Row], part: str, conclude: Callable[[list[Row]],
             yield f"{label}: {sentence}" if len(settings) > 1 else capitalised(sentence)
 
 
+def _contradictions(
+    judged: Sequence[tuple[Setting, Run, MembershipFinding | UnlearningFinding]],
+) -> Iterator[Row]:
+    for setting, _, finding in judged:
+        for warning in finding.contradictions():
+            yield warning_row(warning, setting.defense)
+
+
 # --- membership ------------------------------------------------------------------------------------
 
 MEMBERSHIP = Section(
@@ -111,13 +119,9 @@ class MembershipReport(_ClientReport):
     @classmethod
     def of(cls, plan: Plan, runs: Sequence[Run]) -> MembershipReport:
         judged = [(setting, run, finding) for setting, run in each_run(runs) for finding in run.membership]
-        warnings = (
-            warning_row(warning, setting.defense)
-            for setting, _, finding in judged
-            for warning in finding.contradictions()
-        )
         return cls(
-            **cls.shared(plan, runs, warnings), results=tuple(_membership_row(*each) for each in judged)
+            **cls.shared(plan, runs, _contradictions(judged)),
+            results=tuple(_membership_row(*each) for each in judged),
         )
 
     def show(self, console: Console) -> None:
@@ -240,13 +244,8 @@ class UnlearningReport(_ClientReport):
     def of(cls, plan: Plan, runs: Sequence[Run]) -> UnlearningReport:
         results = [(setting, run, run.unlearning or UnlearningResult()) for setting, run in each_run(runs)]
         games = [(setting, run, finding) for setting, run, result in results for finding in result.findings]
-        warnings = (
-            warning_row(warning, setting.defense)
-            for setting, _, finding in games
-            for warning in finding.contradictions()
-        )
         return cls(
-            **cls.shared(plan, runs, warnings),
+            **cls.shared(plan, runs, _contradictions(games)),
             history=tuple(row for each in results for row in _history(*each)),
             results=tuple(_unlearning_row(*each) for each in games),
         )

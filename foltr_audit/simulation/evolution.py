@@ -222,13 +222,14 @@ class MetricSenders:
     def _in_kernel(
         self, tables: Tables, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[Ints, Bools]:
-        from foltr_audit.kernels.evolution import play_perturbed
+        from foltr_audit.kernels.evolution import EvolutionQueries, play_perturbed
 
         streams, data = context.streams(self.world.click_model.purpose), self.world.data
-        shown, clicks = play_perturbed(
-            data.features,
-            data.offsets,
-            self.world.grades,
+        (click, stop), grades, key = tables, self.world.grades, np.uint64(streams.key)
+        return play_perturbed(
+            EvolutionQueries(
+                data.features, grades, data.offsets, click, stop, context.round, streams.purpose_code, key
+            ),
             np.ascontiguousarray(asked.queries),
             self.world.lifts(asked.ways),
             context.clients,
@@ -236,12 +237,7 @@ class MetricSenders:
             seeds,
             self.learner.sigma,
             self.learner.antithetic,
-            *tables,
-            context.round,
-            streams.purpose_code,
-            np.uint64(streams.key),
         )
-        return shown, clicks
 
     def _step_by_step(
         self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]

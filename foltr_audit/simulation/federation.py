@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -234,19 +234,20 @@ TRAIN = 0
 """Index of the training split among the parts of a collection."""
 
 
+_SERVERS: Mapping[str, Callable[[Setup, ClientData], TrainingServer]] = {
+    "metrics": EvolutionServer,
+    "clicks": CentralServer,
+    "models": FedAvgServer,
+}
+
+
 def make_server(setup: Setup, world: ClientData) -> TrainingServer:
     """The server of a setup's learner on some data.
 
     Raises:
         UsageError: it cannot learn on this data.
     """
-    match setup.learner.sends:
-        case "metrics":
-            return EvolutionServer(setup, world)
-        case "clicks":
-            return CentralServer(setup, world)
-        case _:
-            return FedAvgServer(setup, world)
+    return _SERVERS[setup.learner.sends](setup, world)
 
 
 def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> Senders:
@@ -255,17 +256,13 @@ def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> S
     Raises:
         UsageError: its lists are never sampled.
     """
-    if sampled and setup.learner.sends != "models":
+    if setup.learner.sends == "models":
+        return ModelSenders(setup, world, sampled=sampled)
+    if sampled:
         raise UsageError(
             f"--lists sampled: learner {setup.learner.name} samples no lists of its fresh clients"
         )
-    match setup.learner.sends:
-        case "metrics":
-            return MetricSenders(setup, world)
-        case "clicks":
-            return ClickSenders(setup, world)
-        case _:
-            return ModelSenders(setup, world, sampled=sampled)
+    return MetricSenders(setup, world) if setup.learner.sends == "metrics" else ClickSenders(setup, world)
 
 
 class RoundExchange(NamedTuple):

@@ -10,14 +10,7 @@ import numpy as np
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.judge.task import checked_answer
 from foltr_audit.rng import Streams
-from foltr_audit.testing.contract import (
-    CheckList,
-    ContractCheck,
-    checks_of,
-    expect,
-    run_checks,
-    same_each_time,
-)
+from foltr_audit.testing.contract import CheckList, ContractCheck, expect, run_checks, same_each_time
 from foltr_audit.testing.samples import MADE, cut, generator, rearranged, with_updates
 from foltr_audit.utils.arrays import Bools, Floats
 from foltr_audit.utils.blas_threads import one_blas_thread
@@ -27,7 +20,7 @@ _CHECKS = CheckList()
 
 def attack_checks(attack: Attack | type[Attack] | str) -> list[ContractCheck]:
     """The checks of an attack, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return checks_of(Attack, attack, _CHECKS)
+    return _CHECKS.of_plugin(Attack, attack)
 
 
 def check_attack(attack: Attack | type[Attack] | str) -> None:

@@ -68,6 +68,13 @@ class CheckList(dict[str, Check]):
         """The checks of one object; `who` names it in errors."""
         return [ContractCheck(name, partial(_run, who, subject, name, self[name])) for name in self]
 
+    def of_plugin(self, base: type[P], given: P | type[P] | str) -> list[ContractCheck]:
+        """The checks of one plug-in, which need not be registered; a `ContractError` if it cannot be made."""
+        plugin = _plugin_of(base, given)
+        named = isinstance(getattr(plugin, "name", None), str)
+        who = f"{SINGULAR[base]} {plugin.label if named else type(plugin).__name__}"
+        return CheckList(PLUGIN_CHECKS | self).of(plugin, who)
+
 
 def expect(holds: object, expected: str, found: object) -> None:
     """Raise `ContractBreach` unless something holds."""
@@ -90,14 +97,6 @@ def _plugin_of(base: type[P], given: P | type[P] | str) -> P:
     except ValidationError as error:
         why = f"expected defaults, or an object with its parameters given; found {first_problem(error)}"
         raise ContractError(who, {"can be made": why}) from error
-
-
-def checks_of(base: type[P], given: P | type[P] | str, checks: CheckList) -> list[ContractCheck]:
-    """The checks of one plug-in, which need not be registered; a `ContractError` if it cannot be made."""
-    plugin = _plugin_of(base, given)
-    named = isinstance(getattr(plugin, "name", None), str)
-    who = f"{SINGULAR[base]} {plugin.label if named else type(plugin).__name__}"
-    return CheckList(PLUGIN_CHECKS | checks).of(plugin, who)
 
 
 def _run(who: str, subject: object, name: str, check: Check) -> None:

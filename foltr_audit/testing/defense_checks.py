@@ -35,14 +35,7 @@ from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.testing.contract import (
-    CheckList,
-    ContractCheck,
-    checks_of,
-    expect,
-    run_checks,
-    same_each_time,
-)
+from foltr_audit.testing.contract import CheckList, ContractCheck, expect, run_checks, same_each_time
 from foltr_audit.testing.samples import FEATURES, context, generator, tiny_setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -56,7 +49,7 @@ _VALUES = np.append(0.0, 1 / np.arange(1, 11))
 
 def defense_checks(defense: Defense | type[Defense] | str) -> list[ContractCheck]:
     """The checks of a defense, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return checks_of(Defense, defense, _CHECKS)
+    return _CHECKS.of_plugin(Defense, defense)
 
 
 def check_defense(defense: Defense | type[Defense] | str) -> None:

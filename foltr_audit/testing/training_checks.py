@@ -25,14 +25,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.settings.population import canonical_scenarios
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.testing.contract import (
-    CheckList,
-    ContractCheck,
-    checks_of,
-    expect,
-    run_checks,
-    same_each_time,
-)
+from foltr_audit.testing.contract import CheckList, ContractCheck, expect, run_checks, same_each_time
 from foltr_audit.testing.samples import data, generator, tiny_setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -43,7 +36,7 @@ _KINDS = (ModelLearner, MetricLearner, CentralLearner)
 
 def learner_checks(learner: Learner | type[Learner] | str) -> list[ContractCheck]:
     """The checks of a learner, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return checks_of(Learner, learner, _CHECKS)
+    return _CHECKS.of_plugin(Learner, learner)
 
 
 def check_learner(learner: Learner | type[Learner] | str) -> None:
@@ -53,7 +46,7 @@ def check_learner(learner: Learner | type[Learner] | str) -> None:
 
 def click_model_checks(model: ClickModel | type[ClickModel] | str) -> list[ContractCheck]:
     """The checks of a click model, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return checks_of(ClickModel, model, _CLICKS)
+    return _CLICKS.of_plugin(ClickModel, model)
 
 
 def check_click_model(model: ClickModel | type[ClickModel] | str) -> None:
@@ -63,7 +56,7 @@ def check_click_model(model: ClickModel | type[ClickModel] | str) -> None:
 
 def scenario_checks(scenario: Scenario | type[Scenario] | str) -> list[ContractCheck]:
     """The checks of a scenario, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return checks_of(Scenario, scenario, _SCENARIOS)
+    return _SCENARIOS.of_plugin(Scenario, scenario)
 
 
 def check_scenario(scenario: Scenario | type[Scenario] | str) -> None:

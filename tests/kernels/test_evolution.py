@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,9 +16,9 @@ from foltr_audit.core.click_models import (
 )
 from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.records import Dataset
-from foltr_audit.kernels.evolution import play_perturbed
+from foltr_audit.kernels.evolution import EvolutionQueries, play_perturbed
 from foltr_audit.kernels.jit import read_only
-from foltr_audit.kernels.ranking import top_lists
+from foltr_audit.kernels.ranking import Features, top_lists
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -52,10 +52,13 @@ def fast(
     clicks = Streams(5).clients("clicks/x", 3, cohort.clients)
     click, stop = (np.array(values) for values in model.setting(2))
     data, queries = cohort.data, cohort.queries
-    given: list[Any] = [read_only(data.features.astype(dtype)), data.offsets, data.labels.astype(np.int8)]
-    given += [queries, np.zeros_like(queries), cohort.clients, cohort.parameters, seeds]
-    given += [learner.sigma, learner.antithetic, click, stop, 3, clicks.purpose_code, np.uint64(clicks.key)]
-    return play_perturbed(*given)
+    features: Features = read_only(data.features.astype(dtype))
+    grades = data.labels.astype(np.int8)
+    searches = EvolutionQueries(
+        features, grades, data.offsets, click, stop, 3, clicks.purpose_code, np.uint64(clicks.key)
+    )
+    given = (searches, queries, np.zeros_like(queries), cohort.clients, cohort.parameters, seeds)
+    return play_perturbed(*given, learner.sigma, learner.antithetic)
 
 
 def through_arrays(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from foltr_audit.core.declared.declared_system import (
@@ -66,7 +67,7 @@ class DeclarationFinding:
 
     check: str
     code: str = field(init=False)
-    severity: FindingSeverity
+    severity: FindingSeverity = "error"
     field: str
     declared: str
     follows: str
@@ -175,7 +176,6 @@ def _too_little(
     if follows > claimed * (1.0 + TOLERANCE) and not proven:
         yield DeclarationFinding(
             check="sensitivity",
-            severity="error",
             field=step.name,
             declared=f"epsilon {digits(claimed)}",
             follows=f"{_how_far(system, noise, distances)}: {_consequence(step, follows, 1.0, holds=False)}",
@@ -230,7 +230,6 @@ def _without_law(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     if needed > stated * _EQUAL:
         yield DeclarationFinding(
             check="sensitivity",
-            severity="error",
             field="accounting.sensitivity",
             declared=f"sensitivity {digits(stated)}",
             follows=f"a clip at {digits(min(norms))} allows {digits(needed)}, and not {digits(stated)}",
@@ -268,7 +267,6 @@ def _scale_of(
         mend = "use more noise" if right is None else f"use a scale of {few_digits(right, math.ceil):g}"
     yield DeclarationFinding(
         check="noise scale",
-        severity="error",
         field=step.name,
         declared=f"epsilon {digits(epsilon)}{at}",
         follows=follows,
@@ -324,13 +322,12 @@ def _shares_of(
     system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition, later: tuple[DeclaredStep, ...]
 ) -> Iterator[DeclarationFinding]:
     n = step.shares
+    finding = partial(
+        DeclarationFinding, check="noise shares", field=step.name, declared=f"noise in {n} shares"
+    )
     sums = [other.event.at_least for other in later if isinstance(other.event, MessageAggregation)]
     if not sums:
-        yield DeclarationFinding(
-            check="noise shares",
-            severity="error",
-            field=step.name,
-            declared=f"noise in {n} shares",
+        yield finding(
             follows=f"each message carries only 1/{n} of the noise, and the server sees each one",
             mend="add secure aggregation, or the whole noise to each message",
         )
@@ -340,42 +337,34 @@ def _shares_of(
     claimed = step.epsilon is not None or bool(system.claims)
     # A sum of fewer messages than take part breaks no claim where there is none.
     if fewest < n and (claimed or taking_part < n):
-        yield _part_of_the_noise(system, step, noise, fewest, taking_part)
+        yield finding(
+            follows=_part_of_the_noise(n, fewest, taking_part) + _epsilon_of(system, step, noise, fewest),
+            right=float(fewest),
+            mend=f"compute each share for {fewest} clients, or let no sum contain fewer than {n}",
+        )
     elif taking_part > n:
-        yield _more_than_assumed(step, taking_part)
+        yield finding(
+            severity="warning",
+            follows=f"the shares are computed for {n} clients, and {taking_part} take part: the sum "
+            f"holds {taking_part / n:.3g} times the variance that the claim needs",
+            right=float(taking_part),
+            mend=f"compute each share for {taking_part} clients: the same claim costs less",
+        )
     steps = [other.event.step for other in later if isinstance(other.event, GridRounding)]
     if any(not whole_multiple(noise.law.grid, step) for step in steps):
-        yield DeclarationFinding(
-            check="noise shares",
-            severity="error",
-            field=step.name,
-            declared=f"noise in {n} shares",
+        yield finding(
             follows="each share is rounded before the sum, so there is no proof for the sum",
             mend="use noise whose shares are whole multiples of the grid step",
         )
 
 
-def _part_of_the_noise(
-    system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition, fewest: int, taking_part: int
-) -> DeclarationFinding:
-    n, part = step.shares, f"{fewest / step.shares:.0%} of the noise"
-    if taking_part < n:
-        follows = (
-            f"the shares are computed for {n} clients, and {taking_part} take part: a sum holds only {part}"
-        )
-        if fewest < taking_part:
-            follows = f"the shares are computed for {n} clients, and a sum may contain {fewest}, only {part}"
-    else:
-        follows = f"a sum may contain only {fewest} of {n} messages, and with them only {part}"
-    return DeclarationFinding(
-        check="noise shares",
-        severity="error",
-        field=step.name,
-        declared=f"noise in {n} shares",
-        follows=follows + _epsilon_of(system, step, noise, fewest),
-        right=float(fewest),
-        mend=f"compute each share for {fewest} clients, or let no sum contain fewer than {n}",
-    )
+def _part_of_the_noise(n: int, fewest: int, taking_part: int) -> str:
+    part = f"{fewest / n:.0%} of the noise"
+    if taking_part >= n:
+        return f"a sum may contain only {fewest} of {n} messages, and with them only {part}"
+    if fewest < taking_part:
+        return f"the shares are computed for {n} clients, and a sum may contain {fewest}, only {part}"
+    return f"the shares are computed for {n} clients, and {taking_part} take part: a sum holds only {part}"
 
 
 def _epsilon_of(system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition, count: int) -> str:
@@ -394,23 +383,9 @@ def _epsilon_of(system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition
     return f" (for a client epsilon {left} instead of {digits(whole)})"
 
 
-def _more_than_assumed(step: DeclaredStep, taking_part: int) -> DeclarationFinding:
-    return DeclarationFinding(
-        check="noise shares",
-        severity="warning",
-        field=step.name,
-        declared=f"noise in {step.shares} shares",
-        follows=f"the shares are computed for {step.shares} clients, and {taking_part} take part: the sum "
-        f"holds {taking_part / step.shares:.3g} times the variance that the claim needs",
-        right=float(taking_part),
-        mend=f"compute each share for {taking_part} clients: the same claim costs less",
-    )
-
-
 def _aborts(system: DeclaredSystem, step: DeclaredStep, fewest: int) -> DeclarationFinding:
     return DeclarationFinding(
         check="noise shares",
-        severity="error",
         field=step.name,
         declared=f"sums of at least {fewest} messages",
         follows=f"a sum needs {fewest} messages, but only {system.cohort} clients send: every round aborts",
@@ -530,7 +505,6 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     if system.number_format == "float64" and walk(system.events, system.parameters).shows_last_bits:
         yield DeclarationFinding(
             check="last bits",
-            severity="error",
             field="last bits",
             declared="float64 messages",
             follows="those of float64 messages reveal what continuous noise was added to",
@@ -562,7 +536,6 @@ def _of_statement(claim: DeclaredClaim, bounds: dict[str, UpperBound]) -> Declar
     of = f"epsilon {digits(claim.epsilon)}{at} for one {claim.unit}"
     return DeclarationFinding(
         check="proof",
-        severity="error",
         field=claim.name,
         declared=of,
         follows=f"{of} does not follow: {'; '.join(parts)}",
@@ -628,7 +601,6 @@ def restated(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     for restatement in system.restated:
         yield DeclarationFinding(
             check="restated",
-            severity="error",
             field=restatement.field,
             declared=restatement.said,
             follows=f"{restatement.field} says {restatement.said}, but {restatement.elsewhere}",
