@@ -35,6 +35,7 @@ from foltr_audit.report.table import (
     Mark,
     Table,
     bound_text,
+    counted,
     escape_markdown,
     make_table,
     markdown_lines,
@@ -287,7 +288,7 @@ def _folds(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Itera
     worlds = report.world_tables
     yield Fold(
         title="Every result",
-        note=f"{len(report.results)} rows",
+        note=counted(len(report.results), "row"),
         texts=[f"{world.title}: {line}" for world in worlds for line in world.dominated],
         tables=[table.on("page") for world in worlds for table in (world.leaks(), world.costs())],
     )
@@ -353,7 +354,7 @@ def _every(
     more = f" (the first {MOST_ROWS:,}; all with --to json)" if len(rows) > MOST_ROWS else ""
     return Fold(
         title=title,
-        note=f"{len(rows):,} rows{more}",
+        note=f"{len(rows):,} row{'s' * (len(rows) != 1)}{more}",
         texts=texts,
         code=code,
         tables=[make_table("", columns, rows[:MOST_ROWS])],
