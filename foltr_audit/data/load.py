@@ -214,7 +214,7 @@ def _origin(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collecti
     log = LogFiles.of(data.source)
     if log is None:
         return _files(data, seed)
-    return SourceKey(data, files=_resolved(data, *log.files)), lambda: load_search_log(data, log)
+    return SourceKey(data, files=_resolved(data, log.metadata, log.letor)), lambda: load_search_log(data, log)
 
 
 def folds(data: DataSpec) -> tuple[int, ...]:

@@ -266,10 +266,6 @@ class LogFiles:
             found.append(folder / there[0])
         return cls(*found)
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.metadata, self.letor
-
 
 def _is_file(path: Path) -> bool:
     try:

@@ -231,9 +231,11 @@ def _is_folder(path: Path) -> bool:
 
 def _folder(source: str, fold: int) -> SourceFiles:
     folder = Path(source)
-    layout = {} if fold else _layout(folder)
-    if layout:
-        return SourceFiles(layout, 0)
+    if not fold:
+        text = _text_layout(folder)
+        layout = text if "train" in text else _group_layout(folder)
+        if layout:
+            return SourceFiles(layout, 0)
     folds = folds_of(source)
     pieces = _pieces(folder)
     if pieces and (not fold or fold in folds):
@@ -248,12 +250,6 @@ def _folder(source: str, fold: int) -> SourceFiles:
     if folds:
         raise UsageError(f"data: {source} has folds {known}; pass --fold K or --fold all")
     raise DataError(f"data: {source}: no training split; expected {_LAYOUTS}")
-
-
-def _layout(folder: Path) -> Layout:
-    """The parts of a folder without folds; empty if it has no training split."""
-    text = _text_layout(folder)
-    return text if "train" in text else _group_layout(folder)
 
 
 def _text_layout(folder: Path) -> Layout:

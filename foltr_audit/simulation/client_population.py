@@ -20,7 +20,6 @@ from foltr_audit.core.plugins import (
     RoundContext,
     Scenario,
     ScenarioContext,
-    Trait,
 )
 from foltr_audit.core.plugins.answers import array_of, one_of
 from foltr_audit.core.plugins.registry import make
@@ -319,7 +318,8 @@ class QueryTraffic:
         """Interactions of each client in a round, int64 (C,)."""
         sizes = np.full(clients.size, self.interactions)
         for trait, own in zip(self.population.traits, self.population.own(clients), strict=True):
-            sizes = np.where(_interactions_of(trait)[own] > 0, _interactions_of(trait)[own], sizes)
+            given = np.array([value.interactions or 0 for value in trait.values])[own]
+            sizes = np.where(given > 0, given, sizes)
         return sizes
 
     @cached_property
@@ -329,10 +329,6 @@ class QueryTraffic:
     @cached_property
     def _pools(self) -> list[Ints]:
         return [places[places >= 0] for places in self.world.places]
-
-
-def _interactions_of(trait: Trait) -> Ints:
-    return np.array([value.interactions or 0 for value in trait.values])
 
 
 def _move_to_front(asked: QueryAssignment) -> QueryAssignment:

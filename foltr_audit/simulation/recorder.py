@@ -32,13 +32,11 @@ class ObservedRounds(Protocol):
     @property
     def header(self) -> TraceHeader:
         """What an observer may know before the first message."""
-        ...
 
     def rounds(self) -> Iterator[RoundRecord]: ...
 
     def truths(self) -> Iterator[RoundTruth]:
         """The truth of each round, in the same order."""
-        ...
 
 
 class RoundStore(ObservedRounds, Protocol):
@@ -50,7 +48,6 @@ class RoundStore(ObservedRounds, Protocol):
 
     def metrics(self) -> list[dict[str, float]]:
         """The utility of each round, with its number under `round`."""
-        ...
 
     def last_model(self) -> GlobalModel: ...
 

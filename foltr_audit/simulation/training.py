@@ -70,7 +70,6 @@ class Senders(Protocol):
         Raises:
             DataError: a message is not finite in its number format.
         """
-        ...
 
 
 class TrainingServer(Protocol):
@@ -78,7 +77,6 @@ class TrainingServer(Protocol):
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The server's first state, from a first model (P,)."""
-        ...
 
     def play(
         self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
@@ -88,7 +86,6 @@ class TrainingServer(Protocol):
         Raises:
             DataError: a message or the global model is not finite.
         """
-        ...
 
 
 def to_format(values: Payload, dtype: str, round_: int) -> NDArray[np.float32] | Floats:

@@ -207,10 +207,6 @@ class PartTable:
         """Rows of the i-th round of the part."""
         return slice(int(self._edges[i]), int(self._edges[i + 1]))
 
-    def array(self, name: str) -> NDArray[np.generic]:
-        """A column as it is stored."""
-        return self.columns[name]
-
     def whole(self, name: str, rows: slice = EVERY) -> Ints:
         """Some rows of a column of whole numbers, int64.
 

@@ -46,26 +46,26 @@ class _RoundDecoder:
         """The i-th round of the part."""
         header, table, messages = self._header, self._rounds, self._messages
         m, r, number = messages.span(i), self._lists.span(i), self._part.first_round + i
-        arrays = [messages.array(f"array-{n}")[m] for n in range(len(header.arrays))]
+        arrays = [messages.columns[f"array-{n}"][m] for n in range(len(header.arrays))]
         buffers = [
             values
             for array, values in zip(header.arrays, arrays, strict=True)
             if array.dtype not in FLOATING and header.kind != "masked"
         ]
         features = self._lists.columns.get("features")
-        has_total = header.kind == "masked" and bool(table.array("has_total")[i])
+        has_total = header.kind == "masked" and bool(table.columns["has_total"][i])
         candidates, n_candidates = self._own_candidates(i)
         return RoundRecord(
             round=number,
             parameters=_row(table, "parameters", i),
             aggregate=_row(table, "aggregate", i),
             shares=int(table.whole("shares", slice(i, i + 1))[0]),
-            survivors=messages.array("survived")[m].astype(np.bool_, copy=False),
+            survivors=messages.columns["survived"][m].astype(np.bool_, copy=False),
             counts=messages.whole("count", m),
             messages=joined(header.arrays, arrays, header.message_format),
             **{name: values[r] for name, values in self._whole.items()},
             features=None if features is None else _as_features(features[r]),
-            total=table.array("total")[i].astype(np.uint64, copy=False) if has_total else None,
+            total=table.columns["total"][i].astype(np.uint64, copy=False) if has_total else None,
             aborted="".join(table.texts("aborted", slice(i, i + 1))),
             seeds=messages.words("seed", m),
             state=None if header.holds_models else _row(table, "state", i),
@@ -137,7 +137,7 @@ class _RoundDecoder:
         at = np.searchsorted(lists, own)
         if not lists.size or np.any(at >= lists.size) or np.any(lists[at] != own) or np.any(np.diff(own) < 0):
             raise table.error("rows that are no candidates of a recorded list, or in another order")
-        return _as_features(table.array("features")[c]), np.bincount(at, minlength=lists.size)
+        return _as_features(table.columns["features"][c]), np.bincount(at, minlength=lists.size)
 
 
 def _as_features(values: NDArray[np.generic]) -> Features:
@@ -145,7 +145,7 @@ def _as_features(values: NDArray[np.generic]) -> Features:
 
 
 def _row(table: PartTable, name: str, i: int) -> Floats:
-    return np.asarray(table.array(name)[i], dtype=np.float64)
+    return np.asarray(table.columns[name][i], dtype=np.float64)
 
 
 def _moment(table: PartTable, name: str, i: int) -> float | None:
@@ -154,7 +154,7 @@ def _moment(table: PartTable, name: str, i: int) -> float | None:
 
 
 def _clients(messages: PartTable, rows: slice) -> Ints:
-    clients: NDArray[np.generic] = messages.array("client")[rows]
+    clients: NDArray[np.generic] = messages.columns["client"][rows]
     return clients if clients.dtype == np.uint64 else clients.astype(np.int64)  # type: ignore[return-value]
 
 

@@ -72,7 +72,10 @@ def info(folder: Path) -> dict[str, object]:
         "bytes_per_message": size / trace.n_messages if trace.n_messages else None,
         "has_truth": trace.has_truth,
         "embeds_features": header.embeds_features,
-        "knowledge": {name: _json_ready(value) for name, value in header.knowledge.items()},
+        "knowledge": {
+            name: str(fact) if fact in (math.inf, -math.inf) else fact
+            for name, fact in header.knowledge.items()
+        },
         "dataset": {**vars(header.dataset), "parts": list(header.dataset.parts)},
         "spec_hash": header.spec_hash,
     }
@@ -83,10 +86,6 @@ def _bytes_on_disk(trace: Trace) -> int:
     names += [part.file_name(table) for part in trace.parts for table in trace.tables(part)]
     paths = [trace.folder / name for name in names]
     return sum(path.stat().st_size for path in paths if path.exists())
-
-
-def _json_ready(value: object) -> object:
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> list[str]:

@@ -24,7 +24,6 @@ class Optimizer(Protocol):
 
     def first_state(self, parameters: int) -> Floats:
         """The state before the first step of P parameters, float64 (S,)."""
-        ...
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """New parameters (P,) and state (S,) from a gradient (P,); the arguments are not changed.
@@ -32,7 +31,6 @@ class Optimizer(Protocol):
         Raises:
             UsageError: a state of another size.
         """
-        ...
 
 
 @dataclass(frozen=True)
