@@ -93,7 +93,8 @@ class StrongestLeak(NamedTuple):
 
     Attributes:
         pool: the pool.
-        bound: the weakest guess that the attack is not shown to beat; None where it beats them all.
+        bound: the weakest guess that the attack is not shown to beat, one that does not know the grades if
+            there is such a guess; None where it beats them all.
     """
 
     pool: ComparedPool
@@ -125,8 +126,11 @@ def find_leak(pool: ComparedPool) -> StrongestLeak | None:
     choices = sum(record.role == "attack" for record in pool.attacks)
     guesses = [record for record in pool.attacks if record.baseline and record.metric("auc").known]
     unbeaten = [guess for guess in guesses if not _beats(best, guess, choices)]
-    bound = min(unbeaten, key=lambda guess: (guess.metric("auc").value, guess.method), default=None)
-    return StrongestLeak(pool, bound)
+
+    def weakest_first(guess: AttackRecord) -> tuple[bool, float, str]:
+        return guess.method == KNOWS_GRADES, guess.metric("auc").value, guess.method
+
+    return StrongestLeak(pool, min(unbeaten, key=weakest_first, default=None))
 
 
 def _beats(best: AttackRecord, guess: AttackRecord, choices: int) -> bool:

@@ -34,7 +34,7 @@ VERDICTS: dict[Judgement, str] = {
     "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 lost "
     f"(corrected p below {short(LEAST, 2)})",
     "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and more than "
-    f"{short(ABOVE_GUESS, 1)} above the guess",
+    f"{short(ABOVE_GUESS, 1)} above the weakest guess that the attack does not beat",
     "leaks": "the best attack is shown to beat the guess",
     "false claim": "a claim is refuted where the server does not see the shown lists, or its proof cannot "
     "hold",

@@ -38,6 +38,16 @@ def test_an_attack_is_held_against_guesses_without_a_message(auc: float, bound: 
     assert found.held is (bound in ("position-prior", "random:k=3"))
 
 
+def test_an_attack_below_a_guess_by_position_is_no_leak_where_grades_say_less() -> None:
+    weak = [
+        attack(name, auc, guess=True) for name, auc in (("position-prior", 0.75), ("relevance-prior", 0.7))
+    ]
+    found = find_leak(setting("a", 1.2, attacks=(*weak, attack("map", 0.7))))
+    assert found is not None
+    assert found.bound is not None
+    assert (found.bound.method, found.kind, found.held) == ("position-prior", "guess", True)
+
+
 def test_an_attack_without_an_interval_beats_nothing() -> None:
     unsure = Estimate(0.95)
     found = leak(unsure)
