@@ -249,7 +249,12 @@ class AttackReport(PlanReport):
         return dataset_line(self.dataset, self.config, self.results or self.counts)
 
     def show(self, console: Console) -> None:
-        """Print the whole report: data, results and their details, utility, and what it all means."""
+        """Print the whole report: what it all means, data, results and their details, and utility."""
+        inquiries = {kind: getattr(self, kind) for kind in details.INQUIRIES}
+        for kind, rows in inquiries.items():
+            _print(details.inquiry_sentences(kind, rows), console, style="bold")
+        if any(not row["baseline"] for row in self.results) or not any((*inquiries.values(), self.tasks)):
+            _print([describe_results(self.results)], console, style="bold")
         console.print(self.about)
         _print(self._facts_lines(), console)
         worlds = group_by_world(self.results)
@@ -265,16 +270,11 @@ class AttackReport(PlanReport):
         if any(math.isfinite(row["eps_proven"]) for row in self.proven):
             _print([details.proven_table(self.proven)], console)
         _print(details.named_queries(self.queries), console)
-        inquiries = {kind: getattr(self, kind) for kind in details.INQUIRIES}
         for kind, rows in inquiries.items():
             _print((details.inquiry_table(kind, *world) for world in group_by_world(rows).items()), console)
         _print((details.task_table(*world) for world in group_by_world(self.tasks).items()), console)
         others = (row for row in self.refused if describe_world(row) not in worlds)
         _print(details.refused_lines(others), console)
-        for kind, rows in inquiries.items():
-            _print(details.inquiry_sentences(kind, rows), console, style="bold")
-        if any(not row["baseline"] for row in self.results) or not any((*inquiries.values(), self.tasks)):
-            _print([describe_results(self.results)], console, style="bold")
 
     def short_answer(self) -> BriefAnswer | None:
         """The conclusion with one table; None without attacks on clicks: then the tables are short."""

@@ -179,14 +179,14 @@ class AuditReport(PlanReport):
         console.print(self.about)
         for rows in self._chains.values():
             console.print()
+            for line in conclusions(rows):
+                console.print(escape(line), style="bold", highlight=False)
+            console.print()
             print_table(_table(rows, whole=True), console)
             for row in rows:
                 console.print()
                 for line in _reasons(row, several=len({row["run"] for row in rows}) > 1):
                     console.print(line, highlight=False)
-            console.print()
-            for line in conclusions(rows):
-                console.print(escape(line), style="bold", highlight=False)
 
     def short_answer(self) -> BriefAnswer:
         rows, more = first_rows(self.results, "rows")

@@ -94,6 +94,7 @@ class CheckReport(Document):
                 details = escape(f"{row['limit']}: {_details(row)}")
                 console.print(f"  {details}", style="dim", highlight=False)
             console.print()
+        console.print(_CAPTION, style="dim", markup=False, highlight=False)
         console.print(self.counts, style="bold", highlight=False)
 
     def short_answer(self) -> BriefAnswer:
@@ -103,7 +104,7 @@ class CheckReport(Document):
         return BriefAnswer(
             conclusion=(f"{self.counts}.",),
             about="",
-            table=_table(rows),
+            table=_table(rows, _CAPTION),
             notes=tuple(map(outcome_line, self.of_status("broken"))),
             left_out=more,
         )
@@ -168,8 +169,13 @@ _COLUMNS = (
 )
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    return make_table("", _COLUMNS, rows, space=2, spare=("interval",))
+_CAPTION = (
+    "in brackets: 95 % intervals; AUC: .5 is a coin flip, 1 is perfect; epsilon: ∞ where nothing bounds it"
+)
+
+
+def _table(rows: Sequence[Row], caption: str = "") -> Table:
+    return make_table("", _COLUMNS, rows, caption=caption, space=2, spare=("interval",))
 
 
 def markdown(report: CheckReport) -> str:
