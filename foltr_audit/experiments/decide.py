@@ -23,7 +23,6 @@ from foltr_audit.experiments.table import (
     worst_audit,
 )
 from foltr_audit.judge.doubts import sure_auc
-from foltr_audit.judge.scoring import KNOWS_GRADES
 from foltr_audit.judge.significance import bonferroni, paired_t_test
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 
@@ -108,7 +107,7 @@ class StrongestLeak(NamedTuple):
             return "unknown"
         if self.bound is None:
             return "reads"
-        return "grades" if self.bound.method == KNOWS_GRADES else "guess"
+        return "grades" if self.bound.role == "knows grades" else "guess"
 
     @property
     def held(self) -> bool:
@@ -128,7 +127,7 @@ def find_leak(pool: ComparedPool) -> StrongestLeak | None:
     unbeaten = [guess for guess in guesses if not _beats(best, guess, choices)]
 
     def weakest_first(guess: AttackRecord) -> tuple[bool, float, str]:
-        return guess.method == KNOWS_GRADES, guess.metric("auc").value, guess.method
+        return guess.role == "knows grades", guess.metric("auc").value, guess.method
 
     return StrongestLeak(pool, min(unbeaten, key=weakest_first, default=None))
 

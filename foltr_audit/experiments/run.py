@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Environment
@@ -143,6 +145,12 @@ def utility_record(
         clipped=known(trained.clipped),
         bytes_per_client=bytes_per_client,
     )
+
+
+def mean_utility(records: Sequence[UtilityRecord], name: str) -> float | None:
+    """Mean of a field over records; None where one of them does not know it."""
+    values = [getattr(record, name) for record in records]
+    return None if None in values else float(np.mean(values))
 
 
 def proofs_of(privacy: PrivacyDescription, attack: AttackSpec | None = None) -> tuple[ProofRecord, ...]:

@@ -31,6 +31,7 @@ from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
+from foltr_audit.experiments.run import mean_utility
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records, group_records
@@ -169,8 +170,7 @@ class ComparedPool:
 
     def mean(self, name: str) -> float | None:
         """Mean of a field of its `UtilityRecord`s; None where one of them does not know it."""
-        values = [getattr(utility, name) for utility in self.utilities]
-        return None if None in values else float(np.mean(values))
+        return mean_utility(self.utilities, name)
 
 
 class Proven(Protocol):

@@ -29,9 +29,9 @@ from foltr_audit.experiments.table import (
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
-from foltr_audit.report.compare_tables import WorldTables, claims_table, of_least_epsilon
+from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
 from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decision_sentences, decision_table
-from foltr_audit.report.documents import Document, Field, Row, Section, nested
+from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.settings import (
     DATASET,
     RUN_BOUND,
@@ -131,7 +131,7 @@ class CompareReport(Document):
     SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
     FIELDS: ClassVar[Section] = Section(
         "config:table",
-        Field("dataset", {"anyOf": [DATASET.schema(), {"type": "null"}]}),
+        nested("dataset", DATASET, many=False, null=True),
         nested("cells", CELLS, many=False),
         nested("sensitivities", TRIED),
         nested("unfinished", UNFINISHED),
@@ -353,8 +353,8 @@ class CompareReport(Document):
         shown = max(tables, key=least_auc)
         rows = shown.rows
         if len(rows) > MOST_ROWS:
-            least = {row["name"] for row in of_least_epsilon(rows)}
-            rows = [row for row in rows if row["name"] in least or recommended(row)]
+            least = epsilons_of(rows)[:1]
+            rows = [row for row in rows if row["eps"] in (None, *least) or recommended(row)]
         larger = len(shown.rows) - len(rows)
         rows, more = first_rows(rows, "rows")
         return BriefAnswer(

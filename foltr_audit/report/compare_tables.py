@@ -121,10 +121,9 @@ def verdict_words(decision: Decision, rows: Iterable[Row]) -> str:
     return "; ".join(["verdict: the worst over all settings", *words])
 
 
-def of_least_epsilon(rows: Sequence[Row]) -> list[Row]:
-    """Those of the smallest epsilon that defenses were made for, and those that depend on none."""
-    least = min((row["eps"] for row in rows if row["eps"] is not None), default=None)
-    return [row for row in rows if row["eps"] in (None, least)]
+def epsilons_of(rows: Iterable[Row]) -> list[float]:
+    """The epsilons that defenses were made for, the smallest first."""
+    return sorted({row["eps"] for row in rows if row["eps"] is not None})
 
 
 # --- tables ----------------------------------------------------------------------------------------

@@ -25,7 +25,14 @@ from foltr_audit.experiments.table import best_attack
 from foltr_audit.experiments.versions import versions
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.compare_tables import byte_count, claims_table, difference_cell, verdict_words
+from foltr_audit.report.compare_tables import (
+    auc_cell,
+    byte_count,
+    claims_table,
+    difference_cell,
+    epsilons_of,
+    verdict_words,
+)
 from foltr_audit.report.decision import MARKS, decision_sentences
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import data_title
@@ -35,6 +42,7 @@ from foltr_audit.report.table import (
     Mark,
     Table,
     bound_text,
+    capitalised,
     counted,
     escape_markdown,
     make_table,
@@ -111,7 +119,7 @@ def page_of(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Page
     synthetic = bool(data) and data["synthetic"]
     return Page(
         headline=headline.rstrip("."),
-        lead=[text[:1].upper() + text[1:] for text in lead if text],
+        lead=[capitalised(text) for text in lead if text],
         tiles=_tiles(rows, worst_case(chosen)) if chosen else [],
         notices=[
             *report.progress,
@@ -202,11 +210,8 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         Column("defense", "name", "name"),
         Column("verdict", lambda row: SIGNS.get(MARKS[row["verdict"]], "") + row["verdict"], "name"),
         *map(proven, _audited_views(rows)),
-        Column("AUC of the best attack", "auc"),
-        Column(
-            "AUC of the best guess without message and grades",
-            lambda row: Cell(short(row["guess"]), row["guess_by"]),
-        ),
+        Column("AUC of the best attack", auc_cell),
+        Column("AUC of the best guess without message and grades", _guess),
         Column("nDCG@10", "ndcg@10"),
         Column("difference to no defense", lambda row: difference_cell(row.estimate("ndcg@10_difference"))),
         Column("bytes a client and round", byte_count),
@@ -221,9 +226,8 @@ def _tiles(rows: Sequence[Row], chosen: Row) -> list[tuple[str, Cell]]:
 
 def _epsilons(rows: Sequence[Row]) -> list[float]:
     """Those that defenses were made for, first that of the recommended one, or else the smallest."""
-    found = sorted({row["eps"] for row in rows if row["eps"] is not None})
     chosen = [row["eps"] for row in rows if row["verdict"] == "recommended"]
-    return sorted(found, key=lambda eps: eps not in chosen)
+    return sorted(epsilons_of(rows), key=lambda eps: eps not in chosen)
 
 
 def _of_epsilon(rows: Sequence[Row], epsilons: Sequence[float]) -> list[Row]:
@@ -235,7 +239,7 @@ def _guess(row: Row) -> Cell:
 
 
 def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
-    """Each defense at the smallest epsilon, in the worst case of all worlds."""
+    """Each defense at the first of `_epsilons`, in the worst case of all worlds."""
     if report.decision is None:
         return Fold(title="The defenses")
     of_defense: dict[str, list[Row]] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-import numpy as np
 from rich.markup import escape
 
 from foltr_audit.core.plugins import Defense
@@ -18,7 +18,7 @@ from foltr_audit.core.settings.data import is_synthetic_source
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import flat
 from foltr_audit.core.warning_kinds import CodedWarning
-from foltr_audit.experiments.run import Run
+from foltr_audit.experiments.run import Run, mean_utility
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.bounds import RunBound
@@ -247,10 +247,7 @@ def utility_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
 
 
 def utility_row(records: Sequence[UtilityRecord], setting: Setting) -> Row:
-    def mean(name: str) -> float | None:
-        values = [getattr(record, name) for record in records]
-        return None if None in values else float(np.mean(values))
-
+    mean = partial(mean_utility, records)
     return UTILITY.of(
         records[0],
         setting,
