@@ -1,8 +1,9 @@
 """Whether the links of a chain do what they declare, so that proofs may rely on it.
 
-A link gets inputs of many clients at once, as in the games, and its outputs are compared with its events.
-Noise must follow the declared law for every input, and must be independent for each coordinate, client,
-round and local step, and come from the experiment's own streams; also noise in sums, and that of clicks.
+A link is called as in rounds of training, which are drawn anew for each audit from all that the Spec allows,
+and its outputs are compared with its events. Noise must follow the declared law for every input, and must be
+independent for each coordinate, client, round and local step, and come from the experiment's own streams;
+also noise in sums, and that of clicks.
 """
 
 from __future__ import annotations
@@ -10,29 +11,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
-from typing import NamedTuple
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from foltr_audit.auditing.canaries import Canary
-from foltr_audit.auditing.estimators import clopper_pearson_bound
 from foltr_audit.auditing.law_tests import (
-    FALSE_ALARM,
+    PAIRED,
     RESOLVED,
     LawTable,
     LawTestResult,
     NoiseDraws,
     check_balls,
+    check_dependence,
     check_distribution,
     check_grid,
     check_noise,
     check_pair,
-    check_rounds,
     check_scaling,
+    check_summed,
+    columns_of,
     failure,
     law_table,
-    some_rounds,
+    upper_tail,
 )
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.session import AuditSession
@@ -53,13 +56,92 @@ from foltr_audit.privacy.noise.gaussian import hidden_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-_CLICK_CLIENTS = 16_384
-_FEWER = 4096  # clients of another round or interaction, and with one number of clicks
-_CLICK_ROUNDS = (1, 2, 7)
-_STEPS = 8  # local steps that are tested at most
-_LENGTHS = (LIST_LENGTH, LIST_LENGTH // 2)
-_BOUNDS = 200  # bounds that are compared at most: in places, numbers of clicks, interactions and rounds
-_SLACK = 1e-9  # relative, of an epsilon
+_STRETCH = 8  # neighbours
+_MOST_CALLS = 512  # of each test
+_BLOCK = 500_000  # numbers of the messages of a call, as in training
+_UNDER = "audit/law/"
+
+
+def _some(total: int, count: int, rng: np.random.Generator) -> Ints:
+    """`count` of the numbers 0 .. total - 1, rising: half scattered, half in stretches of neighbours."""
+    if count >= total:
+        return np.arange(total)
+    firsts = rng.integers(max(1, total - _STRETCH + 1), size=count // (2 * _STRETCH))
+    near = np.unique((firsts[:, np.newaxis] + np.arange(_STRETCH)).ravel())
+    others = np.setdiff1d(np.arange(total), near)
+    return np.sort(np.append(near, rng.permutation(others)[: count - near.size]))
+
+
+class DrawnRounds:
+    """Rounds of training for tests: which rounds, cohorts and local steps is drawn anew for each audit.
+
+    Nothing that a link is told differs from training: a test that needs many draws calls a link often, each
+    time with clients of one cohort, under streams whose names it does not see.
+    """
+
+    def __init__(self, clients: GameClients, interactions: int, test: str) -> None:
+        """Nothing is drawn yet; `test` names the streams."""
+        self.clients = clients
+        self.interactions = interactions
+        self.test = test
+        self.spec = clients.setup.spec
+        self.rng = clients.setup.streams.generator(f"{_UNDER}{test}")
+        # as many messages as training has in memory at once
+        most = max(1, _BLOCK // clients.parameters.size)
+        self.members = min(self.spec.population.cohort_size, most)
+
+    def rounds(self, count: int) -> Ints:
+        return _some(self.spec.train.rounds, count, self.rng)
+
+    def cohort(self) -> Ints:
+        """Ids of a cohort, or of those of its clients that are played at once, rising, int64 (members,)."""
+        return np.sort(self.rng.choice(self.spec.population.clients, self.members, replace=False))
+
+    def context(self, run: int, round_: int, ids: Ints, seed: int = 0) -> RoundContext:
+        """The context of a round for these clients, in one of several runs; of another seed by `seed`."""
+        context = self.clients.context(round_, ids, f"{_UNDER}{self.test}/{run}/", self.interactions)
+        other = Streams(self.spec.seed + seed, self.spec.repetition).under(f"{_UNDER}{self.test}/{run}/")
+        return replace(context, source=other) if seed else context
+
+    def calls(self, cohort: Ints, rows: Ints, full: float = 1 / 3) -> list[tuple[Ints, Ints]]:
+        """Clients of calls that together have the `rows` of a cohort, with the places of these among them.
+
+        All of the cohort, or only these, at once or one part after the other.
+        """
+        which = self.rng.random()
+        if which < full:
+            return [(cohort, rows)]
+        cut = int(rows.size ** self.rng.random()) if which > 0.5 * (1 + full) else 0
+        return [(cohort[part], np.arange(part.size)) for part in (rows[:cut], rows[cut:]) if part.size]
+
+    def trail(
+        self,
+        models: Floats,
+        run: int,
+        round_: int,
+        calls: Sequence[tuple[Ints, Ints]],
+        step: int = 0,
+        seed: int = 0,
+    ) -> list[tuple[Defense, Floats, Floats]]:
+        """Each link of step and message stage, with input and output for models (M, P) of such clients."""
+        parts, first = [], 0
+        for ids, places in calls:
+            own = models[first : first + places.size]
+            given = own[np.arange(ids.size) % places.size]
+            given[places] = own
+            context = self.context(run, round_, ids, seed)
+            trail = self.clients.setup.chain.trail(given, context, step)
+            parts.append([(link, before[places], after[places]) for link, before, after in trail])
+            first += places.size
+        return [
+            (same[0][0], np.concatenate([one[1] for one in same]), np.concatenate([one[2] for one in same]))
+            for same in zip(*parts, strict=True)
+        ]
+
+
+_PANEL_LISTS, _LISTS = 8192, 16_384
+_CLICK_MOMENTS = 96  # rounds and local steps
+_SEED_MOMENTS = 16  # that are played under another seed too
 
 
 def check_clicks(
@@ -69,137 +151,185 @@ def check_clicks(
 
     `place` is that of the link in the chain, which names its streams; B interactions of a client in a round.
     """
-    context = clients.context(0, np.arange(_CLICK_CLIENTS), "audit/law/", interactions)
-    tried = _FlipSampler(link, replace(context, prefix=f"defense/{place}/"))
-    truth = _every_pattern(_CLICK_CLIENTS)
-    flips = tried.flips(truth)
-    yield from _check_rates(truth, truth ^ flips, epsilon, columns=True)
-    yield from _check_by_number_of_clicks(tried, epsilon)
-    i, j = np.triu_indices(LIST_LENGTH, 1)
-    where = "randomised clicks are alike in two places of a list"
-    yield from _check_flips(flips[:, i], flips[:, j], (truth[:, i], truth[:, j]), where)
-    half = _CLICK_CLIENTS // 2
-    yield from _check_flips(
-        flips[:half],
-        flips[half:],
-        (truth[:half], truth[:half]),
-        "randomised clicks are alike for two clients",
+    lists = _DrawnLists(link, place, DrawnRounds(clients, interactions, f"clicks/{place}"))
+    truth, flips, again = lists.panel()
+    R, K, C, L = truth.shape
+    alike, rng = "randomised clicks are alike in several", lists.drawn.rng
+    yield from _check_answers(truth, flips, epsilon, {
+        "round": np.arange(K)[:, np.newaxis, np.newaxis],
+        "client": (np.arange(R)[:, np.newaxis] * C + np.arange(C))[:, np.newaxis, :, np.newaxis],
+        "place": np.arange(L),
+    })  # fmt: skip
+    # Of every mechanism a list of fair clicks is reported as it is at most this often.
+    whole, most = int((~flips).all(axis=-1).sum()), (1.0 + math.exp(-epsilon)) ** -L
+    yield LawTestResult(
+        upper_tail(whole, R * K * C, most), "too many lists of clicks are reported as they are"
     )
-    few = truth[:_FEWER]
-    steps = sorted({0, interactions - 1, *range(min(interactions, _STEPS))})
-    kinds = {
-        "interactions": [tried.flips(few, step=step) for step in steps],
-        "rounds": [tried.flips(few, round_=round_) for round_ in (0, *_rounds(clients))],
-    }
-    for kind, patterns in kinds.items():
-        for again in patterns[1:]:
-            yield from _check_rates(few, few ^ again, epsilon)
-        for one, other in combinations(patterns, 2):
-            yield from _check_flips(one, other, (few, few), f"randomised clicks are alike in two {kind}")
-    again = tried.flips(few, source=Streams(clients.setup.spec.seed + 1, 0))
+    counts = [(flips & kind).sum(axis=(0, 1, 2)) / kind.sum(axis=(0, 1, 2)) for kind in (truth, ~truth)]
+    expected, axes = np.where(truth, *counts), ("", "round", "client", "place")
+    # Rare flips, or their absence, are drawn as often as not: fair bits, if flips are independent.
+    rare = np.minimum(expected, 1.0 - expected)
+    fair = (flips == (expected <= 0.5)) | (rng.random(flips.shape) * (1.0 - rare) < 0.5 - rare)
+    for axis, name in enumerate(axes):
+        if name:
+            yield from _check_common(columns_of(flips, axis), columns_of(expected, axis), f"{alike} {name}s")
+    yield from check_dependence([fair], axes, alike, rng, bits=[flips])
     seeds = "randomised clicks are alike under two seeds of the experiment"
-    yield from _check_flips(flips[:_FEWER], again, (few, few), seeds)
+    first = flips[0, : len(again)]
+    common, chance = int((first & again).sum()), float((expected[0, : len(again)] ** 2).sum())
+    yield LawTestResult(_poisson_tail(common, chance), seeds)
+    yield from lists.check_neighbours(epsilon)
 
 
-class _FlipSampler(NamedTuple):
-    """Applies a link to given clicks."""
+class _DrawnLists(NamedTuple):
+    """Shows drawn lists and clicks to a link."""
 
     link: Defense
-    context: RoundContext
+    place: int
+    drawn: DrawnRounds
 
-    def flips(self, truth: Bools, *, step: int = 0, round_: int = 0, source: Streams | None = None) -> Bools:
-        """Which clicks (C, k) of the first C clients are reported wrongly, on lists padded to ten places."""
-        count, k = truth.shape
-        context = replace(
-            self.context,
-            round=round_,
-            clients=self.context.clients[:count],
-            counts=self.context.counts[:count],
-            source=source or self.context.source,
-        )
-        shown = np.where(np.arange(LIST_LENGTH) < k, np.arange(LIST_LENGTH), -1)
-        padded = np.zeros((count, LIST_LENGTH), dtype=np.bool_)
-        padded[:, :k] = truth
-        reported = self.link.on_clicks(padded.copy(), np.tile(shown, (count, 1)), step, context)
-        return np.asarray(reported[:, :k] ^ truth)
+    @property
+    def lengths(self) -> Ints:
+        """The different lengths of lists in the data, int64."""
+        clients = self.drawn.clients
+        parts = (clients.data, clients.setup.collection.train)
+        return np.unique(np.concatenate([np.minimum(part.lengths, LIST_LENGTH) for part in parts]))
+
+    def flips(self, truth: Bools, lengths: Ints, run: int, moment: int, ids: Ints, seed: int = 0) -> Bools:
+        """Which clicks (C, 10) are reported wrongly, on lists of some lengths (C,) of drawn documents."""
+        round_, step = divmod(moment, self.drawn.interactions)
+        documents = max(LIST_LENGTH, min(32, int(self.drawn.clients.data.lengths.max())))
+        tickets = self.drawn.rng.random((ids.size, documents))
+        # A list that is shorter than the page has all documents of its query.
+        short = (lengths < LIST_LENGTH)[:, np.newaxis]
+        tickets[short & (np.arange(documents) >= lengths[:, np.newaxis])] = 2.0
+        there = np.arange(LIST_LENGTH) < lengths[:, np.newaxis]
+        shown = np.where(there, np.argsort(tickets, axis=1)[:, :LIST_LENGTH], -1)
+        context = self.drawn.context(run, round_, ids, seed)
+        context = replace(context, prefix=f"{context.prefix}defense/{self.place}/")
+        reported = self.link.on_clicks(truth & there, shown, step, context)
+        return np.asarray(reported ^ truth) & there
+
+    @property
+    def moments(self) -> int:
+        """The number of rounds times local steps of a run."""
+        return self.drawn.spec.train.rounds * self.drawn.interactions
+
+    def panel(self) -> tuple[Bools, Bools, Bools]:
+        """Fair clicks on full lists, bool (R, K, C, L), and which are reported wrongly.
+
+        R runs of the same K rounds and steps, each with C clients; and those of the first K' and first run
+        under another seed, (K', C, L).
+        """
+        drawn, longest = self.drawn, int(self.lengths.max())
+        moments = _some(self.moments, _CLICK_MOMENTS, drawn.rng)
+        count = min(PAIRED, drawn.members)
+        runs = max(1, min(_MOST_CALLS, _PANEL_LISTS // count) // moments.size)
+        truth = drawn.rng.random((runs, moments.size, count, LIST_LENGTH)) < 0.5
+        truth[..., longest:] = False
+        flips, again = np.zeros_like(truth), np.zeros_like(truth[0, :_SEED_MOMENTS])
+        for run in range(runs):
+            cohort, rows = drawn.cohort(), _some(drawn.members, count, drawn.rng)
+            for k, moment in enumerate(moments):
+                first = 0
+                for ids, places in drawn.calls(cohort, rows):
+                    own = slice(first, first + places.size)
+                    clicks = truth[run, k, own][np.arange(ids.size) % places.size]
+                    clicks[places] = truth[run, k, own]
+                    lengths = np.full(ids.size, longest)
+                    flips[run, k, own] = self.flips(clicks, lengths, run, moment, ids)[places]
+                    if run == 0 and k < len(again):
+                        again[k, own] = self.flips(clicks, lengths, run, moment, ids, seed=1)[places]
+                    first += places.size
+        return truth[..., :longest], flips[..., :longest], again[..., :longest]
+
+    def check_neighbours(self, epsilon: float) -> Iterator[LawTestResult]:
+        """Tests on lists of any length and number of clicks, which differ in one fair click."""
+        drawn, rng = self.drawn, self.drawn.rng
+        kinds = []
+        for call in range(min(_MOST_CALLS, -(-_LISTS // drawn.members))):
+            cohort = drawn.cohort()
+            count = drawn.members if call % 2 else int(drawn.members ** rng.random())
+            ids = np.sort(rng.choice(cohort, count, replace=False))
+            lengths = rng.choice(self.lengths, ids.size)
+            beyond = np.arange(LIST_LENGTH) >= lengths[:, np.newaxis]
+            order = np.argsort(rng.random(beyond.shape) + beyond, axis=1)
+            others = (rng.random(ids.size) * lengths).astype(
+                np.int64
+            )  # that are clicked, without the fair one
+            rows, fair = np.arange(ids.size), order[:, 0]
+            truth = np.zeros((ids.size, LIST_LENGTH), dtype=np.bool_)
+            np.put_along_axis(truth, order, np.arange(LIST_LENGTH) - 1 < others[:, np.newaxis], axis=1)
+            truth[rows, fair] = rng.random(ids.size) < 0.5
+            flips = self.flips(truth, lengths, _MOST_CALLS + call, int(rng.integers(self.moments)), ids)
+            kinds.append(np.stack([truth[rows, fair], flips[rows, fair], lengths, others, fair]))
+        clicked, flipped, lengths, others, fair = np.concatenate(kinds, axis=1)
+        labels = {"place": fair, "length": lengths, "number of clicks": lengths * (LIST_LENGTH + 1) + others}
+        yield from _check_answers(clicked == 1, flipped == 1, epsilon, labels)
 
 
-def _rounds(clients: GameClients) -> Sequence[int]:
-    """Some later rounds of the run, always the second and the last."""
-    last = clients.setup.spec.train.rounds - 1
-    return sorted({1, last, *(round_ for round_ in _CLICK_ROUNDS if round_ < last)} - {0})
-
-
-def _every_pattern(count: int) -> Bools:
-    return np.asarray((np.arange(count)[:, np.newaxis] // 2 ** np.arange(LIST_LENGTH)) % 2 == 1)
-
-
-def _orders(count: int, length: int) -> Ints:
-    """An order of the places of a list for each client, int64 (C, k)."""
-    # A step that has no divisor in common with the length visits every place once.
-    steps = np.array([step for step in range(1, length) if math.gcd(step, length) == 1])
-    rows = np.arange(count)[:, np.newaxis]
-    return np.asarray((np.arange(length) * steps[rows % steps.size] + rows // steps.size) % length)
-
-
-def _check_by_number_of_clicks(tried: _FlipSampler, epsilon: float) -> Iterator[LawTestResult]:
-    """Bits of lists with c clicks compared with lists with c + 1: neighbours differ in one click."""
-    for length in _LENGTHS:
-        ranks = _orders(_FEWER, length)
-        batches = [ranks < clicks for clicks in range(length + 1)]
-        reports = [truth ^ tried.flips(truth) for truth in batches]
-        for c in range(length):
-            bits = np.concatenate([batches[c][~batches[c]], batches[c + 1][batches[c + 1]]])
-            drawn = np.concatenate([reports[c][~batches[c]], reports[c + 1][batches[c + 1]]])
-            yield from _check_rates(bits[:, np.newaxis], drawn[:, np.newaxis], epsilon)
-
-
-def _check_rates(
-    truth: Bools, reported: Bools, epsilon: float, *, columns: bool = False
+def _check_answers(
+    truth: Bools, flips: Bools, epsilon: float, labels: Mapping[str, Ints]
 ) -> Iterator[LawTestResult]:
-    """Whether a report reveals more of its click than declared, over all places, and in each place."""
-    single = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
-    for column in [slice(None), *single]:
-        clicked, answers = truth[:, column].ravel(), reported[:, column].ravel()
-        # The bound is for equally many trials of both hypotheses; more of one kind are left out.
-        trials = min(int(clicked.sum()), int((~clicked).sum()))
-        one, none = answers[clicked][:trials], answers[~clicked][:trials]
-        for wrong, missed in ((none, ~one), (~none, one)):
-            counts, confidence = (int(wrong.sum()), int(missed.sum())), 1.0 - FALSE_ALARM / _BOUNDS
-            shown = clopper_pearson_bound(*counts, trials, delta=0.0, confidence=confidence)
-            problem = f"randomised clicks show an epsilon of at least {shown:.3g}, more than is declared"
-            yield LawTestResult(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, problem)
+    """Whether reports tell more of fair clicks than declared: of all, and of those with each label.
 
-
-def _check_flips(
-    one: Bools, other: Bools, truths: tuple[Bools, Bools], problem: str
-) -> Iterator[LawTestResult]:
-    """Whether flips (N, m) are independent of others, column by column, given the clicks that each hides.
-
-    The number of common flips among the same clicks is hypergeometric given how many there are of each.
-    Where flips are rare, common ones are counted over all clicks: their number is at most about Poisson.
+    Under epsilon-DP a report is right with a probability of at most e^epsilon / (1 + e^epsilon), whatever it
+    says.
     """
+    from scipy.special import bdtrc
+
+    most = 1.0 / (1.0 + math.exp(-epsilon))
+    for name, label in {"": np.zeros(1, np.int64), **labels}.items():
+        kind = np.broadcast_to(label, truth.shape)
+        where = f" for one {name}" if name else ""
+        for answer in (False, True):
+            given = (truth ^ flips) == answer
+            told = np.bincount(kind[given], minlength=1)
+            right = np.bincount(kind[given & ~flips], minlength=told.size)
+            tails = np.where(right > 0, bdtrc(right - 1.0, told, most), 1.0)
+            share = float(right.sum() / max(1, told.sum()))
+            problem = f"randomised clicks are too often right{where}: {100 * share:.3g} % of reports are"
+            yield LawTestResult(min(1.0, float(tails.min()) * tails.size), problem)
+
+
+def _check_common(flips: Bools, expected: Floats, found: str) -> Iterator[LawTestResult]:
+    """Whether any two columns of flips (N, d) have more in common than a Poisson number by chance."""
+    some = np.unique(np.linspace(0, flips.shape[1] - 1, PAIRED).astype(np.int64))
+    given, rates = flips[:, some].astype(np.float32), expected[:, some]
+    pairs = np.triu_indices(some.size, 1)
+    if pairs[0].size:
+        tails = _poisson_tail((given.T @ given)[pairs], (rates.T @ rates)[pairs])
+        yield LawTestResult(min(1.0, float(np.min(tails)) * pairs[0].size), found)
+
+
+def _poisson_tail(seen: Any, expected: Any) -> Any:
     from scipy.special import pdtrc
-    from scipy.stats import hypergeom
 
-    kinds = [(truths[0] == a) & (truths[1] == b) for a in (False, True) for b in (False, True)]
-    clicks, first, second, common = (
-        np.array([(kind & flips).sum(axis=0) for kind in kinds])
-        for flips in (np.ones_like(one), one, other, one & other)
-    )
-    tails = (hypergeom.cdf(common, clicks, first, second), hypergeom.sf(common - 1, clicks, first, second))
-    least = min(float(np.asarray(tail)[clicks > 0].min(initial=1.0)) for tail in tails)
-    yield LawTestResult(min(1.0, 2.0 * clicks.size * least), problem)
-    seen, expected = int(common.sum()), float((first * second / np.maximum(clicks, 1)).sum())
-    yield LawTestResult(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, problem)
+    return np.where(np.asarray(seen) > 0, pdtrc(np.asarray(seen) - 1.0, expected), 1.0)
 
 
-_CLIENTS = 2048  # for each input
+_ROWS = 4096  # messages for each input
 _NUMBERS = 2_000_000  # numbers of their messages at most, 16 MB
-_FEWEST, _MOST = 8, 64  # clients whose noise of many rounds is compared
+_ROUNDS = 384  # of all inputs together
+_FEWEST, _MOST = 8, 64  # clients whose noise of many rounds is compared; and rounds of an input
+_WHOLE = 4  # rounds in which all of a cohort is compared
 _FAR = 1e3  # radii from the centre at which a bound is tested
-_COPIES = 96  # clients with the same model where noise hides whether a bound holds
+_COPIES, _NOISY_COPIES = 32, 96  # clients with the same model, more where noise hides whether a bound holds
 _COARSE = 0.05  # of the scale: random rounding by more would change the law
+
+
+class _LinkNoise(NamedTuple):
+    """Noise of one link.
+
+    Attributes:
+        noise: of R runs, K rounds or local steps, and C clients, float64 (R, K, C, P).
+        again: of the first rounds of the first run under another seed, (K', C, P).
+        resolution: how far off rounding may have put a number.
+    """
+
+    noise: Floats
+    again: Floats
+    resolution: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -244,114 +374,138 @@ class LinkTests:
             self.events.setdefault(id(link), []).append(event)
         self.tests: dict[int, list[LawTestResult]] = {}
         self.not_looked: dict[int, str] = {}
-        self._means: dict[int, dict[bytes, Floats]] = {}
+        self._inputs = 0
 
     def run(self, inputs: Sequence[LinkTestInput]) -> None:
         """Test the links on all inputs; results are stored by the id of each link."""
+        rounds = max(_MOST, min(2 * _MOST, _ROUNDS // max(1, sum(len(given.models) for given in inputs))))
         for given in inputs:
-            self._check_noise(given)
+            for model, where in zip(given.models, given.where, strict=True):
+                self._check_noise(self._drawn(given), model, where, rounds)
             self._check_bounds(given)
 
-    def _check_noise(self, given: LinkTestInput) -> None:
-        count = max(64, min(_CLIENTS, _NUMBERS // given.models.shape[1]))
-        for number, (model, where) in enumerate(zip(given.models, given.where, strict=True)):
-            context = self._context(given.clients, number, count)
-            models = np.tile(model, (count, 1))
-            first = self.draw_noise(given.clients, models, context)
-            for link, noise, law, table in self._lawful(first):
-                draws = NoiseDraws(noise, f"for {where}", _resolution(models))
-                self.tests.setdefault(link, []).extend(check_noise(draws, law, table))
-            self._check_repetitions(given.clients, models, context, first, where)
-            self._check_over_rounds(given.clients, model, number, where)
+    def _drawn(self, given: LinkTestInput) -> DrawnRounds:
+        self._inputs += 1
+        return DrawnRounds(given.clients, self.interactions, str(self._inputs))
 
-    def _check_repetitions(
-        self,
-        clients: GameClients,
-        models: Floats,
-        context: RoundContext,
-        first: dict[int, Floats],
-        where: str,
-    ) -> None:
-        """Noise of other local steps and of another seed follows the law, independently of the first."""
-        seed = clients.setup.spec.seed
-        in_steps = {id(link) for link in clients.setup.chain.links("step")} & first.keys()
-        steps = range(1, min(_STEPS, self.interactions)) if in_steps else ()
-        others = [(context, step, "after two local steps") for step in steps]
-        others += [(replace(context, source=Streams(seed + 1, 0)), 0, "under two seeds of the experiment")]
-        before = [first]
-        for other, step, when in others:
-            again = self.draw_noise(clients, models, other, step)
-            if step:  # the message stage runs once
-                again = {link: noise for link, noise in again.items() if link in in_steps}
-            for link, noise, law, table in self._lawful(again):
-                tests = self.tests.setdefault(link, [])
-                drawn_for = f"for {where}, local step {step + 1}" if step else f"for {where}, another seed"
-                draws = NoiseDraws(noise, drawn_for, _resolution(models))
-                tests += check_distribution(draws, law, table)
-                for earlier in (each[link] for each in before if link in each):
-                    tests += check_pair(earlier, noise, table, f"noise for {where} is alike {when}")
-            before.append(again)
+    def _check_noise(self, drawn: DrawnRounds, model: Floats, where: str, rounds: int) -> None:
+        """Test noise of some clients in many rounds and under another seed, and of whole cohorts in a few."""
+        rounds = max(_FEWEST, min(rounds, _NUMBERS // (_FEWEST * model.size)))
+        clients = min(drawn.members, max(_FEWEST, min(_MOST, _NUMBERS // (rounds * model.size))))
+        axes = ("", "round", "client", "coordinate")
+        for link, drawn_noise, law, table in self._lawful(self.draw_noise(drawn, model, rounds, clients)):
+            noise, again, resolution = drawn_noise
+            draws = NoiseDraws(noise, f"for {where}", resolution, axes)
+            tests = self.tests.setdefault(link, [])
+            tests += check_noise(draws, law, table, drawn.rng)
+            tests += check_summed(draws, law)
+            seeds = f"noise for {where} is alike under two seeds of the experiment"
+            tests += check_pair(noise[0, : len(again)], again, table, seeds)
+        if clients < drawn.members and self._only_noise:
+            whole = self.draw_noise(drawn, model, _WHOLE, drawn.members)
+            for link, (noise, _, resolution), law, table in self._lawful(whole):
+                draws = NoiseDraws(noise, f"of whole cohorts for {where}", resolution, axes)
+                self.tests[link] += check_distribution(draws, law, table)
+                self.tests[link] += check_summed(draws, law)
 
-    def _check_over_rounds(self, clients: GameClients, model: Floats, number: int, where: str) -> None:
-        """Noise of some clients in many rounds: of each round, of each client, and in sums."""
-        rounds = some_rounds(clients.setup.spec.train.rounds)
-        count = max(_FEWEST, min(_MOST, _NUMBERS // (len(rounds) * model.size)))
-        context, models = self._context(clients, number, count), np.tile(model, (count, 1))
-        draws = [self.draw_noise(clients, models, replace(context, round=round_)) for round_ in rounds]
-        for link, _, law, table in self._lawful(draws[0]):
-            noise = np.stack([drawn[link] for drawn in draws])
-            tests = check_rounds(noise, law, table, where, _resolution(models))
-            self.tests.setdefault(link, []).extend(tests)
+    @cached_property
+    def _noisy(self) -> dict[int, list[PrivacyEvent]]:
+        """The events of the links that declare noise."""
+        return {
+            link: events
+            for link, events in self.events.items()
+            if any(isinstance(event, NoiseAddition) for event in events)
+        }
 
-    def _context(
-        self, clients: GameClients, number: int, count: int, under: str = "audit/law/"
-    ) -> RoundContext:
-        return clients.context(0, number * count + np.arange(count), under, self.interactions)
+    @property
+    def _only_noise(self) -> bool:
+        """Whether no link does something unknown to a message before it adds noise."""
+        return all(len(events) == 1 or _rounds_before(events) for events in self._noisy.values())
 
     def draw_noise(
-        self, clients: GameClients, models: Floats, context: RoundContext, step: int = 0
-    ) -> dict[int, Floats]:
-        """What each link that declares noise adds to local models (N, P), by its id."""
+        self, drawn: DrawnRounds, model: Floats, rounds: int, clients: int
+    ) -> dict[int, _LinkNoise]:
+        """What each link that declares noise adds to messages of some clients in some rounds, by its id."""
+        chain, rng = drawn.clients.setup.chain, drawn.rng
+        in_steps = {id(link) for link in chain.links("step")} & self._noisy.keys()
+        count = min(2, self.interactions) if in_steps else 1
+        moments = [
+            (round_, int(step), number == 0)
+            for round_ in drawn.rounds(max(1, rounds // count)).tolist()
+            for number, step in enumerate(np.sort(rng.choice(self.interactions, count, replace=False)))
+        ]
+        many = rounds > _WHOLE
+        runs = max(1, min(_MOST_CALLS, _ROWS // clients) // len(moments)) if many else 1
+        full = min(1 / 3, _NUMBERS / (runs * len(moments) * drawn.members * model.size)) if many else 1.0
+        seen: dict[int, tuple[list[Floats], list[Floats], list[Floats], list[Floats]]] = {}
+        for run in range(runs):
+            cohort, rows = drawn.cohort(), _some(drawn.members, clients, rng)
+            for number, (round_, step, first) in enumerate(moments):
+                models, calls = self._models(drawn, model, clients), drawn.calls(cohort, rows, full)
+                for seed in (0, 1) if run == 0 and number < _SEED_MOMENTS else (0,):
+                    for link, before, after in drawn.trail(models, run, round_, calls, step, seed):
+                        if id(link) in (self._noisy if first else in_steps):
+                            kept = seen.setdefault(id(link), ([], [], [], []))
+                            kept[2 * seed].append(before)
+                            kept[2 * seed + 1].append(after)
         noise_of_link = {}
-        for link, before, after in clients.setup.chain.trail(models, context, step):
-            events = self.events.get(id(link), [])
-            if any(isinstance(event, NoiseAddition) for event in events):
-                centre = self._centre(link, events, before, after)
-                if centre is not None:
-                    noise_of_link[id(link)] = after - centre
+        for owner in (each for each in chain.defenses if id(each) in seen):
+            befores, afters, more_befores, more_afters = seen[id(owner)]
+            given, sent = np.concatenate(befores + more_befores), np.concatenate(afters + more_afters)
+            centre = self._centre(owner, self._noisy[id(owner)], given, sent)
+            if centre is not None:
+                noise, first_rows = sent - centre, len(befores) * clients
+                noise_of_link[id(owner)] = _LinkNoise(
+                    noise[:first_rows].reshape(runs, -1, clients, model.size),
+                    noise[first_rows:].reshape(-1, clients, model.size),
+                    _resolution(given, sent),
+                )
         return noise_of_link
+
+    def _models(self, drawn: DrawnRounds, model: Floats, clients: int) -> Floats:
+        """Local models (C, P): the given one and, of about every second client, drawn ones.
+
+        All of them the given one where a mean must tell what a link does before it adds noise.
+        """
+        models = np.tile(model, (clients, 1))
+        if self._only_noise:
+            others = drawn.rng.random(clients) < 0.5
+            spread = np.abs(model - drawn.clients.parameters).max() or 0.1
+            changes = drawn.rng.normal(size=(int(others.sum()), model.size))
+            sizes = spread * 10.0 ** drawn.rng.uniform(-4.0, 0.0, (len(changes), 1))
+            models[others] = drawn.clients.parameters + sizes * changes
+        return models
 
     def _centre(
         self, link: Defense, events: Sequence[PrivacyEvent], before: Floats, after: Floats
     ) -> Floats | None:
         """A link's output without its noise; None where it cannot be determined.
 
-        Where a link does something else before it adds noise, this is its mean output over the clients that
-        first had that model.
+        Where a link does something else before it adds noise, this is its mean output over all clients.
         """
         if not isinstance(events[-1], NoiseAddition):
             self.not_looked[id(link)] = f"{link.name} does something after its noise"
             return None
         if len(events) == 1:
             return before
-        rounding = events[0] if len(events) == 2 and isinstance(events[0], GridRounding) else None
-        if rounding is not None and rounding.nearest:
-            return np.asarray(rounding.step * np.rint(before / rounding.step))
+        if _rounds_before(events):
+            step = cast(GridRounding, events[0]).step
+            return np.asarray(step * np.rint(before / step))
         if np.any(before != before[0]):
             self.not_looked[id(link)] = f"{link.name} does more than add noise, behind other noise"
             return None
-        means = self._means.setdefault(id(link), {})
-        if before.shape[1] > before.shape[0] and not means:
+        if before.shape[1] > before.shape[0]:
             self.not_looked[id(link)] = f"messages are too long to see what {link.name} does before its noise"
             return None
         steps = [event.step for event in events if isinstance(event, GridRounding)]
         if max(steps, default=0.0) > _COARSE * events[-1].law.scale:
             self.not_looked[id(link)] = f"{link.name} rounds so coarsely that its noise cannot be separated"
             return None
-        mean = means.setdefault(before[0].tobytes(), after.mean(axis=0))
-        return np.broadcast_to(mean, after.shape)
+        return np.broadcast_to(after.mean(axis=0), after.shape)
 
-    def _lawful(self, drawn: dict[int, Floats]) -> Iterator[tuple[int, Floats, AdditiveNoise, LawTable]]:
+    def _lawful(
+        self, drawn: dict[int, _LinkNoise]
+    ) -> Iterator[tuple[int, _LinkNoise, AdditiveNoise, LawTable]]:
         """Links with their noise, its law and table; links whose law cannot be tested are left out."""
         for link, noise in drawn.items():
             laws = [event.law for event in self.events[link] if isinstance(event, NoiseAddition)]
@@ -373,29 +527,52 @@ class LinkTests:
         ]
         far = [axes * size for size in (1.0, *(norm * _FAR for norm in balls))]
         models = np.concatenate([given.models, clients.parameters + np.concatenate(far)])
-        copies = _COPIES if self._noisy() else 4
-        models = np.repeat(models, copies, axis=0)  # of several clients each
-        context = self._context(clients, 0, len(models), "audit/bounds/")
-        for link, before, after in clients.setup.chain.trail(models, context):
+        copies, drawn = _NOISY_COPIES if self._noisy else _COPIES, self._drawn(given)
+        full = min(1 / 3, _NUMBERS / (copies * drawn.members * P))
+        seen: dict[int, tuple[Defense, list[Floats], list[Floats]]] = {}
+        for copy in range(copies):
+            cohort, step = drawn.cohort(), int(drawn.rng.integers(self.interactions))
+            (round_,) = drawn.rounds(1).tolist()
+            for first in range(0, len(models), drawn.members):
+                some = models[first : first + drawn.members]
+                calls = drawn.calls(cohort, _some(drawn.members, len(some), drawn.rng), full)
+                run = copy * len(models) + first
+                for link, before, after in drawn.trail(some, run, round_, calls, step):
+                    kept = seen.setdefault(id(link), (link, [], []))
+                    kept[1].append(before)
+                    kept[2].append(after)
+        for link, *sides in seen.values():
             events = self.events.get(id(link), [])
             if events and not any(isinstance(event, ClickRandomization) for event in events):
+                # the copies of each model one after the other
+                before, after = (
+                    np.concatenate(side).reshape(copies, -1, P).swapaxes(0, 1).reshape(-1, P)
+                    for side in sides
+                )
                 tests = self.tests.setdefault(id(link), [])
                 tests += check_balls(events, after, clients.parameters, copies)
                 tests += check_grid(events, after)
                 tests += check_scaling(events, before, after, clients.parameters)
 
-    def _noisy(self) -> bool:
-        return any(isinstance(event, NoiseAddition) for events in self.events.values() for event in events)
+
+def _rounds_before(events: Sequence[PrivacyEvent]) -> bool:
+    """Whether a link rounds to the nearest point of a grid, and then adds noise."""
+    return len(events) == 2 and isinstance(events[0], GridRounding) and events[0].nearest
 
 
-def _resolution(models: Floats) -> float:
-    """The rounding error of what is added to models: a unit in the last place."""
-    return float(np.spacing(np.abs(models).max()))
+def _resolution(before: Floats, after: Floats) -> float:
+    """The rounding error of what is added to messages: a unit in the last place.
+
+    Of a link that computes in float32 the messages themselves are rounded.
+    """
+    largest = np.maximum(np.abs(before).max(), np.abs(after).max())
+    single = np.array_equal(after, after.astype(np.float32))
+    return float(np.spacing(largest.astype(np.float32) if single else largest))
 
 
 _FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 14  # that are tested: each is a sum over all clients
-_RUN_ROUNDS = 24  # of each run
-_FEWEST_RUNS, _RUN_NUMBERS = 64, 40_000
+_RUN_ROUNDS = 2048  # of each run, at most
+_FEWEST_RUNS, _RUN_CALLS, _RUN_NUMBERS = 4, 2048, 40_000
 _FLOAT32 = 2.0**-24  # relative, of a message in that format
 
 
@@ -456,28 +633,34 @@ def _resolution_of_sum(session: AuditSession, members: int) -> float:
 
 
 def check_sum_noise(
-    link: Defense, event: CorrelatedNoise, clients: GameClients, place: int
+    link: Defense, event: CorrelatedNoise, clients: GameClients, place: int, interactions: int = 1
 ) -> Iterator[LawTestResult]:
     """Test the noise that a link adds to the sums of all rounds, in runs of several seeds.
 
     What C makes of it must be independent noise of the declared sigma in each round and run, whatever the
     weights of messages are; see `foltr_audit.privacy.noise.gaussian`.
     """
-    law = Gaussian(sigma=event.sigma)
+    law, drawn = Gaussian(sigma=event.sigma), DrawnRounds(clients, interactions, f"sums/{place}")
     table, size = law_table(law), clients.parameters.size
-    runs = max(_FEWEST_RUNS, _RUN_NUMBERS // (_RUN_ROUNDS * size))
-    noise = np.empty((_RUN_ROUNDS, runs, size))
-    largest = np.array([0.75, 0.25])
-    messages = np.zeros((largest.size, size))
+    rounds = min(drawn.spec.train.rounds, _RUN_ROUNDS)
+    runs = max(_FEWEST_RUNS, _RUN_CALLS // rounds, _RUN_NUMBERS // (rounds * size))
+    noise = np.empty((rounds, runs, size))
+    messages = np.zeros((0 if clients.setup.chain.encoding else drawn.members, size))
     for run in range(runs):
-        for round_ in range(_RUN_ROUNDS):
-            context = clients.context(round_, np.arange(largest.size), f"audit/law/sum/{run}/")
+        for round_ in range(rounds):
+            counts = np.full(drawn.members, interactions)
+            if run % 2:  # weights may differ
+                counts = drawn.rng.integers(1, interactions + 1, drawn.members)
+            weights = counts / counts.sum()
+            context = replace(drawn.context(run, round_, drawn.cohort()), counts=counts)
             context = replace(context, prefix=f"defense/{place}/")
-            noise[round_, run] = link.on_aggregate(np.zeros(size), messages, largest, context) / largest.max()
-    independent = hidden_rows(noise.reshape(_RUN_ROUNDS, -1), event.bands).reshape(noise.shape)
+            noise[round_, run] = link.on_aggregate(np.zeros(size), messages, weights, context) / weights.max()
+    independent = hidden_rows(noise.reshape(rounds, -1), event.bands).reshape(noise.shape)
     if table is not None:
-        where = "the sum, less that of rounds before,"
-        yield from check_rounds(independent, law, table, where, float(_FLOAT32 * np.abs(noise).max()))
+        where, resolution = "in the sum, less that of rounds before,", float(_FLOAT32 * np.abs(noise).max())
+        draws = NoiseDraws(independent, where, resolution, ("round", "", "coordinate"))
+        yield from check_noise(draws, law, table, drawn.rng)
+        yield from check_summed(draws, law)
 
 
 _RANDOM = NoiseAddition | ClickRandomization | CorrelatedNoise
@@ -537,11 +720,15 @@ def check_declarations(
                 check_clicks(clients, link, place, events[0].epsilon, interactions)
             )
         for event in (event for other, event in acts if other is link and isinstance(event, CorrelatedNoise)):
-            links.tests.setdefault(id(link), []).extend(check_sum_noise(link, event, clients, place))
+            links.tests.setdefault(id(link), []).extend(
+                check_sum_noise(link, event, clients, place, interactions)
+            )
     names = {id(link): link.name for link in clients.setup.chain.defenses}
     among = sum(len(tests) for tests in links.tests.values())
     failures = {names[link]: failure(tests, among) for link, tests in links.tests.items()}
-    broken = {name: why for name, why in failures.items() if why is not None} | _find_changing(clients)
+    broken = {name: why for name, why in failures.items() if why is not None} | _find_changing(
+        clients, interactions
+    )
     random = {id(link) for link, event in acts if isinstance(event, _RANDOM)}
     return DeclarationCheck(
         broken=broken,
@@ -551,15 +738,15 @@ def check_declarations(
     )
 
 
-def _find_changing(clients: GameClients) -> dict[str, str]:
-    """Links whose declaration depends on the round: proofs use that of the first round for all."""
-    nobody = np.empty(0, np.int64)
-    first, later = (clients.context(round_, nobody) for round_ in (0, 1))
-    last = clients.context(max(1, clients.setup.spec.train.rounds - 1), nobody)
+def _find_changing(clients: GameClients, interactions: int) -> dict[str, str]:
+    """Links whose declaration depends on round or cohort: proofs use that of the first round for all."""
+    drawn = DrawnRounds(clients, interactions, "events")
+    first = clients.context(0, np.empty(0, np.int64))
+    others = [drawn.context(0, round_, drawn.cohort()) for round_ in drawn.rounds(2 * _MOST).tolist()]
     return {
         link.name: "what it declares changes from round to round"
         for link in clients.setup.chain.defenses
-        if not events_of(link, first) == events_of(link, later) == events_of(link, last)
+        if any(events_of(link, first) != events_of(link, other) for other in others)
     }
 
 

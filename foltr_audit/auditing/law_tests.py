@@ -1,8 +1,8 @@
 """Tests whether noise follows a law and outputs lie in declared balls and on declared grids.
 
-Noise is tested for its distribution, its independence, and that it does not repeat. Each test counts
-something that is binomial with a known probability if the law holds, so that its p-value is exact. `failure`
-corrects for the number of tests (Bonferroni).
+Noise is tested for its distribution, its digits, its independence, and that it does not repeat. Each test
+counts something that is binomial with a known probability if the law holds, so that its p-value is exact.
+`failure` corrects for the number of tests (Bonferroni).
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import combinations
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import PrivacyEvent
 from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling
 from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw
 from foltr_audit.privacy.noise.gamma_share import FLOOR
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+T = TypeVar("T", bound=np.generic)
 
 _DECADES = (math.log10(FLOOR), 5.0)  # of |x| over the scale; smaller noise counts as 0
 _PER_DECADE = 2000
 _MOST_POINTS = 1 << 20  # points of a lattice that are summed; a finer lattice is integrated
-_SMALL = 1e-6  # of the scale
 _EXCESS = 1e-3  # by how much the total mass may exceed 1
 
 
@@ -34,18 +38,30 @@ class LawTable(NamedTuple):
         sizes: in units of the noise, float64 (T,); of a lattice half a step above each point.
         within: float64 (T,).
         repeats: probability that two draws are equal; 0 for a continuous law.
-        small: a size below which rounding may make draws equal.
     """
 
     sizes: Floats
     within: Floats
     repeats: float
-    small: float
 
-    def level(self, level: float) -> tuple[float, float]:
-        """The first size with at least this probability, and its exact probability."""
-        index = min(int(np.searchsorted(self.within, level)), self.sizes.size - 1)
+    def level(self, level: float, resolution: float = 0.0) -> tuple[float, float]:
+        """The first size with at least this probability, and its exact probability.
+
+        A size is far above the `resolution` of numbers, where rounding does not change its probability.
+        """
+        common = int(np.searchsorted(self.within, level))
+        index = min(max(common, int(np.searchsorted(self.sizes, RESOLVED * resolution))), self.sizes.size - 1)
         return float(self.sizes[index]), float(self.within[index])
+
+    def crowding(self, least: float, most: float) -> tuple[float, float]:
+        """The integral of the squared density of |X| above a size: how often two draws come close.
+
+        Above the first size of at least `least` for which it is at most `most`, with that size.
+        """
+        squares = np.diff(self.within) ** 2 / np.diff(self.sizes)
+        above = np.append(np.cumsum(squares[::-1])[::-1], 0.0)
+        first = int(np.argmax((self.sizes >= least) & (above <= most)))
+        return float(self.sizes[first]), float(above[first])
 
 
 @lru_cache(maxsize=64)
@@ -63,7 +79,7 @@ def _summed(law: AdditiveNoise, step: float, far: float) -> LawTable:
     # Before masses are doubled to cover both signs: two draws are equal only if their signs are too.
     repeats = float(masses[0] ** 2 + 2.0 * (masses[1:] ** 2).sum())
     masses[1:] *= 2.0
-    return LawTable(np.asarray(points + 0.5 * step), np.cumsum(masses), repeats, 0.0)
+    return LawTable(np.asarray(points + 0.5 * step), np.cumsum(masses), repeats)
 
 
 def _integrated(law: AdditiveNoise) -> LawTable:
@@ -77,7 +93,7 @@ def _integrated(law: AdditiveNoise) -> LawTable:
     within = cumulative_simpson(density, x=logs, initial=0.0)
     step = law.grid  # of a lattice too fine to sum
     repeats = step * math.exp(float(law.log_density(0.0))) if step > 0 else 0.0
-    return LawTable(sizes, within + max(0.0, 1.0 - float(within[-1])), repeats, _SMALL * law.scale)
+    return LawTable(sizes, within + max(0.0, 1.0 - float(within[-1])), repeats)
 
 
 FALSE_ALARM = 1e-6
@@ -85,8 +101,15 @@ FALSE_ALARM = 1e-6
 
 _LEVELS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.995, 0.999, 0.9999, 0.99999)
 _COLUMN_LEVELS = (0.25, 0.75, 0.98)
+_FINEST = 2.0**-48  # of the scale: numbers of a stream have 52 bits
 RESOLVED = 1e3  # a size is tested if it is this many times its rounding
-_COORDINATES = 64  # of a long message: all their pairs are compared
+PAIRED = 64
+"""Columns of which all pairs are compared."""
+
+_TRIPLES, _QUADRUPLES, _TUPLE_ROWS = 48, 24, 2048  # columns that are compared, on so many rows
+_PARITIES, _SPARE = 512, 128  # columns whose parities are looked for, and rows beyond their number
+_DIGITS = 20_000  # numbers whose digits are looked at
+_ONES = np.array([number.bit_count() for number in range(256)], dtype=np.uint8)
 
 
 class LawTestResult(NamedTuple):
@@ -102,17 +125,19 @@ class LawTestResult(NamedTuple):
 
 
 class NoiseDraws(NamedTuple):
-    """Noise of N clients.
+    """Noise of many clients.
 
     Attributes:
-        noise: float64 (N, P).
+        noise: float64 (..., P).
         where: for which input, in words that follow "noise".
         resolution: how far off rounding may have put a number.
+        axes: what each axis counts; empty for one that counts copies.
     """
 
     noise: Floats
     where: str
     resolution: float = 0.0
+    axes: tuple[str, ...] = ("client", "coordinate")
 
 
 def failure(tests: Sequence[LawTestResult], among: int) -> str | None:
@@ -121,12 +146,33 @@ def failure(tests: Sequence[LawTestResult], among: int) -> str | None:
     return None if least is None or least.p * among >= FALSE_ALARM else least.found
 
 
-def check_noise(draws: NoiseDraws, law: NoiseLaw, table: LawTable) -> Iterator[LawTestResult]:
-    """Test the distribution of noise, its independence, and its size in each coordinate."""
+def check_noise(
+    draws: NoiseDraws, law: AdditiveNoise, table: LawTable, rng: np.random.Generator | None = None
+) -> Iterator[LawTestResult]:
+    """Test the distribution of noise, its digits, and along each axis its size and independence.
+
+    `rng` draws which numbers are compared.
+    """
+    rng = rng or Streams(0).generator("law tests")
     yield from check_distribution(draws, law, table)
-    yield from check_independence(draws, table)
-    another = f"noise {draws.where} has another size in one coordinate"
-    yield from check_each_column(draws.noise, table, another, draws.resolution)
+    yield from _check_digits(draws, law, table, rng)
+    noise = draws.noise
+    positive = (noise > 0) | ((noise == 0) & (rng.random(noise.shape) < 0.5))
+    size, chance = table.level(0.5, draws.resolution)
+    # A size that more than half of the numbers do not exceed is drawn as often as one that they do.
+    small = (np.abs(noise) <= size) & (rng.random(noise.shape) * chance < 0.5)
+    for axis, name in enumerate(draws.axes):
+        if name:
+            another = f"noise {draws.where} has another size in one {name}"
+            yield from check_each_column(columns_of(noise, axis), table, another, draws.resolution)
+    yield from check_dependence(
+        [positive, small], draws.axes, f"noise {draws.where} is alike in several", rng
+    )
+
+
+def columns_of(values: NDArray[T], axis: int) -> NDArray[T]:
+    """The numbers along one axis side by side, (N, d)."""
+    return np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis])
 
 
 def check_distribution(draws: NoiseDraws, law: NoiseLaw, table: LawTable) -> Iterator[LawTestResult]:
@@ -135,13 +181,12 @@ def check_distribution(draws: NoiseDraws, law: NoiseLaw, table: LawTable) -> Ite
     deviation = float(np.sqrt(np.mean(np.square(draws.noise))) / np.sqrt(law.variance))
     what = f"noise {draws.where} has {deviation:.3g} times the declared standard deviation"
     # On a coarse lattice several levels fall on one point, which is tested once.
-    for size, chance in dict.fromkeys(table.level(level) for level in _LEVELS):
-        if size >= RESOLVED * draws.resolution:
-            share = float(np.mean(sizes <= size))
-            yield LawTestResult(
-                two_sided(round(share * count), count, chance),
-                f"{what}: {100 * share:.3g} % of it are at most {size:.3g}, of the law {100 * chance:.3g} %",
-            )
+    for size, chance in dict.fromkeys(table.level(level, draws.resolution) for level in _LEVELS):
+        share = float(np.mean(sizes <= size))
+        yield LawTestResult(
+            two_sided(round(share * count), count, chance),
+            f"{what}: {100 * share:.3g} % of it are at most {size:.3g}, of the law {100 * chance:.3g} %",
+        )
     positive, there = int((draws.noise > 0).sum()), int((draws.noise != 0).sum())
     yield LawTestResult(two_sided(positive, there, 0.5), f"noise {draws.where} is not symmetric around 0")
 
@@ -151,25 +196,134 @@ def check_each_column(
 ) -> Iterator[LawTestResult]:
     """Test the sizes in each column of (N, P): the smallest p-value, corrected for their number."""
     sizes = np.abs(noise)
-    for size, chance in dict.fromkeys(table.level(level) for level in _COLUMN_LEVELS):
-        if size >= RESOLVED * resolution:
-            within = (sizes <= size).sum(axis=0)
-            yield LawTestResult(_least(within, np.full(within.size, len(noise)), chance), found)
+    for size, chance in dict.fromkeys(table.level(level, resolution) for level in _COLUMN_LEVELS):
+        within = (sizes <= size).sum(axis=0)
+        yield LawTestResult(_least(within, len(noise), chance), found)
 
 
-def check_independence(draws: NoiseDraws, table: LawTable) -> Iterator[LawTestResult]:
-    """Test whether coordinates of one client, and clients, are independent: signs, sizes, repetitions."""
-    noise, P = draws.noise, draws.noise.shape[1]
-    places = np.unique(np.linspace(0, P - 1, min(_COORDINATES, P)).astype(np.int64))
-    yield from check_pairs(noise[:, places], table, f"noise {draws.where} is alike in two coordinates")
-    half, alike = noise.shape[0] // 2, f"noise {draws.where} is alike for two clients"
-    yield from check_pair(noise[: 2 * half : 2], noise[1 : 2 * half : 2], table, alike)
-    rows = noise[(np.abs(noise) > table.small).any(axis=1)]
-    repeated = rows.shape[0] - np.unique(rows, axis=0).shape[0]
-    chance = 0.5 * rows.shape[0] ** 2 * table.repeats**P
-    yield LawTestResult(
-        min(1.0, chance) if repeated else 1.0, f"noise {draws.where} is the same for two clients"
-    )
+def _check_digits(
+    draws: NoiseDraws, law: AdditiveNoise, table: LawTable, rng: np.random.Generator
+) -> Iterator[LawTestResult]:
+    """Test whether numbers come again, and whether noise is on a coarser grid than its law says.
+
+    What noise adds to a message shows the digits below its own; a grid is told by how many numbers are equal,
+    and a fine one by how many are near the multiples of a power of 2 or 10.
+    """
+    from scipy.special import pdtrc
+
+    noise, again = draws.noise, f"noise {draws.where} comes again, whatever its sign"
+    if law.grid > 0:
+        rows = np.abs(noise).reshape(-1, noise.shape[-1])
+        repeated = len(rows) - np.unique(rows, axis=0).shape[0]
+        chance = 0.5 * len(rows) ** 2 * min(1.0, 2.0 * table.repeats) ** rows.shape[1]
+        yield LawTestResult(min(1.0, chance) if repeated else 1.0, again)
+    else:
+        close = 4.0 * draws.resolution + _FINEST * law.scale
+        pairs = 1.5 * noise.size**2 * close
+        least, crowding = table.crowding(RESOLVED * draws.resolution, 1.0 / pairs)
+        sizes = np.sort(np.abs(noise), axis=None)
+        equal = int((np.diff(sizes[np.searchsorted(sizes, least) :]) <= close).sum())
+        yield LawTestResult(float(pdtrc(equal - 1, pairs * crowding)) if equal else 1.0, again)
+    some = rng.choice(np.abs(noise).ravel(), min(_DIGITS, noise.size), replace=False)
+    low, high = (law.grid, law.scale / 8) if law.grid > 0 else (2**10 * draws.resolution, law.scale / 64)
+    low = max(low, _FINEST * law.scale)
+    for step in _steps(low, high, law.grid):
+        # Of a continuous law the numbers far above a step are spread evenly between its multiples.
+        near, chance = (0.25 * law.grid / step, law.grid / step) if law.grid > 0 else (1 / 16, 1 / 8)
+        multiples = (some if law.grid > 0 else some[some >= 64 * step]) / step
+        hits = int((np.abs(multiples - np.rint(multiples)) <= near).sum())
+        few = f"noise {draws.where} has fewer digits than messages: it lies on a grid of {step:.3g}"
+        yield LawTestResult(upper_tail(hits, multiples.size, chance), few)
+
+
+def _steps(low: float, high: float, grid: float) -> Iterator[float]:
+    """Powers of 2 and 10 between two numbers, times the step of a lattice law."""
+    for base in (2.0, 10.0):
+        unit = grid or 1.0
+        first, last = (
+            (math.log(edge / unit) / math.log(base) for edge in (low, high)) if high > low else (1, 0)
+        )
+        for power in range(max(1, math.floor(first)) if grid else math.ceil(first), math.floor(last) + 1):
+            yield unit * base**power
+
+
+def check_dependence(
+    kinds: Sequence[Bools],
+    axes: Sequence[str],
+    found: str,
+    rng: np.random.Generator,
+    bits: Sequence[Bools] = (),
+) -> Iterator[LawTestResult]:
+    """Test whether fair bits, of one or several kinds at each place, are independent along each axis.
+
+    Neighbours together, pairs, triples, quadruples; and whether any parity of columns always holds, also of
+    all the last axis for two neighbours. `bits`: whose parities these are, if not theirs.
+    """
+    bits = bits or kinds
+    for axis, name in enumerate(axes):
+        d, alike = kinds[0].shape[axis], f"{found} {name}s"
+        if not name or d < 2:
+            continue
+        # half of the columns of each test next to each other
+        order = np.roll(np.arange(d), -int(rng.integers(d)))
+        for fair in (columns_of(each, axis) for each in kinds):
+            beside = int((fair[:, 1:] == fair[:, :-1]).sum())
+            yield LawTestResult(two_sided(beside, len(fair) * (d - 1), 0.5), alike)
+            rows = rng.permutation(len(fair))[:_TUPLE_ROWS]
+            for size, some in ((2, PAIRED), (3, _TRIPLES), (4, _QUADRUPLES)):
+                few = fair[:, _half_drawn(order, some, rng)]
+                yield _tuples(few if size == 2 else few[rows], size, alike)
+        yield check_parities(np.hstack([columns_of(each, axis) for each in bits]), alike, rng)
+        if axis < len(axes) - 1:
+            for each in kinds:
+                all_of_them = columns_of(np.logical_xor.reduce(each, axis=-1), axis)
+                yield _tuples(all_of_them[:, _half_drawn(order, PAIRED, rng)], 2, alike)
+            pairs = [
+                np.concatenate([each.take(np.arange(part, d - d % 2, 2), axis) for part in (0, 1)], axis=-1)
+                for each in bits
+            ]
+            joined = np.hstack([columns_of(each, len(axes) - 1) for each in pairs])
+            yield check_parities(joined, f"{found} {axes[-1]}s of two {name}s", rng)
+
+
+def _half_drawn(order: Ints, count: int, rng: np.random.Generator) -> Ints:
+    """At most so many of some columns: the first ones, and as many of the others, which are drawn."""
+    return np.concatenate([order[: count // 2], rng.permutation(order[count // 2 :])[: count - count // 2]])
+
+
+def _tuples(bits: Bools, size: int, found: str) -> LawTestResult:
+    """How often the parity of so many columns of fair bits (N, d) is odd: the smallest p-value, corrected."""
+    packed = np.packbits(bits.T, axis=1)
+    which = np.array(list(combinations(range(bits.shape[1]), size)), dtype=np.int64).reshape(-1, size)
+    odd = packed[which[:, 0]]
+    for column in range(1, size):
+        odd ^= packed[which[:, column]]
+    return LawTestResult(_least(_ONES[odd].sum(axis=1, dtype=np.int64), len(bits), 0.5), found)
+
+
+def check_parities(bits: Bools, found: str, rng: np.random.Generator) -> LawTestResult:
+    """Whether the parity of any set of columns of (N, d) is the same in all rows, by their rank over GF(2).
+
+    Columns are drawn, as many as N allows to tell; those that hardly ever differ are left out.
+    """
+    count = min(_PARITIES, bits.shape[1], (len(bits) - _SPARE) // 2)
+    if count < 2:
+        return LawTestResult(1.0, found)
+    rows = rng.permutation(len(bits))[: 4 * count + _SPARE]
+    some = bits[np.ix_(rows, rng.permutation(bits.shape[1])[:count])]
+    some = some[:, np.minimum(some.sum(axis=0), (~some).sum(axis=0)) >= _SPARE // 4]
+    # With a column of ones a parity that is always odd shows as well.
+    packed = np.packbits(np.column_stack([some, np.ones(len(some), np.bool_)]), axis=1)
+    pivots: dict[int, int] = {}
+    for row in packed:
+        number = int.from_bytes(row.tobytes(), "big")
+        while number and number.bit_length() in pivots:
+            number ^= pivots[number.bit_length()]
+        if number:
+            pivots[number.bit_length()] = number
+        if len(pivots) > some.shape[1]:
+            return LawTestResult(1.0, found)
+    return LawTestResult(2.0 ** (some.shape[1] + 1 - rows.size), found)
 
 
 def check_pair(one: Floats, other: Floats, table: LawTable, found: str) -> Iterator[LawTestResult]:
@@ -181,30 +335,21 @@ def check_pair(one: Floats, other: Floats, table: LawTable, found: str) -> Itera
     yield LawTestResult(two_sided(int(alike.sum()), alike.size, chance**2 + (1 - chance) ** 2), found)
 
 
-def check_pairs(noise: Floats, table: LawTable, found: str) -> Iterator[LawTestResult]:
-    """The same for each pair of columns of (N, P): the smallest p-value, corrected for their number."""
-    first, second = np.triu_indices(noise.shape[1], 1)
-    if not first.size:
-        return
-    # counts of all pairs by matrix products, exact in float32 below 2^24 clients
-    signs = np.sign(noise).astype(np.float32)
-    there = np.abs(signs)
-    counts = np.rint(there.T @ there)[first, second].astype(np.int64)
-    agree = np.rint(0.5 * ((signs.T @ signs)[first, second] + counts)).astype(np.int64)
-    yield LawTestResult(_least(agree, counts, 0.5), found)
-    size, chance = table.level(0.5)
-    large = np.where(np.abs(noise) > size, 1.0, -1.0).astype(np.float32)
-    alike = np.rint(0.5 * ((large.T @ large)[first, second] + len(noise))).astype(np.int64)
-    yield LawTestResult(_least(alike, np.full(first.size, len(noise)), chance**2 + (1 - chance) ** 2), found)
-
-
-def _least(hits: Ints, trials: Ints, chance: float) -> float:
-    return min(1.0, float(_two_sided(hits, trials, chance).min()) * hits.size)
+def _least(hits: Ints, trials: int, chance: float) -> float:
+    """The smallest p-value of counts, corrected for their number: that of the lowest or the highest."""
+    if not hits.size:
+        return 1.0
+    ends = (two_sided(int(end), trials, chance) for end in (hits.min(), hits.max()))
+    return min(1.0, min(ends) * hits.size)
 
 
 def two_sided(hits: int, trials: int, chance: float) -> float:
     """Two-sided binomial p-value of a count; 1 without any trial."""
-    return float(_two_sided(np.array([hits]), np.array([trials]), chance)[0]) if trials else 1.0
+    from scipy.special import bdtr
+
+    if not trials or chance >= 1.0:
+        return float(hits == trials)
+    return min(1.0, 2.0 * min(float(bdtr(hits, trials, chance)), upper_tail(hits, trials, chance)))
 
 
 def upper_tail(hits: int, trials: int, chance: float) -> float:
@@ -214,54 +359,19 @@ def upper_tail(hits: int, trials: int, chance: float) -> float:
     return float(bdtrc(hits - 1, trials, chance)) if hits > 0 else 1.0
 
 
-def _two_sided(hits: Ints, trials: Ints, chance: float) -> Floats:
-    from scipy.special import bdtr, bdtrc
+def check_summed(draws: NoiseDraws, law: AdditiveNoise) -> Iterator[LawTestResult]:
+    """Test whether sums along each axis but the last, as a server sees them, follow the law of such a sum.
 
-    if chance >= 1.0:
-        return np.where(hits == trials, 1.0, 0.0)
-    least = np.minimum(bdtr(hits, trials, chance), np.where(hits > 0, bdtrc(hits - 1, trials, chance), 1.0))
-    return np.minimum(1.0, 2.0 * least)
-
-
-_MOST = 64  # rounds
-
-
-def some_rounds(rounds: int) -> list[int]:
-    """Rounds whose noise is compared: the first ones and, in a long run, the last ones.
-
-    >>> some_rounds(1), some_rounds(5), some_rounds(100)[-3:], len(some_rounds(100))
-    ([0, 1], [0, 1, 2, 3, 4], [97, 98, 99], 64)
+    Noise that cancels between many clients may look independent for any two.
     """
-    if rounds <= _MOST:
-        return list(range(max(2, rounds)))
-    return [*range(_MOST // 2), *range(rounds - _MOST // 2, rounds)]
-
-
-def check_rounds(
-    noise: Floats, law: AdditiveNoise, table: LawTable, where: str, resolution: float
-) -> Iterator[LawTestResult]:
-    """Test whether noise follows its law in each round and for each client, independently between them.
-
-    Sums over clients, as a server sees them, and over rounds must follow the law of such a sum: noise that
-    cancels between many clients may look independent for any two.
-
-        noise: for T rounds, C clients and P coordinates, float64 (T, C, P).
-        law, table: its declared law, and the table of that.
-        where: for which input, in words that follow "noise for".
-        resolution: how far off rounding may have put a number.
-    """
-    T, C, P = noise.shape
-    by_round, by_client = noise.reshape(T, C * P).T, noise.transpose(0, 2, 1).reshape(T * P, C)
-    for columns, inside, what in ((by_round, "in", "round"), (by_client, "for", "client")):
-        another = f"noise for {where} has another size {inside} one {what}"
-        yield from check_each_column(columns, table, another, resolution)
-        yield from check_pairs(columns, table, f"noise for {where} is alike {inside} two {what}s")
-    for sums, count, over in ((noise.sum(axis=1), C, "clients"), (noise.sum(axis=0), T, "rounds")):
+    for axis, name in enumerate(draws.axes[:-1]):
+        count = draws.noise.shape[axis]
         summed = law.summed(count)
-        of_sum = law_table(summed)
-        if of_sum is not None:
-            draws = NoiseDraws(sums, f"for {where}, summed over {count} {over},", resolution * count)
-            yield from check_distribution(draws, summed, of_sum)
+        table = law_table(summed) if name else None
+        if table is not None:
+            where = f"{draws.where}, summed over {count} {name}s,"
+            sums = NoiseDraws(draws.noise.sum(axis=axis), where, draws.resolution * count)
+            yield from check_distribution(sums, summed, table)
 
 
 _SLACK = 1e-6  # relative: what rounding may add to a norm

@@ -339,7 +339,7 @@ def _streams(first: int, count: int, seed: int = 1) -> ClientStreams:
 def _table(law: AdditiveNoise) -> LawTable:
     table = law_table(law)
     expect(table is not None, "a density that integrates to 1", "one that integrates to more")
-    return table or LawTable(np.zeros(1), np.ones(1), 1.0, 0.0)
+    return table or LawTable(np.zeros(1), np.ones(1), 1.0)
 
 
 @_LAW_CHECKS("its density")

@@ -134,7 +134,6 @@ def test_noise_that_repeats_after_every_step_is_found(setup_of: SetupOf) -> None
     assert declared(setup_of(chain=(ToyClip(), StepNoise())), interactions=3).state == "as declared"
     found = declared(setup_of(chain=(ToyClip(), StepNoise(repeats=True))), interactions=3)
     assert found.state == "broken"
-    assert "alike in two rounds" in found.why or "alike after two local steps" in found.why
 
 
 class ClipAndNoise(Defense):
