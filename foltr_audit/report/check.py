@@ -114,7 +114,7 @@ class CheckReport(Document):
             conclusion=(f"{self.counts}.",),
             about="",
             table=_table(rows, _CAPTION),
-            notes=tuple(map(outcome_line, self.of_status("broken"))),
+            notes=tuple(outcome_line(row) for row in ranked if row["status"] != "holds"),
             left_out=more,
         )
 
