@@ -7,8 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from foltr_audit.plugins import Ball, Defense, PrivacyEvent, RoundContext, Stage
-from foltr_audit.privacy.events import NormBound, NormScaling
+from foltr_audit.plugins import Ball, Defense, NormBound, NormScaling, PrivacyEvent, RoundContext, Stage
 from foltr_audit.utils.arrays import Floats
 
 

@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import NormBound, OpaqueChange
+from foltr_audit.plugins import Defense, NormBound, OpaqueChange, PrivacyEvent, RoundContext
 from foltr_audit.utils.arrays import Floats
 
 _MOST_LEVELS = 2**52  # so that every grid index is exact in float64
