@@ -43,7 +43,7 @@ from foltr_audit.cli.output import (
     write_file,
 )
 from foltr_audit.cli.pages import new_app, page
-from foltr_audit.core.settings.defaults import NO_DEFENSE, SENSITIVITY
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
@@ -248,7 +248,7 @@ def _request(
         plan=plan,
         defenses=defenses,
         eps=eps,
-        sensitivity=common.sensitivity or (SENSITIVITY if eps else None),
+        sensitivity=common.sensitivity,
         audit={**tables[0].get("audit", {}), **audit},
     )
 

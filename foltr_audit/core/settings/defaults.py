@@ -39,7 +39,7 @@ NO_DEFENSE: Final = "none"
 """The defense that does nothing: what every comparison starts from."""
 
 SENSITIVITY: Final = 3.0
-"""Sensitivity Delta of FPDGD's published chain."""
+"""Sensitivity Delta of a learner whose authors published none."""
 
 CLIP: Final = "clip"
 """The defense that bounds messages before calibrated noise."""
