@@ -55,7 +55,7 @@ def check_trace(
 
     Raises:
         UsageError: the folder or the data do not exist, or no attack can run.
-        TraceError: it is damaged.
+        TraceError: it is damaged, or its truth does not belong to its messages.
     """
     recorded = TraceAttack.open(path, data=data, seed=seed, intents=intents)
     protocol = recorded.protocol.strengthened(recorded.header.content)
@@ -90,7 +90,8 @@ def check_trace(
     config: dict[str, JsonValue] = {"trace": str(recorded.path), "methods": list(recorded.methods)}
     if recorded.spec is not None:
         config["spec"] = recorded.spec.public.table()
-    return Checked(limits, subjects, config)
+    warnings = tuple(recorded.truth_warnings()) if attacks else ()
+    return Checked(limits, subjects, config, warnings)
 
 
 def _attacks(
