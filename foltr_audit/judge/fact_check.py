@@ -262,7 +262,8 @@ _LONGEST = 14  # documents of a list: 2^14 click patterns for each message
 _MOST_MESSAGES = 200
 _MOST_OWN_STEPS = 40  # a step of the user's may take milliseconds for each click pattern
 _MOST_PARTS = 10
-_BALLS = ("bounded:of=model", "resized:of=model", "clip:")  # acts that `clip_norm` and `clip_ord` describe
+_BOUNDS = ("bounded:of=model", "clip:")
+_BALLS = (*_BOUNDS, "resized:of=model")  # acts that `clip_norm` and `clip_ord` describe
 
 
 @dataclass(frozen=True)
@@ -489,8 +490,10 @@ def _what_may_be_wrong(view: View) -> str:
 
 def changing_act(header: TraceHeader) -> str | None:
     """Which defense may change messages beyond the declared step and clip; then they prove nothing."""
-    for act in NoiseDeclaration.of(header).acts or ():
-        ball = "clip_norm" in header.knowledge and act.text.startswith(_BALLS)
+    acts = NoiseDeclaration.of(header).acts or ()
+    one_ball = len({act.text for act in acts if act.text.startswith(_BOUNDS)}) == 1
+    for act in acts:
+        ball = one_ball and "clip_norm" in header.knowledge and act.text.startswith(_BALLS)
         if act.kind in CHANGES_MESSAGES and not ball:
             return f"{act.text} may change them"
     return None

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.round_context import SUBTRACTED, TARGET
 from foltr_audit.core.records.view import View
-from foltr_audit.errors import TraceError
+from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.inference.joint_search import StepSearch, joint_clicks
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks, why_too_long
 from foltr_audit.inference.replay import Replay, StepReplay, why_no_step_replay
@@ -34,6 +35,7 @@ from foltr_audit.judge.fact_check import (
 )
 from foltr_audit.judge.observer import InteractionPlacement, Observer
 from foltr_audit.judge.pieces import with_messages
+from foltr_audit.privacy.accounting.walk import ChainAction
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace import Trace, TraceHeader
@@ -44,9 +46,10 @@ Malicious = Callable[[Ints], Bools]
 """Which of some clients (n,) are malicious, and so send what does not follow from their clicks."""
 
 _MOST = 64  # messages that are replayed
-_MOST_SEARCHED = 16  # messages whose clicks are searched for: those of several lists take a while
+_MOST_SEARCHED = 12  # messages whose clicks are searched for: those of several lists take a while
 _CHANCE = 1e-6 / (2 * _MOST)  # of refusing one message of the right truth, and as much for its update
-_FAR = 8.0  # tolerances that clicks must miss a number by where others reproduce it
+_BY_ROUNDING = 8.0  # tolerances within which the true clicks reproduce a number; others within one
+_BY_NOISE = 2.0  # the same where a tolerance covers most of the noise
 _SHORTLIST, _SWEEPS = 32, 12  # of the search for clicks on several lists
 
 
@@ -113,7 +116,9 @@ def check_truth(trace: Trace, observer: Observer, malicious: Malicious | None = 
         TraceError: messages, or these updates, follow from other clicks than the true ones.
     """
     header, own_step = trace.header, observer.client_step is not None
-    reason = _why_other_clicks(header)
+    acts = NoiseDeclaration.of(header).acts or ()
+    lies = [act.text for act in acts if act.kind == "randomisation"]
+    reason = f"{lies[0]}: clients learn from other clicks" if lies else None
     if header.kind != "clicks":
         reason = reason or why_no_steps(header, own_step=own_step)
     if reason is not None:
@@ -121,22 +126,31 @@ def check_truth(trace: Trace, observer: Observer, malicious: Malicious | None = 
     sample = list(_sampled(trace, replace(observer, hidden=frozenset()), malicious))
     if not sample:
         return TruthCheck(reason="no message with recorded lists and known clicks")
+    hidden = _hidden_clicks(header, acts)
     if header.kind == "clicks":
-        return _compare_clicks(trace, sample)
-    reason = why_unknown_step(sample[0].view) or (why_no_step_replay(sample[0].view) if own_step else None)
-    if reason is not None:
+        return TruthCheck(reason=hidden) if hidden else _compare_clicks(trace, sample)
+    view = sample[0].view
+    if reason := why_unknown_step(view) or (why_no_step_replay(view) if own_step else None):
         return TruthCheck(reason=reason)
-    _compare(trace, list(_undefended(header, sample)), "truth/messages")
-    reason = why_masked(header) or changing_act(header) or unknown_noise(header)
-    return TruthCheck(reason=reason) if reason else _compare(trace, sample, "observed/messages")
+    if hidden is None:
+        _compare(trace, list(_undefended(header, sample)), "truth/messages")
+    if reason := why_masked(header):
+        return TruthCheck(reason=reason)
+    doubt = hidden or changing_act(header) or unknown_noise(header)
+    return _compare(trace, sample, "observed/messages", doubt, refuses=hidden is None)
 
 
-def _why_other_clicks(header: TraceHeader) -> str | None:
-    """Why clients may learn from other clicks than the true ones."""
-    for act in NoiseDeclaration.of(header).acts or ():
-        if act.kind in ("randomisation", "opaque", "unknown"):
-            return f"{act.text} may change the clicks that clients learn from"
-    return None
+def _hidden_clicks(header: TraceHeader, acts: Sequence[ChainAction]) -> str | None:
+    """What may change the clicks that clients learn from without saying so, or None."""
+    opaque = [act.text for act in acts if act.kind in ("opaque", "unknown")]
+    if not opaque:
+        return None
+    names = header.knowledge.get("defense")
+    try:
+        chain = DefenseChain(parse_chain(names if isinstance(names, list) else [str(names)]))
+    except UsageError:
+        return f"{opaque[0]} may change clicks"
+    return f"{opaque[0]} may change clicks" if chain.links("click") else None
 
 
 def _sampled(trace: Trace, observer: Observer, malicious: Malicious | None) -> Iterator[_TrueMessages]:
@@ -205,8 +219,17 @@ def _undefended(header: TraceHeader, sample: Sequence[_TrueMessages]) -> Iterato
             yield mine._replace(view=view)
 
 
-def _compare(trace: Trace, sample: Sequence[_TrueMessages], table: str) -> TruthCheck:
+def _compare(
+    trace: Trace,
+    sample: Sequence[_TrueMessages],
+    table: str,
+    doubt: str | None = None,
+    *,
+    refuses: bool = True,
+) -> TruthCheck:
     """Replay the clicks of each message that counts, and search for other clicks where they miss it.
+
+    With a `doubt`, why messages may be changed in ways that are not replayed, only clicks nearby are tried.
 
     Raises:
         TraceError: other clicks explain a message that its own do not.
@@ -214,43 +237,94 @@ def _compare(trace: Trace, sample: Sequence[_TrueMessages], table: str) -> Truth
     threshold = ExplanationThreshold.of([each.view for each in sample]) if sample else None
     if threshold is None:
         return TruthCheck(reason="noise of the declared law is larger than the updates")
-    agreed, missed, others, searched = 0, 0, list[tuple[int, int]](), _MOST_SEARCHED
+    others: list[tuple[int, int]] = []
+    counted, agreed, far, tried, left = 0, 0, 0, 0, _MOST_SEARCHED if refuses else 0
     for each in sample:
-        tolerance = threshold.tolerance(each.view)
-        moved = tolerance.moved.sum(axis=1)
-        counts = (moved >= threshold.least) & (moved > threshold.by_noise)
-        own = _replayed(each.view, each.clicks)
-        agrees = _reproduced(each.view, own, tolerance) > threshold.share * moved
-        far = np.flatnonzero(counts & ~agrees & _is_far(each.view, own, tolerance, threshold))
-        rows, searched = far[:searched], searched - far[:searched].size
-        found = _follow_from_others(each.at(rows), threshold) if rows.size else np.zeros(0, dtype=np.bool_)
-        others += [(each.round, slot) for slot in each.slots[rows[found]].tolist()]
-        agreed += int((counts & agrees).sum())
-        missed += int((counts & ~agrees).sum()) - (far.size - rows.size) - int(found.sum())
-    counted = agreed + missed + len(others)
+        own = _own_clicks(each, threshold)
+        rows = np.flatnonzero(own.far)[:left]
+        if rows.size:
+            found = rows[_follow_from_others(each.at(rows), threshold, search=not doubt)]
+            others += [(each.round, slot) for slot in each.slots[found].tolist()]
+        counted, agreed, far = (
+            total + int(each.sum()) for total, each in zip((counted, agreed, far), own, strict=True)
+        )
+        tried, left = tried + rows.size, left - rows.size
     if counted < FEWEST:
         return TruthCheck(reason=f"only {counted} sampled messages differ enough from the global model")
-    if agreed + len(others) < GOOD * counted:
-        why = f"{missed} of {counted} sampled messages follow neither from their true clicks nor from others"
+    explained = agreed + far * len(others) / max(1, tried)
+    if explained < GOOD * counted:
+        if doubt:
+            return TruthCheck(reason=doubt)
+        why = (
+            f"only {explained:.0f} of {counted} sampled messages follow from their true clicks or from others"
+        )
         return TruthCheck(reason=f"{why}: a fact or the truth may be wrong", doubtful=2 * agreed < counted)
     if others:
-        raise _of_others(trace, table, *others[0], len(others), counted)
+        raise _of_others(trace, table, *others[0], len(others), tried + agreed)
     return TruthCheck(agreed)
 
 
-def _follow_from_others(sample: _TrueMessages, threshold: ExplanationThreshold) -> Bools:
-    """Which messages the clicks of a message nearby, or else the most likely clicks, explain, (n,)."""
+class _OwnClicks(NamedTuple):
+    """What the true clicks of some messages explain, bool (n,) each.
+
+    Attributes:
+        counts: messages that changed the model enough to be told apart.
+        agrees: those that follow from their clicks.
+        far: those that their clicks cannot have made, but for a chance of `_CHANCE`.
+    """
+
+    counts: Bools
+    agrees: Bools
+    far: Bools
+
+
+def _own_clicks(sample: _TrueMessages, threshold: ExplanationThreshold) -> _OwnClicks:
+    """Replay the true clicks of some messages.
+
+    A message that is the opposite of its update is not far from it: a client may reverse it, and other clicks
+    may have the opposite effect.
+    """
+    view, tolerance = sample.view, threshold.tolerance(sample.view)
+    moved = tolerance.moved.sum(axis=1)
+    counts = (moved >= threshold.least) & (moved > threshold.by_noise)
+    times = _BY_NOISE if threshold.noise else _BY_ROUNDING
+    updates, enough = _replayed(view, sample.clicks), threshold.share * moved
+    near = _near(view, updates, tolerance, times)
+    agrees = (near & tolerance.moved).sum(axis=1) > enough
+    reversed_ = (_near(view, -updates, tolerance, times) & tolerance.moved).sum(axis=1) > enough
+    possible = _probability(view, near.sum(axis=1), times * tolerance.near.min(axis=1)) >= _CHANCE
+    return _OwnClicks(counts, counts & agrees, counts & ~(agrees | reversed_ | possible))
+
+
+def _probability(view: View, hits: Ints, half: Floats) -> Floats:
+    """How probable it is that noise leaves at most so many numbers of a message within `half`, (n,)."""
+    from scipy.stats import binom
+
+    noise = view.knowledge.noise
+    if noise in (None, "none"):
+        return np.zeros(len(view))
+    law = parse_law(str(noise))
+    within = None if law is None else law.probability_within(half)
+    return (
+        np.ones(len(view)) if within is None else np.asarray(binom.cdf(hits, view.updates.shape[1], within))
+    )
+
+
+def _follow_from_others(sample: _TrueMessages, threshold: ExplanationThreshold, *, search: bool) -> Bools:
+    """Which messages the clicks of a message nearby, or of a `search`, explain, (n,)."""
     view, found = sample.view, np.zeros(len(sample.slots), dtype=np.bool_)
     tolerance = threshold.tolerance(view)
     enough = threshold.share * tolerance.moved.sum(axis=1)
     for clicks in sample.nearby:
-        found |= _reproduced(view, _replayed(view, clicks), tolerance) > enough
-    if found.all() or why_too_long(view) is not None:
+        near = _near(view, _replayed(view, clicks), tolerance)
+        found |= (near & tolerance.moved).sum(axis=1) > enough
+    if not search or found.all() or why_too_long(view) is not None:
         return found
     rest = np.flatnonzero(~found)
     part = rows_of(view, rest)
-    updates = _replayed(part, _likely_clicks(part))
-    found[rest] = _reproduced(part, updates, threshold.tolerance(part)) > enough[rest]
+    tolerance = threshold.tolerance(part)
+    near = _near(part, _replayed(part, _likely_clicks(part)), tolerance)
+    found[rest] = (near & tolerance.moved).sum(axis=1) > enough[rest]
     return found
 
 
@@ -265,36 +339,10 @@ def _replayed(view: View, clicks: Bools) -> Floats:
     return models - view.parameters
 
 
-def _reproduced(view: View, updates: Floats, tolerance: MatchTolerance, times: float = 1.0) -> Ints:
-    """How many of the moved numbers of each message updates (n, P) come near, (n,)."""
-    return np.asarray((_near(view, updates, tolerance, times) & tolerance.moved).sum(axis=1))
-
-
-def _near(view: View, updates: Floats, tolerance: MatchTolerance, times: float) -> Bools:
+def _near(view: View, updates: Floats, tolerance: MatchTolerance, times: float = 1.0) -> Bools:
+    """Which numbers of each message updates (n, P) come near, (n, P)."""
     slack = tolerance.step * np.abs(updates).max(axis=1, initial=0.0, keepdims=True)
     return np.asarray(np.abs(view.updates - updates) <= times * (tolerance.near + slack))
-
-
-def _is_far(view: View, own: Floats, tolerance: MatchTolerance, threshold: ExplanationThreshold) -> Bools:
-    """Which messages their own clicks cannot have made, but for a chance of `_CHANCE`, (n,).
-
-    Messages that are the opposite of their updates are none of them: a client may reverse it, and other
-    clicks may have the opposite effect.
-    """
-    from scipy.stats import binom
-
-    most = threshold.share * tolerance.moved.sum(axis=1)
-    far = _reproduced(view, own, tolerance, _FAR) <= most
-    far &= _reproduced(view, -own, tolerance, _FAR) <= most
-    law = None if view.knowledge.noise in (None, "none") else parse_law(str(view.knowledge.noise))
-    if law is None:
-        return far
-    # Each number of a message of the right truth is within the tolerance if its noise is.
-    within = law.probability_within(_FAR * tolerance.near.min(axis=1))
-    if within is None:
-        return np.zeros_like(far)
-    hits = _near(view, own, tolerance, _FAR).sum(axis=1)
-    return np.asarray(far & (binom.cdf(hits, own.shape[1], within) < _CHANCE))
 
 
 def _likely_clicks(view: View) -> Bools:

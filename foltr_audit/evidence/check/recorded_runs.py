@@ -72,18 +72,19 @@ def check_trace(
     if limits.max_ceiling_auc is not None:
         proof, why = _proof(recorded, limits, progress)
         missing |= {"links": why} if why else {}
+    doubtful = {name: each.text for name, each in recorded.truth.items() if each.doubtful} if attacks else {}
     chain = recorded.header.knowledge.get("defense", [])
     defense = ("+".join(chain) if isinstance(chain, list) else str(chain)) or "unknown defense"
     subjects = [
         CheckSubject(
             name=f"{defense}, {click_model} clicks",
             chain=defense,
-            attacks=attacks.get(click_model, ()),
+            attacks=() if click_model in doubtful else attacks.get(click_model, ()),
             refused=refusals(refused.get(click_model, {})),
             all_attacks=not every,
             proof=proof,
             ndcg=ndcg,
-            missing=missing,
+            missing=missing | {"attacks": doubtful[click_model]} if click_model in doubtful else missing,
         )
         for click_model in recorded.traces
     ]
