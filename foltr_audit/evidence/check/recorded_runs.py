@@ -56,7 +56,7 @@ def check_trace(
 
     Raises:
         UsageError: the folder or the data do not exist, or no attack can run.
-        TraceError: it is damaged.
+        TraceError: it is damaged, or its truth does not belong to its messages.
     """
     recorded = TraceAttack.open(path, data=data, seed=seed, intents=intents)
     limits = limits.seen_by_server(recorded.protocol.hide)
@@ -76,18 +76,19 @@ def check_trace(
         warnings = setup.privacy.warnings()
         proof, why = _proof(setup, limits.view, progress)
         missing |= {"links": why} if why else {}
+    doubtful = {name: each.text for name, each in recorded.truth.items() if each.doubtful} if attacks else {}
     chain = recorded.header.knowledge.get("defense", [])
     defense = ("+".join(chain) if isinstance(chain, list) else str(chain)) or "unknown defense"
     subjects = [
         CheckSubject(
             name=f"{defense}, {click_model} clicks",
             chain=defense,
-            attacks=attacks.get(click_model, ()),
+            attacks=() if click_model in doubtful else attacks.get(click_model, ()),
             refused=refusals(refused.get(click_model, {})),
             all_attacks=not every,
             proof=proof,
             ndcg=ndcg,
-            missing=missing,
+            missing=missing | {"attacks": doubtful[click_model]} if click_model in doubtful else missing,
             warnings=warnings,
         )
         for click_model in recorded.traces
@@ -95,7 +96,8 @@ def check_trace(
     config: dict[str, JsonValue] = {"trace": str(recorded.path), "methods": list(recorded.methods)}
     if recorded.spec is not None:
         config["spec"] = recorded.spec.public.table()
-    return Checked(limits, subjects, config)
+    warnings = tuple(recorded.truth_warnings()) if attacks else ()
+    return Checked(limits, subjects, config, warnings)
 
 
 def _attacks(
