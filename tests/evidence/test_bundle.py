@@ -179,7 +179,7 @@ def test_a_forged_cell_with_results_to_match_is_caught_by_a_run(small_bundle: Pa
 def test_renamed_exchanged_and_changed_cells_are_noticed(small_bundle: Path, tmp_path: Path) -> None:
     files = content(small_bundle)
     name, specs = cell_with(files, "").rstrip("/"), json.loads(files[NAME])["specs"]
-    zeros = f"cells/{'0' * 12}"
+    zeros = f"cells/{'0' * 12}-{'0' * 12}"
     renamed = {path.replace(name, zeros): data for path, data in files.items()}
     moved = {path.replace(name, zeros): digest for path, digest in specs.items()}
     table = verify(forged(tmp_path / "a.zip", renamed, specs=moved), sample=0, seed=1)
