@@ -95,8 +95,7 @@ def show_log(*, everything: bool) -> None:
     logger = logging.getLogger("foltr_audit")
     if not any(isinstance(handler, _NoteHandler) for handler in logger.handlers):
         logger.addHandler(_NoteHandler())
-    if everything:
-        logger.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO if everything else logging.WARNING)
 
 
 def warn(
