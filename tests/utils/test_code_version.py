@@ -16,7 +16,7 @@ from foltr_audit.utils.code_version import EVERYTHING, code_version, plugin_vers
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = {
-    "plug45.py": "import os, side45 as s\nfrom package45.inner import x\n\n\ndef f():\n    from late45 import y\n",
+    "plug45.py": "import os, side45\nfrom package45.inner import x\ndef f():\n    from late45 import y\n",
     "side45.py": "import numpy\n",
     "late45.py": "y = 1\n",
     "package45/__init__.py": "",
