@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,26 +16,26 @@ from foltr_audit.core.plugins import PrivacyEvent
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.privacy.events import NoiseAddition
 from foltr_audit.privacy.gaussian_dp import gaussian_mu
-from foltr_audit.privacy.noise import GammaShare
-from tests.fixtures.tiny import context
+from tests.fixtures.tiny import accounting, context
 
 N, P = 1000, 46
 
 
 def at(**values: Any) -> AccountingContext:
-    return AccountingContext(
-        **{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values}
-    )
+    return accounting(**{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values})
 
 
 def events(texts: tuple[str, ...], there: AccountingContext) -> tuple[PrivacyEvent, ...]:
-    return DefenseChain(parse_chain(texts)).events(context([0], P=there.parameters, shares=there.shares))
+    assert there.members is not None
+    here = context([0], P=there.parameters, shares=there.members.cohort)
+    return DefenseChain(parse_chain(texts)).events(here)
 
 
 def deviation(found: NoiseCalibration, there: AccountingContext) -> float:
     """The standard deviation of the noise in the sum of all messages."""
     laws = [event.law for event in events(found.defense, there) if isinstance(event, NoiseAddition)]
-    return math.sqrt(sum(law.variance for law in laws) * (there.arriving or there.shares))
+    assert there.members is not None
+    return math.sqrt(sum(law.variance for law in laws) * there.members.messages())
 
 
 def test_every_mechanism_is_there() -> None:
@@ -47,14 +46,18 @@ def test_every_mechanism_is_there() -> None:
 # --- closed forms -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["laplace", "gamma-laplace"])
 @pytest.mark.parametrize("rounds", [1, 8])
-def test_laplace_noise(name: str, rounds: int) -> None:
-    found = calibrate(name, 1.2, at(rounds=rounds), norm=1.5)
-    assert found.defense == ("clip:norm=1.5,ord=1", f"{name}:eps={1.2 / rounds:g},sensitivity=3")
+def test_laplace_noise(rounds: int) -> None:
+    found = calibrate("laplace", 1.2, at(rounds=rounds), norm=1.5)
+    assert found.defense == ("clip:norm=1.5,ord=1", f"laplace:eps={1.2 / rounds:g},sensitivity=3")
     assert found.upper.epsilon == pytest.approx(1.2)
-    shares = N if name == "laplace" else 1
-    assert found.average_sd == pytest.approx(math.sqrt(2 * shares) * 2.5 * rounds / N)
+    assert found.average_sd == pytest.approx(math.sqrt(2 * N) * 2.5 * rounds / N)
+
+
+def test_no_gamma_shares_hide_a_client_in_a_sum_of_floats() -> None:
+    found = calibrate("gamma-laplace", 1.2, at(), norm=1.5)
+    assert found.why_not is not None
+    assert "float32" in found.why_not
 
 
 def test_laplace_noise_on_an_l2_ball_states_the_l1_distance() -> None:
@@ -156,7 +159,7 @@ def test_a_chain_meets_its_target_and_hardly_more(
         ("skellam", {}, "no epsilon at delta 0"),
         ("gamma-laplace", {"view": "individual"}, "1 of 1000 Gamma shares"),
         ("gamma-laplace", {"view": "colluding", "delta": 1e-5}, "1 of 1000 Gamma shares"),
-        ("gamma-laplace", {"arriving": 500}, "500 of 1000 Gamma shares"),
+        ("gamma-laplace", {"arriving": 1}, "1 of 1000 Gamma shares"),
     ],
 )
 def test_what_no_noise_can_do(name: str, there: dict[str, Any], why: str) -> None:
@@ -165,14 +168,3 @@ def test_what_no_noise_can_do(name: str, there: dict[str, Any], why: str) -> Non
     assert why in found.why_not
     assert found.upper.epsilon == math.inf
     assert found.defense == ()
-
-
-def test_missing_shares_need_more_noise() -> None:
-    there = at(arriving=800)
-    found = calibrate("gamma-laplace", 1.2, there)
-    law = next(event.law for event in events(found.defense, there) if isinstance(event, NoiseAddition))
-    assert isinstance(law, GammaShare)
-    whole = law.summed(800)
-    assert 46 * float(whole.worst_loss(3 / 46)) == pytest.approx(1.2, rel=1e-3)
-    poles = np.zeros(46), np.full(46, 3 / 46)
-    assert float(whole.worst_loss(poles[1] - poles[0]).sum()) <= 1.2 * (1 + 1e-9)

@@ -429,7 +429,8 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     for index, step in enumerate(system.steps):
         if not isinstance(step.event, CorrelatedNoise):
             continue
-        noise = walk(system.events[: index + 1], system.parameters).sum_noises[-1]
+        events = [earlier.event for earlier in system.steps[: index + 1]]
+        noise = walk(events, system.parameters).sum_noises[-1]
         if not noise.apart.known:
             yield DeclarationFinding(
                 check="sum noise",
@@ -502,7 +503,7 @@ def lists(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
 
 def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """What the number format of messages does to continuous noise."""
-    if system.number_format == "float64" and walk(system.events, system.parameters).shows_last_bits:
+    if walk(system.events, system.parameters).shows_last_bits:
         yield DeclarationFinding(
             check="last bits",
             field="last bits",
