@@ -181,6 +181,7 @@ class Audit:
                 strict=surest.epsilon,
                 broken=declared.why if declared.broken else "",
                 worst_case=canary.name != "data:typical",
+                believed=declared.believed,
             )
         )
         if lower.trials < self.protocol.trials:

@@ -89,12 +89,13 @@ class OtherClients:
         resting = self.clients.context(0, ids, interactions=self.interactions)
         silent = self._stepped(models, quiet, resting)
         after = None if self._noisy_steps else self._stepped(models, chain, resting)
-        sums = np.empty((len(trials), models.shape[1]))
+        rounds, sums = self.clients.setup.spec.train.rounds, np.empty((len(trials), models.shape[1]))
         with self.progress.task("other clients", -(-len(trials) // _TICKS)) as tick:
             for row, trial in enumerate(trials):
-                # Streams of their own: these ids and rounds also occur among the clients of a canary, whose
-                # noise must be independent of theirs.
-                context = self.clients.context(trial, ids, f"audit/others/{message}/", self.interactions)
+                # Rounds of training, under streams of their own: these ids and rounds also occur among the
+                # clients of a canary, whose noise must be independent of theirs.
+                round_, under = trial % rounds, f"audit/others/{message}/{trial}/"
+                context = self.clients.context(round_, ids, under, self.interactions)
                 local = self._stepped(models, chain, context) if after is None else after
                 known = self.clients.quiet_messages(silent, context).sum(axis=0)
                 sums[row] = self.clients.messages(local, context).sum(axis=0) - known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ class ClaimEvidence:
         strict: the same at a confidence of 1 - `STRICT`.
         broken: why a link does not do what it declares; empty where none is known not to.
         worst_case: the pair was searched for, so that a game that refutes nothing is evidence for the claim.
+        believed: the links of others than foltr-audit, whose declarations a proof rests on.
     """
 
     claimed: float
@@ -47,6 +48,7 @@ class ClaimEvidence:
     strict: float
     broken: str = ""
     worst_case: bool = True
+    believed: Sequence[str] = ()
 
 
 def verdict_on(found: ClaimEvidence) -> tuple[Verdict, str]:
@@ -70,7 +72,10 @@ def verdict_on(found: ClaimEvidence) -> tuple[Verdict, str]:
                 f"; these trials show {found.measured:.3g} at least, by chance or by a fault: run again with "
                 "another --seed"
             )
-        return "proven", f"proven up to {found.proven:.3g}{chance}"
+        do = "do" if len(found.believed) > 1 else "does"
+        names = " and ".join(found.believed)
+        condition = f" if {names} {do} in all rounds what {'they declare' if do == 'do' else 'it declares'}"
+        return "proven", f"proven up to {found.proven:.3g}{condition if names else ''}{chance}"
     if found.measured > edge:
         return "refuted", f"these trials show {found.measured:.3g} at least"
     if found.exact is not None and found.exact > edge:

@@ -20,9 +20,11 @@ def told(
     broken: str = "",
     *,
     worst_case: bool = True,
+    believed: tuple[str, ...] = (),
 ) -> tuple[str, str]:
     numbers = {"claimed": claimed, "proven": proven, "exact": exact, "measured": measured, "strict": strict}
-    return verdict_on(ClaimEvidence(**numbers, broken=broken, worst_case=worst_case))  # type: ignore[arg-type]
+    others = {"broken": broken, "worst_case": worst_case, "believed": believed}
+    return verdict_on(ClaimEvidence(**numbers, **others))  # type: ignore[arg-type]
 
 
 VERDICTS: dict[str, list[tuple[float, float, float | None, float]]] = {
@@ -88,6 +90,13 @@ def test_a_verdict_follows_from_its_numbers(
             assert (
                 verdict == ("proven" if proven <= claimed else "not refuted") or abs(proven - claimed) < slack
             )
+
+
+def test_a_proof_names_the_links_of_others_that_it_believes() -> None:
+    verdict, why = told(1.2, 1.2, None, 0.9, believed=("toy-noise", "toy-clip"))
+    assert verdict == "proven"
+    assert all(name in why and name not in told(1.2, 1.2, None, 0.9)[1] for name in ("toy-noise", "toy-clip"))
+    assert "toy-noise" not in told(1.2, 8.0, None, 0.9, believed=("toy-noise",))[1]
 
 
 def test_two_ways_to_compute_one_number_make_no_contradiction() -> None:
