@@ -288,7 +288,7 @@ def _check_answers(
             right = np.bincount(kind[given & ~flips], minlength=told.size)
             tails = np.where(right > 0, bdtrc(right - 1.0, told, most), 1.0)
             share = float(right.sum() / max(1, told.sum()))
-            problem = f"randomised clicks are too often right{where}: {100 * share:.3g} % of reports are"
+            problem = f"clicks show more than is declared{where}: {100 * share:.3g} % of reports are right"
             yield LawTestResult(min(1.0, float(tails.min()) * tails.size), problem)
 
 
@@ -578,7 +578,7 @@ def _resolution(before: Floats, after: Floats) -> float:
 _FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 14  # that are tested: each is a sum over all clients
 _RUN_ROUNDS = 2048  # of each run, at most
 _FEWEST_RUNS, _RUN_CALLS, _RUN_NUMBERS = 4, 2048, 40_000
-_FLOAT32 = 2.0**-24  # relative, of a message in that format
+_FLOAT32, _FLOAT64 = 2.0**-24, 2.0**-53  # relative, of a message in that format
 
 
 class SumTest(NamedTuple):
@@ -632,11 +632,10 @@ def _resolution_of_sum(session: AuditSession, members: int) -> float:
     encoding = session.setup.chain.encoding
     if encoding is not None:
         return float(encoding.error * np.sqrt(members))
-    if session.setup.spec.trace.dtype == "float64":
-        return 0.0
+    precision = _FLOAT64 if session.setup.spec.trace.dtype == "float64" else _FLOAT32
     laws = [event.law for _, event in session.acts if isinstance(event, NoiseAddition)]
     size = max([1.0, *(float(np.sqrt(law.variance)) for law in laws)])
-    return float(_FLOAT32 * size * np.sqrt(members))
+    return float(precision * size * np.sqrt(members))
 
 
 def check_sum_noise(

@@ -211,6 +211,7 @@ def _check_digits(
     """
     from scipy.special import pdtrc
 
+    resolution = max(draws.resolution, float(np.spacing(np.abs(draws.noise).max(initial=0.0))))
     noise, again = draws.noise, f"noise {draws.where} comes again, whatever its sign"
     if law.grid > 0:
         rows = np.abs(noise).reshape(-1, noise.shape[-1])
@@ -218,14 +219,14 @@ def _check_digits(
         chance = 0.5 * len(rows) ** 2 * min(1.0, 2.0 * table.repeats) ** rows.shape[1]
         yield LawTestResult(min(1.0, chance) if repeated else 1.0, again)
     else:
-        close = 4.0 * draws.resolution + _FINEST * law.scale
+        close = 4.0 * resolution + _FINEST * law.scale
         pairs = 1.5 * noise.size**2 * close
-        least, crowding = table.crowding(RESOLVED * draws.resolution, 1.0 / pairs)
+        least, crowding = table.crowding(RESOLVED * resolution, 1.0 / pairs)
         sizes = np.sort(np.abs(noise), axis=None)
         equal = int((np.diff(sizes[np.searchsorted(sizes, least) :]) <= close).sum())
         yield LawTestResult(float(pdtrc(equal - 1, pairs * crowding)) if equal else 1.0, again)
     some = rng.choice(np.abs(noise).ravel(), min(_DIGITS, noise.size), replace=False)
-    low, high = (law.grid, law.scale / 8) if law.grid > 0 else (2**10 * draws.resolution, law.scale / 64)
+    low, high = (law.grid, law.scale / 8) if law.grid > 0 else (2**10 * resolution, law.scale / 64)
     low = max(low, _FINEST * law.scale)
     for step in _steps(low, high, law.grid):
         # Of a continuous law the numbers far above a step are spread evenly between its multiples.

@@ -63,7 +63,7 @@ def test_noise_that_is_less_than_declared_is_found(name: str, fault: str, setup_
     """Each of them was proven, but for the games that happened to be played where it shows."""
     if fault == "noise on changed coordinates only" and "skellam" in name:
         pytest.skip("a message off the grid by noise that is missing is rounded, and so changed")
-    setup = setup_of(defense=CHAINS[name], clients=30)
+    setup = setup_of(defense=CHAINS[name], clients=30, rounds=30)
     for found in audited(broken(setup, fault)):
         assert found.declared == "broken"
         assert found.verdict in FALSE
