@@ -139,8 +139,8 @@ class DrawnRounds:
         ]
 
 
-_PANEL_LISTS, _LISTS = 8192, 16_384
-_CLICK_MOMENTS = 96  # rounds and local steps
+_PANEL_LISTS, _LISTS, _CLICK_CLIENTS = 12_288, 16_384, 256
+_CLICK_MOMENTS = 192  # rounds and local steps
 _SEED_MOMENTS = 16  # that are played under another seed too
 
 
@@ -223,7 +223,7 @@ class _DrawnLists(NamedTuple):
         """
         drawn, longest = self.drawn, int(self.lengths.max())
         moments = _some(self.moments, _CLICK_MOMENTS, drawn.rng)
-        count = min(PAIRED, drawn.members)
+        count = min(_CLICK_CLIENTS, drawn.members)
         runs = max(1, min(_MOST_CALLS, _PANEL_LISTS // count) // moments.size)
         truth = drawn.rng.random((runs, moments.size, count, LIST_LENGTH)) < 0.5
         truth[..., longest:] = False
@@ -254,17 +254,18 @@ class _DrawnLists(NamedTuple):
             lengths = rng.choice(self.lengths, ids.size)
             beyond = np.arange(LIST_LENGTH) >= lengths[:, np.newaxis]
             order = np.argsort(rng.random(beyond.shape) + beyond, axis=1)
-            others = (rng.random(ids.size) * lengths).astype(
-                np.int64
-            )  # that are clicked, without the fair one
+            # that are clicked, without the fair one
+            others = (rng.random(ids.size) * lengths).astype(np.int64)
             rows, fair = np.arange(ids.size), order[:, 0]
             truth = np.zeros((ids.size, LIST_LENGTH), dtype=np.bool_)
             np.put_along_axis(truth, order, np.arange(LIST_LENGTH) - 1 < others[:, np.newaxis], axis=1)
             truth[rows, fair] = rng.random(ids.size) < 0.5
             flips = self.flips(truth, lengths, _MOST_CALLS + call, int(rng.integers(self.moments)), ids)
-            kinds.append(np.stack([truth[rows, fair], flips[rows, fair], lengths, others, fair]))
-        clicked, flipped, lengths, others, fair = np.concatenate(kinds, axis=1)
-        labels = {"place": fair, "length": lengths, "number of clicks": lengths * (LIST_LENGTH + 1) + others}
+            drawn_round = np.full(ids.size, call)
+            kinds.append(np.stack([truth[rows, fair], flips[rows, fair], lengths, others, fair, drawn_round]))
+        clicked, flipped, lengths, others, fair, rounds = np.concatenate(kinds, axis=1)
+        number = lengths * (LIST_LENGTH + 1) + others
+        labels = {"place": fair, "length": lengths, "number of clicks": number, "round": rounds}
         yield from _check_answers(clicked == 1, flipped == 1, epsilon, labels)
 
 
