@@ -393,7 +393,7 @@ class LinkTests:
         """Test noise of some clients in many rounds and another seed, of whole cohorts, and of one client."""
         rounds = max(_FEWEST, min(rounds, _NUMBERS // (_FEWEST * model.size)))
         clients = min(drawn.members, max(_FEWEST, min(_MOST, _NUMBERS // (rounds * model.size))))
-        axes = ("", "round", "client", "coordinate")
+        axes, alone = ("", "round", "client", "coordinate"), ("", "", "client", "coordinate")
         for link, drawn_noise, law, table in self._lawful(self.draw_noise(drawn, model, rounds, clients)):
             noise, again, resolution = drawn_noise
             draws = NoiseDraws(noise, f"for {where}", resolution, axes)
@@ -407,7 +407,7 @@ class LinkTests:
             for few_rounds, size in (*sizes, (rounds, 1)):
                 others = self.draw_noise(drawn, model, few_rounds, size, once=True)
                 for link, (noise, _, resolution), law, table in self._lawful(others):
-                    draws = NoiseDraws(noise, f"of cohorts of {size} for {where}", resolution, axes)
+                    draws = NoiseDraws(noise, f"of cohorts of {size} for {where}", resolution, alone)
                     self.tests[link] += check_distribution(draws, law, table)
                     self.tests[link] += check_summed(draws, law)
 
@@ -534,7 +534,7 @@ class LinkTests:
         far = [axes * size for size in (1.0, *(norm * _FAR for norm in balls))]
         models = np.concatenate([given.models, clients.parameters + np.concatenate(far)])
         copies, drawn = _NOISY_COPIES if self._noisy else _COPIES, self._drawn(given)
-        full = min(1 / 3, _NUMBERS / (copies * drawn.members * P))
+        full = min(1 / 8, _NUMBERS / (copies * drawn.members * P))
         seen: dict[int, tuple[Defense, list[Floats], list[Floats]]] = {}
         for copy in range(copies):
             cohort, step = drawn.cohort(), int(drawn.rng.integers(self.interactions))

@@ -106,7 +106,7 @@ RESOLVED = 1e3  # a size is tested if it is this many times its rounding
 PAIRED = 64
 """Columns of which all pairs are compared."""
 
-_TRIPLES, _QUADRUPLES, _TUPLE_ROWS = 48, 24, 2048  # columns that are compared, on so many rows
+_TRIPLES, _QUADRUPLES, _TUPLE_ROWS = 48, 24, 1024  # columns that are compared, on so many rows
 _PARITIES, _SPARE = 512, 128  # columns whose parities are looked for, and rows beyond their number
 _DIGITS = 20_000  # numbers whose digits are looked at
 _ONES = np.array([number.bit_count() for number in range(256)], dtype=np.uint8)
