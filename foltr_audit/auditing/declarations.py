@@ -440,7 +440,8 @@ class LinkTests:
             for round_ in drawn.rounds(max(1, rounds // count)).tolist()
             for number, step in enumerate(np.sort(rng.choice(self.interactions, count, replace=False)))
         ]
-        runs = 1 if once else max(1, min(_MOST_CALLS, _ROWS // clients) // len(moments))
+        messages = min(_ROWS, _NUMBERS // model.size, _MOST_CALLS * clients)
+        runs = 1 if once else max(1, messages // (clients * len(moments)))
         most = _NUMBERS / (runs * len(moments) * drawn.members * model.size)
         full = float(clients == drawn.members) if once else min(1 / 3, most)
         seen: dict[int, tuple[list[Floats], list[Floats], list[Floats], list[Floats]]] = {}
@@ -533,7 +534,8 @@ class LinkTests:
         ]
         far = [axes * size for size in (1.0, *(norm * _FAR for norm in balls))]
         models = np.concatenate([given.models, clients.parameters + np.concatenate(far)])
-        copies, drawn = _NOISY_COPIES if self._noisy else _COPIES, self._drawn(given)
+        copies = _NOISY_COPIES if self._noisy else min(_COPIES, max(4, _NUMBERS // models.size))
+        drawn = self._drawn(given)
         full = min(1 / 8, _NUMBERS / (copies * drawn.members * P))
         seen: dict[int, tuple[Defense, list[Floats], list[Floats]]] = {}
         for copy in range(copies):

@@ -237,15 +237,10 @@ def _check_digits(
         yield LawTestResult(upper_tail(hits, multiples.size, chance), few)
 
 
-def _steps(low: float, high: float, grid: float) -> Iterator[float]:
-    """Powers of 2 and 10 between two numbers, times the step of a lattice law."""
-    for base in (2.0, 10.0):
-        unit = grid or 1.0
-        first, last = (
-            (math.log(edge / unit) / math.log(base) for edge in (low, high)) if high > low else (1, 0)
-        )
-        for power in range(max(1, math.floor(first)) if grid else math.ceil(first), math.floor(last) + 1):
-            yield unit * base**power
+def _steps(low: float, high: float, grid: float) -> list[float]:
+    """Powers of 2 and 10 between two numbers; for a lattice law, its step times such powers above 1."""
+    units = [(grid or 1.0) * base**power for base in (2.0, 10.0) for power in range(-300, 300)]
+    return [step for step in units if max(low, 1.5 * grid) <= step <= high]
 
 
 def check_dependence(
