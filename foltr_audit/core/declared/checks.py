@@ -35,6 +35,7 @@ from foltr_audit.privacy.events import (
     MetricRandomization,
     NoiseAddition,
     NormBound,
+    RevealedDraws,
 )
 from foltr_audit.privacy.gaussian_dp import LARGEST
 from foltr_audit.privacy.loss.composition import few_digits, gaussian_sigma
@@ -429,7 +430,8 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     for index, step in enumerate(system.steps):
         if not isinstance(step.event, CorrelatedNoise):
             continue
-        noise = walk(system.events[: index + 1], system.parameters).sum_noises[-1]
+        so_far = [done.event for done in system.steps[: index + 1]]
+        noise = walk(so_far, system.parameters).sum_noises[-1]
         if not noise.apart.known:
             yield DeclarationFinding(
                 check="sum noise",
@@ -510,6 +512,19 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             follows="those of float64 messages reveal what continuous noise was added to",
             mend="send float32, or add noise on a grid",
         )
+
+
+def revealed_draws(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
+    """Draws that follow from a seed which is sent."""
+    for step in system.steps:
+        if isinstance(step.event, RevealedDraws):
+            yield DeclarationFinding(
+                check="revealed draws",
+                field=step.name,
+                declared="draws from a seed that clients send",
+                follows="clicks follow from the seed that clients send, so no randomisation protects them",
+                mend="let clients draw from a seed that they keep",
+            )
 
 
 def proof(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -612,6 +627,7 @@ Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 
 CHAIN_CHECKS: Sequence[Check] = (
     *(sensitivity, shares, several_noises, filled_coordinates, sum_noise, batch, unequal, lists, last_bits),
+    revealed_draws,
 )
 """What every command that runs a chain warns of."""
 

@@ -58,7 +58,7 @@ def check_trace(
         TraceError: it is damaged.
     """
     recorded = TraceAttack.open(path, data=data, seed=seed, intents=intents)
-    protocol = recorded.protocol.strengthened(recorded.header.content)
+    protocol = recorded.protocol.strengthened(recorded.header.attacked_kind)
     if methods:
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})
     recorded = replace(recorded, protocol=protocol)
