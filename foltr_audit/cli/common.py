@@ -161,8 +161,7 @@ class CommonOptions:
     def __post_init__(self) -> None:
         if self.full and self.quiet:
             raise UsageError("--full and --quiet: give one or the other")
-        if self.verbose:
-            show_log()
+        show_log(everything=self.verbose)
 
     def setting(self, **changes: Any) -> Self:
         """The same with other `fields`, whose dots are written as two underscores; None removes one."""
