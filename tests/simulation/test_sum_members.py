@@ -222,7 +222,7 @@ REVERSAL = "gradient-reversal:share=0.5"
     ],
 )
 def test_whoever_forgets_one_of_them_says_too_much(
-    case: tuple[str, str | None, str, int], changes: dict[str, int]
+    case: tuple[str, str | None, str, int], changes: dict[str, Any]
 ) -> None:
     """The same comparison finds an answer that leaves one of its reasons out."""
     server, poisoning, wire, population = case
