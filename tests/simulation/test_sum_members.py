@@ -19,7 +19,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.simulation.federation import Federation, RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Ints
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.tiny import ToyWire
 
@@ -105,12 +105,10 @@ class SentNoise:
     """Messages of one round before the wire.
 
     Attributes:
-        messages: with noise, (C, P).
         own: which of them hold the noise of their client and no other, bool (C,).
         others: which of them hold something of the noise of other clients, bool (C,).
     """
 
-    messages: Floats
     own: Bools
     others: Bools
 
@@ -122,11 +120,10 @@ def sent_noise(server: str, poisoning: str | None, population: int) -> tuple[Sen
     noise, found = setup_of(server, poisoning, "", population).chain, []
     for with_noise, without in zip(noisy, quiet, strict=True):
         context = with_noise.context
-        messages = np.asarray(with_noise.sent.messages)
-        moved = messages - np.asarray(without.sent.messages)
+        moved = np.asarray(with_noise.sent.messages) - np.asarray(without.sent.messages)
         *_, (_, clipped, noised) = noise.trail(np.zeros(moved.shape), context)
         own = np.abs(moved - (noised - clipped)).max(axis=1) < 1e-6
-        found.append(SentNoise(messages, own, ~own & (np.abs(moved).max(axis=1) > 1e-6)))
+        found.append(SentNoise(own, ~own & (np.abs(moved).max(axis=1) > 1e-6)))
     return tuple(found)
 
 
