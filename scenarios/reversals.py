@@ -48,6 +48,11 @@ class GradientReversal(Poisoning):
 
     name: ClassVar[str] = "gradient-reversal"
 
+    @property
+    def knows_others(self) -> bool:
+        """No: each client starts from its own update."""
+        return False
+
     def on_updates(self, updates: Floats, malicious: Bools, context: RoundContext) -> Floats:
         """See `Poisoning`; no client needs to know the update of another."""
         rows = np.flatnonzero(malicious)
