@@ -19,8 +19,8 @@ class SaturatingServer(Server):
     direction of the large model is drawn anew for each round.
 
     A check of the model's norm stops it, and so does secure aggregation whose masks depend on the received
-    model (`secure-aggregation:bind=true`). Noise that clients add holds its promise: no model is so large
-    that it is lost in rounding.
+    model (`secure-aggregation:bind=true`). Noise that clients add holds its promise if all of them answer: no
+    model is so large that it is lost in rounding.
 
     Source: the idea is that of Pasquini, Francati & Ateniese 2022, "Eluding secure aggregation in federated
     learning via model inconsistency", section 4, who silence clients by dead activations.

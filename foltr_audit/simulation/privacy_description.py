@@ -122,7 +122,7 @@ class PrivacyDescription:
             members: who is in a sum, if not those of `members()`.
         """
         per_message = self.clients.interactions if interactions is None else interactions
-        searches = self.searches or rounds * per_message
+        searches = self.searches or max(1, rounds * per_message)
         return AccountingContext(
             view=view,
             unit=unit,
