@@ -35,6 +35,7 @@ from foltr_audit.privacy.events import (
     MetricRandomization,
     NoiseAddition,
     NormBound,
+    RevealedDraws,
 )
 from foltr_audit.privacy.gaussian_dp import LARGEST
 from foltr_audit.privacy.loss.composition import few_digits, gaussian_sigma
@@ -327,9 +328,10 @@ def _shares_of(
     )
     sums = [other.event.at_least for other in later if isinstance(other.event, MessageAggregation)]
     if not sums:
+        how = "add" if noise.law.grid > 0 else "take noise on a grid with"  # a secure sum rounds what it gets
         yield finding(
             follows=f"each message carries only 1/{n} of the noise, and the server sees each one",
-            mend="add secure aggregation, or the whole noise to each message",
+            mend=f"{how} secure aggregation, or add the whole noise to each message",
         )
         return
     taking_part = system.cohort or n
@@ -513,6 +515,19 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
+def revealed_draws(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
+    """Draws that follow from a seed which is sent."""
+    for step in system.steps:
+        if isinstance(step.event, RevealedDraws):
+            yield DeclarationFinding(
+                check="revealed draws",
+                field=step.name,
+                declared="draws from a seed that clients send",
+                follows="clicks follow from the seed that clients send, so no randomisation protects them",
+                mend="let clients draw from a seed that they keep",
+            )
+
+
 def proof(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each claim that is not proven, with all views in which it is not."""
     unproven: dict[DeclaredClaim, dict[str, UpperBound]] = {}
@@ -613,6 +628,7 @@ Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 
 CHAIN_CHECKS: Sequence[Check] = (
     *(sensitivity, shares, several_noises, filled_coordinates, sum_noise, batch, unequal, lists, last_bits),
+    revealed_draws,
 )
 """What every command that runs a chain warns of."""
 
