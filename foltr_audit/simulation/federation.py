@@ -313,18 +313,18 @@ class Federation:
         )
         self.evaluation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train)
 
-    def cohort(self, round_: int) -> Ints:
-        """Ids of the clients that play a round, rising; see `CohortSampler` and `Server.cohort`."""
-        server, drawn = self.setup.server, self._cohorts.cohort(round_)
+    def cohort(self, round_: int, sampler: CohortSampler | None = None) -> Ints:
+        """Ids of the clients that play a round, rising; see `CohortSampler` and `Server.cohort`.
+
+        By default of the cohorts that the Spec's own streams draw.
+        """
+        cohorts = sampler or self._cohorts
+        server, drawn = self.setup.server, cohorts.cohort(round_)
         if not server.chooses:
             return drawn
-        who, chosen = f"server {server.name}: cohort", server.cohort(round_, self._cohorts.cohort)
+        who, chosen = f"server {server.name}: cohort", server.cohort(round_, cohorts.cohort)
         checked = array_of(who, chosen, (np.size(chosen),), "whole numbers").astype(np.int64)
-        if (
-            not checked.size
-            or not np.isin(checked, self._cohorts.clients).all()
-            or (np.diff(checked) <= 0).any()
-        ):
+        if not checked.size or not np.isin(checked, cohorts.clients).all() or (np.diff(checked) <= 0).any():
             raise PluginError(
                 f"{who} gave {checked[:5].tolist()}; expected rising ids of clients, at least one"
             )

@@ -348,10 +348,14 @@ class ModelSenders:
     ) -> tuple[Floats, Floats, CohortInteractions]:
         """Models (C, P) that clients send, updates (C, P) without a defense, and the interactions."""
         local, interactions = clients.play(asked, context)
-        models = self.setup.chain.on_message(local.models, context)
+        return self.sent_of(local.models, context), local.steps, interactions
+
+    def sent_of(self, local: Floats, context: RoundContext) -> Floats:
+        """The models (C, P) that clients send of their local ones."""
+        models = self.setup.chain.on_message(local, context)
         if self.malicious is not None and self.malicious.poisoning.sends_otherwise:
-            models = self.malicious.poisoned(models, local.models, context)
-        return models, local.steps, interactions
+            models = self.malicious.poisoned(models, local, context)
+        return models
 
     def _answers(
         self, broadcast: Broadcast, asked: QueryAssignment, context: RoundContext
@@ -373,12 +377,10 @@ class ModelSenders:
 class FedAvgServer:
     """A server that aggregates the models of its cohort."""
 
-    def __init__(self, setup: Setup, world: ClientData) -> None:
+    def __init__(self, setup: Setup, world: ClientData, senders: type[ModelSenders] = ModelSenders) -> None:
         self.setup = setup
         self.own = ServerLearning(setup)
-        self.senders = ModelSenders(
-            setup, world, sampled=True, server=setup.server, malicious=setup.malicious
-        )
+        self.senders = senders(setup, world, sampled=True, server=setup.server, malicious=setup.malicious)
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), without other state."""
