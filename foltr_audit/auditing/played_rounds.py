@@ -25,7 +25,6 @@ from foltr_audit.privacy.events import NoiseAddition, OpaqueChange
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation, RoundExchange
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import FedAvgServer, ModelSenders
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -131,7 +130,9 @@ class _CanarySenders(ModelSenders):
         cohort.local[places], cohort.sent[places] = local, sent
         cohort.known[places] = quiet.on_message(silent, context)
         # Nobody is asked who is malicious: what counts is who sends what the message stage makes.
-        cohort.noisy[places] = np.all(sent == chain.on_message(local, context), axis=1)
+        cohort.noisy[places] = self.malicious is None or np.all(
+            sent == chain.on_message(local, context), axis=1
+        )
         return sent
 
 
@@ -202,7 +203,7 @@ class PlayedRounds:
         twin = replace(cohort.own(), source=again)
         message = clients.messages(cohort.learnt([cohort.hypothesis], twin), twin)[0]
         both = cohort.own(2)
-        views, sums = {}, _RoundSum(self.setup, cohort, done, again)
+        views, sums = {}, _RoundSum(cohort, done, again)
         for view in observers:
             if view == "individual" and not self.masked:
                 seen = done.sent.messages[cohort.row].astype(np.float64)
@@ -221,74 +222,81 @@ class PlayedRounds:
 class _RoundSum:
     """The sum of a round, as its server reads it, less the messages that are known of other clients."""
 
-    def __init__(self, setup: Setup, cohort: _Cohort, done: RoundExchange, again: Streams) -> None:
-        self.setup, self.cohort, self.done, self.again = setup, cohort, done, again
-        wired, broadcast, context = done.sent.wired, done.sent.broadcast, done.context
-        self.starts = context.parameters if broadcast is None else broadcast.received
+    def __init__(self, cohort: _Cohort, done: RoundExchange, again: Streams) -> None:
+        """Of a cohort, what it sent, and the streams of the game with which the trial is compared."""
+        self.cohort, self.done, self.again = cohort, done, again
+        self.setup, self.others = cohort.game.session.setup, cohort.game.session.games.others
+        self.drawn: dict[int, Floats] = {}
+        wired, broadcast = done.sent.wired, done.sent.broadcast
+        self.starts = np.broadcast_to(done.context.parameters, cohort.sent.shape)
         self.arrived = wired.survivors.copy()
-        noisy, sent = cohort.noisy, cohort.sent
         if broadcast is not None:
-            own = _its_own(broadcast, noisy.size)
-            noisy &= ~own
-            sent[own] = broadcast.received[own]
+            self.starts = broadcast.received
+            own = _its_own(broadcast, wired.survivors.size)
+            cohort.noisy[own], cohort.sent[own] = False, broadcast.received[own]
             if broadcast.reopened is not None and (not wired.is_encoded or wired.second_total is not None):
                 self.arrived &= ~broadcast.reopened
-        self.sent = self.formatted(sent)
-        # Of those who add no noise all is known.
-        self.known = np.where(noisy[:, np.newaxis], self.formatted(cohort.known), self.sent)
-        self.others = self.arrived & noisy
-        self.others[cohort.row] = False
-
-    def formatted(self, models: Floats) -> Floats:
-        """Models of the cohort (C, P) as they arrive."""
-        changes = models - self.starts if self.setup.spec.trace.message == "update" else models
-        return self.cohort.game.session.clients.formatted(changes, self.done.context)
 
     def seen(self, message: Floats, colluders: int | None, *, released: bool) -> TrialView:
         """What an observer sees of the sum, of which it knows the messages of some or all other clients.
 
         `message` (P,) is that of the canary in the game; the noise on the sum counts where it is `released`.
         """
-        places = np.flatnonzero(self.others)
-        hidden = places[places.size if colluders is None else colluders :]
-        known = self.arrived.copy()
-        known[self.cohort.row] = False
-        less = self.known.copy()
-        less[np.setdiff1d(places, hidden)] = self.sent[np.setdiff1d(places, hidden)]
-        played = self._total(self.arrived, second=True) - less[known].sum(axis=0)
+        cohort, others = self.cohort, self.others
+        rest = self.arrived.copy()
+        rest[cohort.row] = False
+        noisy = np.flatnonzero(rest & cohort.noisy)
+        hidden = noisy[noisy.size if colluders is None else colluders :]
+        rest[hidden] = False  # of all others, what they send is known
+        known = self._sum_of(cohort.known, hidden) + self._sum_of(cohort.sent, np.flatnonzero(rest))
+        played = self._total(self.arrived, subtracts=True) - known
         game = message + self._noise(hidden)
-        others, update = self.cohort.game.session.games.others, self.setup.spec.trace.message == "update"
         if released and others.noise_on_sums:
             context, arrived = self.done.context, self.done.sent.wired.survivors
-            mean = self.done.after.parameters - (context.parameters if update else 0.0)
-            played = played + arrived.sum() * mean - self._total(arrived)
+            start = context.parameters if self.setup.spec.trace.message == "update" else 0.0
+            played = played + arrived.sum() * (self.done.after.parameters - start) - self._total(arrived)
             game = game + others.noise_on_sum(int(arrived.sum()), replace(context, source=self.again))
-        return TrialView(played, game, hidden.size + int(self.cohort.noisy[self.cohort.row]))
+        return TrialView(played, game, hidden.size + int(cohort.noisy[cohort.row]))
 
-    def _total(self, arrived: Bools, *, second: bool = False) -> Floats:
-        """The sum (P,) of the messages that arrived; of a `second` sum the server subtracts it."""
+    def _sum_of(self, models: Floats, places: Ints) -> Floats:
+        """The sum (P,) of the models of some clients, as they arrive."""
+        if not places.size:
+            return np.zeros(models.shape[1])
+        update = self.setup.spec.trace.message == "update"
+        sent = models[places] - self.starts[places] if update else models[places]
+        clients = self.cohort.game.session.clients
+        return np.asarray(clients.formatted(sent, self.done.context.at(places)).sum(axis=0))
+
+    def _total(self, arrived: Bools, *, subtracts: bool = False) -> Floats:
+        """The sum (P,) of the messages that arrived; the server `subtracts` a second sum that it opens."""
         wired, encoding = self.done.sent.wired, self.setup.chain.encoding
         if wired.total is None or encoding is None:
             return np.asarray(wired.messages[arrived].astype(np.float64).sum(axis=0))
-        less = wired.second_total if second and wired.second_total is not None else np.uint64(0)
+        less = wired.second_total if subtracts and wired.second_total is not None else np.uint64(0)
         counts = self.done.context.counts[arrived]
-        return encoding.decode_sum(wired.total - less, counts) / counts[0]
+        return encoding.decode_sum(np.asarray(wired.total - less), counts) / counts[0]
 
     def _noise(self, places: Ints) -> Floats:
         """The noise (P,) in the sum of the messages of some clients, as the game draws it."""
-        session, size = self.cohort.game.session, self.cohort.known.shape[1]
-        others, law = session.games.others, session.noise_of(1).law
+        if places.size not in self.drawn:
+            self.drawn[places.size] = self._draw(places)
+        return self.drawn[places.size]
+
+    def _draw(self, places: Ints) -> Floats:
+        others, law, size = self.others, self.cohort.game.session.noise_of(1).law, self.cohort.sent.shape[1]
         if not places.size:
             return np.zeros(size)
         if others.lawful and law is not None:
             context = replace(self.cohort.own(), source=self.again)
             return law.summed(places.size).sample(context.streams("others"), size)[0]
         sent = np.empty_like(self.cohort.local)
-        for rows, context in self.cohort.parts:
-            fresh = replace(context, source=self.again)
-            local = others.resting(self.setup.chain, fresh) if others.noisy_steps else self.cohort.local[rows]
-            sent[rows] = self.setup.chain.on_message(local, fresh)
-        return (self.formatted(sent) - self.known)[places].sum(axis=0)
+        for rows, sending in self.cohort.parts:
+            context = replace(sending, source=self.again)
+            local = self.cohort.local[rows]
+            if others.noisy_steps:
+                local = others.resting(self.setup.chain, context)
+            sent[rows] = self.setup.chain.on_message(local, context)
+        return self._sum_of(sent, places) - self._sum_of(self.cohort.known, places)
 
 
 def _its_own(broadcast: Broadcast, size: int) -> Bools:
