@@ -202,7 +202,7 @@ class PlayedRounds:
             return None
         twin = replace(cohort.own(), source=again)
         message = clients.messages(cohort.learnt([cohort.hypothesis], twin), twin)[0]
-        both = cohort.own(2)
+        both = replace(cohort.own(2), source=self.setup.streams)  # which neither of them draws from
         views, sums = {}, _RoundSum(cohort, done, again)
         for view in observers:
             if view == "individual" and not self.masked:
@@ -289,14 +289,18 @@ class _RoundSum:
         if others.lawful and law is not None:
             context = replace(self.cohort.own(), source=self.again)
             return law.summed(places.size).sample(context.streams("others"), size)[0]
-        sent = np.empty_like(self.cohort.local)
+        sent, known = np.empty_like(self.cohort.local), np.empty_like(self.cohort.local)
+        chain, quiet = self.setup.chain, self.cohort.game.session.clients.quiet
         for rows, sending in self.cohort.parts:
             context = replace(sending, source=self.again)
-            local = self.cohort.local[rows]
+            local = silent = self.cohort.local[rows]
             if others.noisy_steps:
-                local = others.resting(self.setup.chain, context)
-            sent[rows] = self.setup.chain.on_message(local, context)
-        return self._sum_of(sent, places) - self._sum_of(self.cohort.known, places)
+                local, silent = (others.resting(each, context) for each in (chain, quiet))
+            sent[rows], known[rows] = (
+                chain.on_message(local, context),
+                quiet.on_message(silent, context),
+            )
+        return self._sum_of(sent, places) - self._sum_of(known, places)
 
 
 def _its_own(broadcast: Broadcast, size: int) -> Bools:
