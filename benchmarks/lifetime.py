@@ -21,7 +21,7 @@ from foltr_audit.auditing.noise_for_target import calibrate
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.stages import first_model
-from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 
@@ -79,7 +79,7 @@ def chain(mechanism: ComparedNoise, who: CohortSizes, eps: float, runs: Lifetime
         view="aggregate",
         unit="client",
         parameters=runs.collection.n_features,
-        shares=who.cohort,
+        members=SumMembers(cohort=who.cohort),
         rounds=runs.rounds,
         separation=1 if mechanism.secret else who.separation,
         sampled=who.cohort / who.clients if mechanism.secret else 1.0,

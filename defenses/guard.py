@@ -53,6 +53,10 @@ class Guard(Defense):
         there = survivors & self.accepted(context)
         return WireMessages(messages=np.where(there[:, np.newaxis], messages, 0.0), survivors=there)
 
+    def arriving(self, messages: int, cohort: int, *, alike: bool) -> int:
+        """All clients answer or none, where all received the same."""
+        return messages if alike else 1
+
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """None: whether a client answers depends on what it received, not on its clicks."""
         return ()

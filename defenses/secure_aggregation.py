@@ -170,6 +170,12 @@ class SecureAggregation(Defense):
         payload = self.protocol.alone(messages, context.counts, streams, cohort)
         return WireMessages(messages=payload, survivors=everybody)
 
+    def arriving(self, messages: int, cohort: int, *, alike: bool) -> int:
+        """As many as open a sum: with masks a server may also say of clients that they dropped out."""
+        if not self.masks and self.drop_before == self.drop_after == 0:
+            return messages
+        return min(cohort, self.protocol.plan(cohort).at_least)
+
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Rounding to the encoding, then a sum of at least as many messages as the threshold."""
         rounded = GridRounding(step=2.0 * self.encoding.error, nearest=True)

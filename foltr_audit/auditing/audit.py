@@ -260,19 +260,17 @@ class Audit:
         self, session: AuditSession, unit: str, view: str, claim: ChainClaim, declared: DeclarationCheck
     ) -> tuple[UpperBound, RunBound]:
         """What is proven for the played messages, and for all rounds of the run."""
-        situation = replace(
-            self.setup.privacy.situation(
-                view,
-                unit,
-                interactions=session.interactions,
-                rounds=self.protocol.messages,
-                delta=claim.delta,
-            ),
-            arriving=None if session.masked else session.arriving,  # a secure sum may hold fewer
-            colluders=self.protocol.colluders,
+        privacy = self.setup.privacy
+        situation = privacy.situation(
+            view,
+            unit,
+            interactions=session.interactions,
+            rounds=self.protocol.messages,
+            delta=claim.delta,
+            members=session.in_sums,
         )
-        upper = upper_bound(declared.events, situation)
-        run = run_bound(declared.events, self.setup.privacy.lifetime(situation))
+        events = privacy.events(declared.acts)
+        upper, run = upper_bound(events, situation), run_bound(events, privacy.lifetime(situation))
         if declared.broken and not np.isfinite(upper.epsilon):
             upper = replace(upper, how=f"{BROKEN}: {declared.why}")
         return upper, run

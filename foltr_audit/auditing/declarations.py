@@ -516,10 +516,6 @@ class DeclarationCheck:
         problems = self.broken or self.not_looked
         return "; ".join(f"{name}: {why}" for name, why in problems.items())
 
-    @property
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        return tuple(event for _, event in self.acts)
-
     def with_broken(self, name: str, why: str) -> DeclarationCheck:
         broken = {name: why, **self.broken}
         return replace(self, broken=broken, acts=_as_opaque(self.acts, broken))

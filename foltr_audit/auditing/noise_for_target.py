@@ -15,6 +15,7 @@ from foltr_audit.core.settings.defaults import CLIP
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.bounds import UpperBound
 from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, PrivacyEvent
 from foltr_audit.privacy.loss.composition import few_digits
@@ -156,11 +157,15 @@ class _NoiseSearch:
     def _events(self, number: float) -> tuple[PrivacyEvent, ...]:
         return DefenseChain(parse_chain(self._texts(number))).events(self._context())
 
+    @property
+    def members(self) -> SumMembers:
+        return self.situation.members or SumMembers(cohort=1)
+
     def _context(self) -> RoundContext:
         there = self.situation
         return RoundContext(
             round=0,
-            shares=there.shares,
+            shares=self.members.cohort,
             clients=np.zeros(1, dtype=np.int64),
             counts=np.full(1, there.interactions),
             parameters=np.zeros(there.parameters),
@@ -220,7 +225,7 @@ class _NoiseSearch:
         return good
 
     def _average_sd(self, number: float) -> float | None:
-        arriving = self.situation.arriving or self.situation.shares
+        arriving = self.members.messages()
         variances = []
         for event in self._events(number):
             if isinstance(event, NoiseAddition):

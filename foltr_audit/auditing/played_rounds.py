@@ -17,7 +17,7 @@ from foltr_audit.auditing.canaries import Canary
 from foltr_audit.auditing.estimators import TrialScores
 from foltr_audit.auditing.evaluation import promised_bound
 from foltr_audit.auditing.games import Observation
-from foltr_audit.auditing.session import AuditSession, is_released
+from foltr_audit.auditing.session import AuditSession
 from foltr_audit.auditing.trial_scores import trial_scores
 from foltr_audit.core.plugins import Broadcast, RoundContext
 from foltr_audit.core.records.interactions import GlobalModel
@@ -169,8 +169,7 @@ class PlayedRounds:
     def _cohort(self, game: PlayedGame, hypothesis: int, round_: int, streams: Streams) -> _Cohort | None:
         """The clients of a round; None where none of those that the server reads is honest."""
         setup, start = self.setup, game.session.clients.parameters
-        everybody = np.arange(setup.spec.population.clients)
-        clients = self.federation.cohort(round_, self.federation.cohorts(everybody, streams))
+        clients = setup.cohort(round_)
         context = setup.context(round_, clients, self.federation.clientele.most, start)
         context = replace(context, source=streams, sums_only=self.masked)
         read = np.ones(clients.size, dtype=np.bool_)
@@ -210,7 +209,7 @@ class PlayedRounds:
                 views[view] = TrialView(seen, message, int(cohort.noisy[cohort.row]))
             else:
                 colluders = self.protocol.colluders if view == "colluding" else 0
-                views[view] = sums.seen(message, colluders, released=is_released(view))
+                views[view] = sums.seen(message, colluders, released=cohort.game.session.released(view))
         return PlayedTrial(
             game=cohort.game,
             hypothesis=cohort.hypothesis,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -25,7 +25,7 @@ from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, stages_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.defaults import LEARNER, NO_DEFENSE
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, NormBound, OpaqueChange
+from foltr_audit.privacy.events import CorrelatedNoise, FloatRounding, NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -171,9 +171,35 @@ class DefenseChain:
             for event in events_of(defense, context, stage)
         )
 
-    def events(self, context: RoundContext, *, acts_without_pairs: bool = True) -> tuple[PrivacyEvent, ...]:
-        """The privacy events of all links, in the order in which they act."""
-        return tuple(event for _, event in self.acts(context, acts_without_pairs=acts_without_pairs))
+    def events(
+        self,
+        context: RoundContext,
+        *,
+        acts_without_pairs: bool = True,
+        acts: Sequence[tuple[Defense, PrivacyEvent]] | None = None,
+    ) -> tuple[PrivacyEvent, ...]:
+        """What happens to a message: the privacy events of all links, and before the wire its number format.
+
+        `acts` are those of the links, if some of them are known to do something else than they declare.
+        """
+        every = self.acts(context, acts_without_pairs=acts_without_pairs) if acts is None else acts
+        late = sum(
+            len(events_of(defense, context, stage))
+            for stage in STAGES[STAGES.index("wire") :]
+            for defense in self.links(stage)
+        )
+        events, before = tuple(event for _, event in every), len(every) - late
+        return (*events[:before], FloatRounding(format=context.number_format), *events[before:])
+
+    def arriving(self, messages: int, cohort: int, *, alike: bool) -> int:
+        """The fewest messages in a sum, see `Defense.arriving`."""
+        for defense in self.links("wire"):
+            messages = defense.arriving(messages, cohort, alike=alike)
+            if not (isinstance(messages, int) and 1 <= messages <= cohort):
+                raise PluginError(
+                    f"defense {defense.name}: arriving gave {messages!r}; expected 1 to {cohort}"
+                )
+        return messages
 
     def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
         """Clicks (C, k) after the click stage: what the client learns from."""

@@ -13,6 +13,7 @@ from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.utils.formatting import join_names
 
@@ -23,6 +24,7 @@ class CalibratedNoise:
 
     target: float
     situation: AccountingContext
+    members: SumMembers
     clients: int
     mechanisms: Sequence[NoiseCalibration]
 
@@ -37,7 +39,7 @@ class CalibratedNoise:
             coded(
                 "sum only",
                 f"{named}: the bound holds for the sum only; a single message carries "
-                f"1/{self.situation.shares} of the noise, and whoever sees messages reads them; "
+                f"1/{self.members.cohort} of the noise, and whoever sees messages reads them; "
                 "add +secure-aggregation to the chain",
             )
         ]
@@ -105,13 +107,12 @@ def calibrated_noise(
     if colluders is not None and not view.startswith("colluding"):
         raise UsageError("--colluders: expected --view colluding, or colluding+lists")
     taking_part, able = _clients(clients, cohort, separation)
+    members = SumMembers(cohort=taking_part, fewest=arriving, colluders=colluders)
     situation = AccountingContext(
         view=view,
         unit=unit or (UNIT if rounds == 1 else CLIENT),
         parameters=_features(data) if parameters is None else parameters,
-        shares=taking_part,
-        arriving=arriving,
-        colluders=colluders,
+        members=members,
         interactions=interactions,
         ranked_with="global" if rank_with == "global" else "local",
         rounds=rounds,
@@ -121,13 +122,15 @@ def calibrated_noise(
         cohorts="secret" if secret_sample else "known",
     )
     chosen = dict.fromkeys(mechanisms or calibrations())
-    summed = _secure_sum(situation)
+    summed = _secure_sum(view, arriving)
     shared = {name for name, rule in calibrations().items() if rule.in_sum}
     found = [
         calibrate(name, target_eps, situation, norm=norm, order=order, wire=summed if name in shared else ())
         for name in chosen
     ]
-    return CalibratedNoise(target=target_eps, situation=situation, clients=clients, mechanisms=found)
+    return CalibratedNoise(
+        target=target_eps, situation=situation, members=members, clients=clients, mechanisms=found
+    )
 
 
 def _clients(clients: int, cohort: int | None, separation: int) -> tuple[int, int]:
@@ -145,11 +148,10 @@ def _clients(clients: int, cohort: int | None, separation: int) -> tuple[int, in
     return size, clients // separation
 
 
-def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:
+def _secure_sum(view: str, fewest: int | None) -> tuple[str, ...]:
     """Secure aggregation for a server that receives messages; its threshold is the number that arrives."""
-    if without_lists(situation.view) != VIEW:
+    if without_lists(view) != VIEW:
         return ()  # a view of sums assumes some secure sum already
-    fewest = situation.arriving
     return (SECURE_AGGREGATION if fewest is None else f"{SECURE_AGGREGATION}:threshold={fewest}",)
 
 

@@ -122,7 +122,7 @@ class ShadowTraining:
         """Each round's context and messages, and the server's state after it."""
         setup, federation, spec = self.setup, self.federation, self.setup.spec
         streams = BranchStreams(spec.seed, spec.repetition, branch=f"membership/{branch}", shared=self.shared)
-        cohorts = federation.cohorts(members, streams)
+        cohorts = federation.setup.cohorts(members, streams)
         model = federation.training.first(self.start)
         for round_ in range(self.rounds):
             context = setup.context(
@@ -276,8 +276,12 @@ def ceiling(setup: Setup, view: MembershipView) -> MembershipCeiling:
     secret = share < 1 and population.rounds_apart == 1
     situation = setup.privacy.in_all_rounds(setup.privacy.situation("aggregate", "client", delta=DELTA))
     situation = replace(situation, sampled=share if secret else 1.0, cohorts="secret" if secret else "any")
-    if view == "client" and situation.shares > 1 and upper_bound(events, situation).rests_on != "aggregator":
-        situation = replace(situation, view="colluding", colluders=1)
+    if (
+        view == "client"
+        and population.cohort_size > 1
+        and upper_bound(events, situation).rests_on != "aggregator"
+    ):
+        situation = replace(situation, view="colluding", members=setup.privacy.members(colluders=1))
     bound, curve = upper_bound(events, situation), trade_off(events, situation)
     if not curve.power(0.0) < 1:
         return MembershipCeiling(bound=bound, metrics={})

@@ -21,11 +21,13 @@ from foltr_audit.privacy.events import (
     OpaqueChange,
     PrivacyEvent,
     UnknownNoise,
+    in_format,
     parse_event,
 )
 from foltr_audit.privacy.observer_views import WITH_LISTS, attacked_view, without_lists
 from foltr_audit.privacy.tradeoff import pooled_curve
 from foltr_audit.trace import TraceHeader
+from foltr_audit.trace.declared_header import stated_members
 from foltr_audit.utils.arrays import Bools
 from foltr_audit.utils.reading import is_whole
 
@@ -56,11 +58,13 @@ class RecordedPromises:
         message. So only the noise of each message counts there. It is the same where messages lie open in the
         recording, whatever its header says of secure aggregation.
         """
+        members = stated_members(header, first.shares)
         events = declared_events(header)
         if events is None:
             return None
         if protocol.sums:
             events = _without(events, MessageAggregation, CorrelatedNoise)
+            members = None
         elif header.kind != "masked":
             events = _without(events, MessageAggregation)
         view = attacked_view(protocol.view, protocol.hide)
@@ -77,12 +81,10 @@ class RecordedPromises:
                 view=sees,
                 unit=unit,
                 parameters=header.parameters,
-                shares=max(1, first.shares),
-                arriving=1 if protocol.sums else None,
+                members=members,
                 interactions=interactions,
                 ranked_with=ranked_with,
                 list_length=header.k,
-                number_format="float64" if header.number_format == "float64" else "float32",
                 rounds=times,
             )
             return ProvenPromise.of(events, situation, DELTA)
@@ -128,8 +130,7 @@ def _interactions(header: TraceHeader, record: RoundRecord) -> int:
 def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
     """The events of a header; None where it has none.
 
-    What is not known here counts as a change that states nothing about itself. Clients with different numbers
-    of interactions weigh differently in a sum, by how much no header states: sums then prove nothing.
+    What is not known here counts as a change that states nothing about itself.
     """
     texts = header.knowledge.get("events")
     if not isinstance(texts, list):
@@ -140,9 +141,7 @@ def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
         if event is None or isinstance(event, UnknownNoise):
             event = OpaqueChange(mechanism=text)
         found.append(event)
-    if "interactions" not in header.knowledge:
-        return _without(found, MessageAggregation)
-    return tuple(found)
+    return in_format(found, header.number_format)
 
 
 def _without(events: Iterable[PrivacyEvent], *kinds: type[PrivacyEvent]) -> tuple[PrivacyEvent, ...]:

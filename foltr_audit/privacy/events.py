@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -114,6 +114,32 @@ class GridRounding:
     nearest: bool = False
 
 
+DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+"""Binary digits that a number of each format holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloatRounding:
+    """Each coordinate of a message is rounded to the nearest number of a floating-point format.
+
+    Attributes:
+        format: of `DIGITS`.
+    """
+
+    format: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevealedDraws:
+    """A message says from which seed its client draws clicks and noise.
+
+    Attributes:
+        by: the learner whose messages do.
+    """
+
+    by: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class NoiseAddition:
     """Independent noise of one law is added to every coordinate of every client's message."""
@@ -203,6 +229,8 @@ PrivacyEvent = (
     NormBound
     | NormScaling
     | GridRounding
+    | FloatRounding
+    | RevealedDraws
     | NoiseAddition
     | ClickRandomization
     | MetricRandomization
@@ -211,6 +239,17 @@ PrivacyEvent = (
     | OpaqueChange
 )
 """One thing that happens to what a client sends; a chain declares them in their order."""
+
+
+def in_format(events: Sequence[PrivacyEvent], number_format: str) -> tuple[PrivacyEvent, ...]:
+    """Events with the number format of a message where they name none: after its defenses, before the sum."""
+    if any(isinstance(event, FloatRounding) for event in events):
+        return tuple(events)
+    late = (MessageAggregation, CorrelatedNoise)
+    at = next((at for at, event in enumerate(events) if isinstance(event, late)), len(events))
+    if 0 < at < len(events) and isinstance(events[at - 1], GridRounding):
+        at -= 1  # a secure sum rounds what it gets
+    return (*events[:at], FloatRounding(format=number_format), *events[at:])
 
 
 # A sign or `nan` does not match: radii, factors, steps and epsilons are never below 0, and a text
@@ -256,8 +295,17 @@ def event_text(event: PrivacyEvent) -> str:
             return f"summed:at-least={event.at_least}{opened}"
         case CorrelatedNoise():
             return f"noised-sum:sigma={plain(event.sigma)},bands={event.bands}"
-        case OpaqueChange():
-            return f"opaque:{event.mechanism}"
+        case OpaqueChange() | FloatRounding() | RevealedDraws():
+            return _word(event)
+
+
+def _word(event: OpaqueChange | FloatRounding | RevealedDraws) -> str:
+    """The text of an event that names one thing."""
+    if isinstance(event, FloatRounding):
+        return f"sent-as:{event.format}"
+    if isinstance(event, RevealedDraws):
+        return f"draws-revealed:{event.by}"
+    return f"opaque:{event.mechanism}"
 
 
 def parse_event(text: str) -> PrivacyEvent | UnknownNoise | None:
@@ -299,6 +347,8 @@ _FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise]], ...] = (
         f"rounded:step={_NUMBER}(,nearest)?",
         lambda step, nearest: GridRounding(step=float(step), nearest=nearest is not None),
     ),
+    (f"sent-as:({'|'.join(DIGITS)})", lambda format_: FloatRounding(format=format_)),
+    ("draws-revealed:(.*)", lambda by: RevealedDraws(by=by)),
     ("noised:(.+)", _noised),
     (f"randomised-clicks:eps={_NUMBER}", lambda eps: ClickRandomization(epsilon=float(eps))),
     (f"randomised-metrics:eps={_NUMBER}", lambda eps: MetricRandomization(epsilon=float(eps))),

@@ -54,15 +54,16 @@ class NoiseCalibrationReport(Document):
 
     @property
     def target(self) -> Row:
-        there = self.noise.situation
+        there, members = self.noise.situation, self.noise.members
         return TARGET.of(
             there,
             eps=self.noise.target,
-            sees=sees(there.view, there.colluders),
+            sees=sees(there.view, members.colluders),
             clients=self.noise.clients,
-            cohort=there.shares,
+            cohort=members.cohort,
+            colluders=members.colluders,
             secret_sample=there.cohorts == "secret",
-            arriving=there.arriving or there.shares,
+            arriving=members.messages(),
         )
 
     @property
@@ -157,14 +158,14 @@ def _epsilon(bound: UpperBound | None) -> str:
 
 def _commands(noise: CalibratedNoise) -> Iterator[str]:
     """How to check each answer, by the messages of all rounds, or by one where clients are sampled."""
-    there = noise.situation
-    several, drawn = there.touched > 1, there.shares < noise.clients
-    lost = 1 - (there.arriving or there.shares) / there.shares
+    there, members = noise.situation, noise.members
+    several, drawn = there.touched > 1, members.cohort < noise.clients
+    lost = 1 - members.messages() / members.cohort
     system = f"--clients {noise.clients}"
-    system += f" --cohort {there.shares}" if drawn else ""
+    system += f" --cohort {members.cohort}" if drawn else ""
     system += f" --separation {there.separation}" if there.separation > 1 else ""
     system += f" --unit {there.unit} --view {there.view}"
-    system += "" if there.colluders is None else f" --colluders {there.colluders}"
+    system += "" if members.colluders is None else f" --colluders {members.colluders}"
     system += "" if there.unit == "client" else f" --canary-interactions {there.interactions}"
     system += " --rank-with global" if there.ranked_with == "global" else ""
     system += f" --{'rounds' if drawn else 'messages'} {there.rounds}" if several else ""

@@ -72,7 +72,8 @@ def ceiling_row(given: str, curve: TradeOff, priors: Sequence[float], **proof: A
 
 
 def scope_row(situation: AccountingContext) -> Row:
-    return SCOPE.of(situation, sees=sees(situation.view), clients=situation.shares)
+    members = situation.members
+    return SCOPE.of(situation, sees=sees(situation.view), clients=1 if members is None else members.cohort)
 
 
 @dataclass(frozen=True, kw_only=True)

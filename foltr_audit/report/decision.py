@@ -10,7 +10,6 @@ from foltr_audit.core.plugins import Server
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.settings.defaults import SERVER
 from foltr_audit.errors import PluginError
-from foltr_audit.experiments.comparison.alternatives import fewest_messages
 from foltr_audit.experiments.decide import (
     ABOVE_GUESS,
     LEAST,
@@ -186,8 +185,8 @@ def _needs(best: JudgedDefense) -> list[str]:
     if chain.encoding is None:
         return []
     cohort = spec.population.cohort_size
-    fewest = fewest_messages(chain, cohort)
-    least = "" if fewest is None else f", each sum with at least {fewest:,} of {cohort:,} clients"
+    fewest = chain.arriving(cohort, cohort, alike=True)
+    least = f", each sum with at least {fewest:,} of {cohort:,} clients"
     return [f"Needs: secure aggregation of the messages of a round{least}."]
 
 

@@ -415,9 +415,13 @@ class ClientPopulation:
     @property
     def largest_weight(self) -> float:
         """The largest weight of a client in a sum of models over the smallest."""
-        kept = self.environment is not None and self.environment.kept is not None
-        fewest = 1 if kept else min(self.sizes)  # a client without interactions sends nothing
+        fewest = 1 if self.may_send_nothing else min(self.sizes)
         return self.interactions / fewest if self.learner.sends == "models" else 1.0
+
+    @property
+    def may_send_nothing(self) -> bool:
+        """Whether all interactions of a client may be left out, so that it has no weight in a sum."""
+        return self.environment is not None and self.environment.kept is not None
 
     @property
     def _time(self) -> ScenarioContext:

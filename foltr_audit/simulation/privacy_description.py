@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from foltr_audit.core.declared.checks import warnings
 from foltr_audit.core.declared.declared_system import DeclaredSystem, chain_claims, chain_steps
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import Defense, MetricLearner, ModelLearner, PrivacyEvent, RoundContext
+from foltr_audit.core.plugins import Defense, MetricLearner, ModelLearner, PrivacyEvent, RoundContext, Server
 from foltr_audit.core.results import ProofRecord
 from foltr_audit.core.settings.defaults import CLIENT, DELTA, UNIT
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.privacy.accounting.bound import run_bound, upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext
+from foltr_audit.privacy.accounting.sum_members import SumMembers
+from foltr_audit.privacy.events import RevealedDraws
 from foltr_audit.simulation.client_population import ClientPopulation
 
 
@@ -25,15 +28,19 @@ class PrivacyDescription:
         chain: the defenses.
         clients: the clients, with their learner.
         context: a round without clients: what a chain declares depends on neither clients nor models.
-        dtype: number format of a message.
-        chosen: whether the server chooses who takes part in a round, as often as it likes.
+        server: what the server does.
+        cohort: fewest clients in a round.
+        malicious: clients that send something else than the defenses give, without noise of their own.
+        searches: the fewest searches of a client in a search log; None where queries are drawn.
     """
 
     chain: DefenseChain
     clients: ClientPopulation
     context: RoundContext
-    dtype: str
-    chosen: bool = False
+    server: Server
+    cohort: int
+    malicious: int
+    searches: int | None
 
     def claim(self) -> float:
         """The epsilon that the chain claims for one round; infinite without a claim."""
@@ -43,12 +50,56 @@ class PrivacyDescription:
         """What the chain does to a message, with the defense that does it, for accounting."""
         return self.chain.acts(self.context, acts_without_pairs=self._acts_without_pairs)
 
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """What the chain does to a message, for accounting."""
-        return tuple(event for _, event in self.acts())
+    def events(self, acts: Sequence[tuple[Defense, PrivacyEvent]] | None = None) -> tuple[PrivacyEvent, ...]:
+        """What happens to a message, for accounting; `acts` as for `DefenseChain.events`."""
+        events = self.chain.events(self.context, acts_without_pairs=self._acts_without_pairs, acts=acts)
+        learner = self.clients.learner
+        return (*events, RevealedDraws(by=learner.label)) if learner.reveals_draws else events
+
+    def members(self, colluders: int | None = None, drop_out: float = 0.0) -> SumMembers:
+        """Who is in any sum of messages that an observer may see, at worst.
+
+        - Malicious clients that send other updates add no noise; any cohort may hold all of them.
+        - The server takes out what it knows or has opened twice (`Server.subtracts`).
+        - Wire defenses lose messages (`Defense.arriving`): clients drop out, or refuse what a server sent.
+        - A client whose interactions may all be left out has no weight in the sum, and so no noise.
+
+        Args:
+            colluders: for the view `colluding`, clients that tell the server their messages; None for all.
+            drop_out: share of the clients that drop out, besides those of the chain.
+        """
+        server, clients = self.server, self.cohort
+        alike = not (server.isolates or server.manipulates)
+        subtracted = server.subtracts(clients, reopens=self.chain.reopens)
+        silent = min(self.malicious, clients - 1)
+        sent = 1 if self.clients.may_send_nothing else max(1, round(clients * (1 - drop_out)))
+        arriving = self.chain.arriving(sent, clients, alike=alike)
+        why = {
+            f"server {server.name} asks {clients} of {self.context.shares} clients": server.chooses,
+            f"{arriving} of {clients} messages arrive at least": arriving < clients,
+            f"server {server.name} takes out {subtracted}": subtracted > 0,
+            f"{silent} may be of malicious clients, without noise": silent > 0,
+        }
+        return SumMembers(
+            cohort=self.context.shares,
+            fewest=arriving,
+            silent=silent,
+            subtracted=subtracted,
+            colluders=colluders,
+            largest_weight=self.clients.largest_weight,
+            follows=alike and not server.chooses and not subtracted,
+            why=tuple(reason for reason, holds in why.items() if holds),
+        )
 
     def situation(
-        self, view: str, unit: str, *, interactions: int | None = None, rounds: int = 1, delta: float = 0.0
+        self,
+        view: str,
+        unit: str,
+        *,
+        interactions: int | None = None,
+        rounds: int = 1,
+        delta: float = 0.0,
+        members: SumMembers | None = None,
     ) -> AccountingContext:
         """What a bound on a message of these clients is for, or one on all messages of several rounds.
 
@@ -58,23 +109,32 @@ class PrivacyDescription:
             interactions: interactions behind a message, if not those of the learner.
             rounds: rounds that are observed.
             delta: delta of the bound.
+            members: who is in a sum, if not those of `members()`.
         """
+        per_message = self.clients.interactions if interactions is None else interactions
+        searches = self.searches or rounds * per_message
         return AccountingContext(
             view=view,
             unit=unit,
             parameters=self.context.parameters.size,
-            shares=self.context.shares,
-            interactions=self.clients.interactions if interactions is None else interactions,
+            members=members or self.members(),
+            interactions=per_message,
             ranked_with=self.clients.learner.ranked_with,
-            number_format="float64" if self.dtype == "float64" else "float32",
-            largest_weight=self.clients.largest_weight,
             rounds=rounds,
+            uses=-(-rounds * per_message // searches),
+            repeats=-(-per_message // searches),
             delta=delta,
         )
 
     def in_all_rounds(self, situation: AccountingContext) -> AccountingContext:
         """The same unit, for all rounds of the run; a client takes part in as many of them as it may."""
-        return replace(situation, rounds=self.clients.rounds, separation=self.clients.spec.rounds_apart)
+        asked = self.clients.rounds * situation.interactions
+        return replace(
+            situation,
+            rounds=self.clients.rounds,
+            separation=self.clients.spec.rounds_apart,
+            uses=-(-asked // (self.searches or asked)),
+        )
 
     def lifetime(self, situation: AccountingContext) -> AccountingContext:
         """The same observer, for all rounds of the run; it knows who takes part in each.
@@ -88,7 +148,7 @@ class PrivacyDescription:
             unit=CLIENT,
             interactions=self.clients.interactions,
             sampled=1.0
-            if self.chosen
+            if self.server.chooses
             else population.cohort_size / (population.clients // population.rounds_apart),
             cohorts="known",
             delta=situation.delta or DELTA,
@@ -129,10 +189,10 @@ class PrivacyDescription:
             clients=clients.spec.clients,
             cohort=self.context.shares,
             interactions=clients.interactions,
-            number_format="float64" if self.dtype == "float64" else "float32",
+            number_format=self.context.number_format,
             lists_follow_clicks=clients.lists_follow_clicks,
             alike_in_number=clients.alike_in_number or clients.learner.sends != "models",
-            largest_weight=clients.largest_weight,
+            members=self.members(),
             separation=clients.spec.rounds_apart,
         )
 

@@ -222,6 +222,7 @@ def trace_header(
         "lists": learner.lists if training else lists or "deterministic",
         "defense": list(spec.defense),
         "events": [event_text(event) for event in setup.privacy.events()],
+        "honest_messages": setup.privacy.members().honest(),
         "eps_claimed": setup.privacy.claim(),
         **_format(setup, behind),
     }

@@ -26,6 +26,7 @@ from foltr_audit.simulation.client_population import (
     QueryTraffic,
     refuse_missing_users,
 )
+from foltr_audit.simulation.cohorts import CohortSampler, chosen_cohort
 from foltr_audit.simulation.privacy_description import PrivacyDescription
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -135,6 +136,25 @@ class Setup:
             poisoning=make(Poisoning, population.poisoning), clients=population.clients, streams=self.streams
         )
 
+    def cohort(self, round_: int) -> Ints:
+        """Ids of the clients that play a training round, rising."""
+        return chosen_cohort(self.server, self._sampler, round_)
+
+    @cached_property
+    def _sampler(self) -> CohortSampler:
+        return self.cohorts(np.arange(self.spec.population.clients), self.streams)
+
+    def cohorts(self, clients: Ints, streams: Streams) -> CohortSampler:
+        """The cohorts of the Spec, drawn from these clients (n,) with these streams."""
+        population = self.spec.population
+        return CohortSampler(
+            clients=clients,
+            size=population.cohort_size,
+            separation=population.rounds_apart,
+            streams=streams,
+            fixed=population.cohorts == "fixed",
+        )
+
     @cached_property
     def privacy(self) -> PrivacyDescription:
         """What the defenses do to messages, claim and fail to hold."""
@@ -143,9 +163,30 @@ class Setup:
             chain=self.chain,
             clients=self.clients,
             context=self.context(0, nobody, 0, model),
-            dtype=self.spec.trace.dtype,
-            chosen=self.server.chooses,
+            server=self.server,
+            cohort=self._smallest_cohort,
+            malicious=self._without_noise,
+            searches=self._fewest_searches,
         )
+
+    @property
+    def _smallest_cohort(self) -> int:
+        """The fewest clients in a training round; a server that chooses them is asked about every round."""
+        if not self.server.chooses:
+            return self.spec.population.cohort_size
+        return min(self.cohort(round_).size for round_ in range(self.spec.train.rounds))
+
+    @property
+    def _without_noise(self) -> int:
+        """The number of clients that send something else than the defenses give."""
+        malicious = self.malicious
+        return malicious.ids.size if malicious is not None and malicious.poisoning.sends_otherwise else 0
+
+    @property
+    def _fewest_searches(self) -> int | None:
+        """The fewest searches of a client in a search log; None where queries are drawn."""
+        users, clients = self.collection.train.users, self.spec.population.clients
+        return None if users is None else int(np.bincount(users)[:clients].min())
 
     @cached_property
     def twins(self) -> dict[str, Spec]:
@@ -180,5 +221,6 @@ class Setup:
             source=self.streams,
             separation=self.spec.population.rounds_apart,
             message=self.spec.trace.message,
+            number_format=self.spec.trace.dtype,
             prefix=prefix,
         )

@@ -30,6 +30,7 @@ from foltr_audit.core.plugins.answers import law_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.accounting.walk import (
     CHANGES_MESSAGES,
     ChainAction,
@@ -94,7 +95,8 @@ class NoiseDeclaration:
             names = [NO_DEFENSE]
         acts = None
         if isinstance(events, list):
-            acts = tuple(action_of(parse_event(text), text) for text in events)
+            every = (action_of(parse_event(text), text) for text in events)
+            acts = tuple(act for act in every if act.kind != "format")
             law = law or "+".join(act.law for act in acts if act.law is not None) or None
         elif names is not None:
             acts = _acts_of_names(names, law, header.parameters)
@@ -237,11 +239,11 @@ def _acts_of_names(chain: Sequence[str], noise: str | None, parameters: int) -> 
 def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
     """What a registered defense declares; one unknown action if the text describes none."""
     try:
-        events = DefenseChain((make(Defense, text),)).events(_context(parameters))
+        acts = DefenseChain((make(Defense, text),)).acts(_context(parameters))
     except UsageError:
         yield ChainAction("unknown", text)
         return
-    yield from (action_of(event, text) for event in events)
+    yield from (action_of(event, text) for _, event in acts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,10 +379,22 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         cohort=n if n != 1 else cohort,
         interactions=int(behind) if is_whole(behind, 1) and isinstance(behind, int) else None,
         separation=_separation(header),
-        number_format="float64" if header.dtype == "float64" else "float32",
+        number_format=header.number_format,
+        members=stated_members(header, n),
         lists_follow_clicks=_follow(header),
         restated=(*_of_noise(steps, facts), *_of_clip(steps, facts), *_of_events(steps, events)),
     )
+
+
+def stated_members(header: TraceHeader, cohort: int | None = None) -> SumMembers | None:
+    """Who is in a sum, of a cohort of so many messages; None where the header does not say.
+
+    Clients with different numbers of interactions weigh differently in a sum, by how much no header states.
+    """
+    honest, behind = header.knowledge.get("honest_messages"), header.knowledge.get("interactions")
+    if not (is_whole(honest, 1) and isinstance(honest, int)) or behind is None:
+        return None
+    return SumMembers(cohort=max(honest, cohort or honest), fewest=honest)
 
 
 def _with_sums_of(stated: Sequence[DeclaredStep], steps: Sequence[DeclaredStep]) -> tuple[DeclaredStep, ...]:

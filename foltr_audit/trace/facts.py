@@ -87,6 +87,7 @@ FACTS: dict[str, FactDomain] = {
     "events": FactDomain("a list of texts such as noised:laplace:scale=2.5", _are_events),
     "feature_dtype": _one_of(*DTYPES),
     "fraction": _whole(0),
+    "honest_messages": _whole(1),
     "interactions": _whole(1),
     "intents": _whole(1),
     "intents_from": _TEXT,

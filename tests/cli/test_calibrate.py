@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, upper_bound
 from tests.fixtures.command import answer, run
 from tests.fixtures.tiny import context
 
@@ -72,7 +72,12 @@ def test_what_its_options_prove() -> None:
         "interactions": 1, "ranked_with": "local", "parameters": 12,
     }  # fmt: skip
     there = AccountingContext(
-        view="aggregate", unit="query", parameters=12, shares=60, arriving=50, rounds=5, delta=1e-6
+        view="aggregate",
+        unit="query",
+        parameters=12,
+        members=SumMembers(cohort=60, fewest=50),
+        rounds=5,
+        delta=1e-6,
     )
     assert {row["mechanism"] for row in found["results"]} >= {"laplace", "gaussian", "click-rr"}
     for row in found["results"]:

@@ -18,7 +18,7 @@ from foltr_audit.experiments.recommend.recommend import LARGEST_TIE, Recommendat
 from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, upper_bound
 from foltr_audit.report.recommend import RecommendReport
 from tests.fixtures.command import refusal, run, words_of
 from tests.fixtures.schemas import agrees_with_published
@@ -65,7 +65,11 @@ def proven(spec: Spec) -> float:
     setup = Runner().setup(spec)
     clients, parameters = spec.population.cohort_size, setup.ranker.n_parameters
     situation = AccountingContext(
-        view="individual", unit="interaction", parameters=parameters, shares=clients, delta=1e-5
+        view="individual",
+        unit="interaction",
+        parameters=parameters,
+        members=SumMembers(cohort=clients),
+        delta=1e-5,
     )
     return upper_bound(setup.privacy.events(), situation).epsilon
 

@@ -11,7 +11,7 @@ from foltr_audit.defenses.clip import Clip
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, ModelLearner, PrivacyClaim, RoundContext
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, upper_bound
 from foltr_audit.privacy.events import OpaqueChange
 from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.simulation.learners.fpdgd import FPDGD
@@ -66,7 +66,9 @@ def test_an_unknown_change_before_a_secure_sum_is_no_change_of_the_sum() -> None
     """Noise of shares proves nothing of a sum whose messages were changed after it."""
     texts = ["clip:norm=1+skellam:sigma=1,step=0.0009765625", "secure-aggregation"]
     first, last = (parse_chain([text]) for text in texts)
-    situation = AccountingContext(view="aggregate", unit="interaction", parameters=4, shares=100, delta=1e-5)
+    situation = AccountingContext(
+        view="aggregate", unit="interaction", parameters=4, members=SumMembers(cohort=100), delta=1e-5
+    )
     here = context([0], P=4, shares=100)
     proven = upper_bound(DefenseChain((*first, *last)).events(here), situation).epsilon
     changed = upper_bound(DefenseChain((*first, _SignTwice(), *last)).events(here), situation).epsilon

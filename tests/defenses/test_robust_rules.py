@@ -16,7 +16,7 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, upper_bound
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
@@ -204,7 +204,9 @@ def test_a_run_knows_what_its_clients_send(message: Kind, setup_of: SetupOf) -> 
 
 @pytest.mark.parametrize("text", [*RULES, "bulyan:malicious=1"])
 def test_bounds_on_sums_are_lost_and_noise_of_clients_stays(text: str) -> None:
-    there = AccountingContext(view="aggregate", unit="client", parameters=P, shares=10, delta=1e-5)
+    there = AccountingContext(
+        view="aggregate", unit="client", parameters=P, members=SumMembers(cohort=10), delta=1e-5
+    )
     there = replace(there, interactions=1, ranked_with="global")
 
     def proven(view: str, *links: str) -> float:

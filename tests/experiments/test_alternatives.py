@@ -16,9 +16,10 @@ from foltr_audit.experiments.comparison.alternatives import (
 )
 from foltr_audit.experiments.comparison.grid import DefenseLabel
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.accounting import UpperBound, upper_bound
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.simulation.setup import Setup
+from tests.fixtures.tiny import accounting
 
 STUDY = Runner()
 
@@ -34,7 +35,7 @@ def bound(here: Setup, chain: tuple[str, ...], view: str, **more: Any) -> UpperB
     """What accounting proves of a chain for an interaction of one of twenty clients."""
     events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(chain)})).privacy.events()
     known: dict[str, Any] = {"parameters": here.ranker.n_parameters, "shares": 20, "delta": 1e-5}
-    return upper_bound(events, AccountingContext(view=view, unit="interaction", **known | more))
+    return upper_bound(events, accounting(view=view, unit="interaction", **known | more))
 
 
 def test_the_published_chain_is_the_learner_s_own() -> None:

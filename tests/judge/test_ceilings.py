@@ -22,7 +22,7 @@ from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.judge.task import Evidence, TaskScore
-from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.events import (
     ClickRandomization,
@@ -45,7 +45,12 @@ from tests.judge.test_clicks import recording_of
 
 Floats = NDArray[np.float64]
 
-SITUATION = AccountingContext(view="individual", unit="click", parameters=1, shares=1)
+SITUATION = AccountingContext(
+    view="individual",
+    unit="click",
+    parameters=1,
+    members=SumMembers(cohort=1),
+)
 LISTS = 20_000
 
 
@@ -212,7 +217,12 @@ def test_promises_of_a_header(setup_of: SetupOf) -> None:
 
 
 SUMS = [AttackSpec(view=view, repeats=8, hide=("shown",)) for view in ("aggregate", "pooled")]
-OF_CLIENTS = AccountingContext(view="individual", unit="client", parameters=1, shares=1)
+OF_CLIENTS = AccountingContext(
+    view="individual",
+    unit="client",
+    parameters=1,
+    members=SumMembers(cohort=1),
+)
 SHARES = ("clip:norm=1.5,ord=1", "gamma-laplace:eps=1.2,sensitivity=3")
 WHOLE = ("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3")
 WEAK = ProvenPromise.of([MetricRandomization(epsilon=0.1)], OF_CLIENTS, 1e-5)

@@ -18,16 +18,18 @@ from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_
 from foltr_audit.privacy.events import (
     UNITS,
     ClickRandomization,
+    FloatRounding,
     GridRounding,
     MessageAggregation,
     NoiseAddition,
     NormBound,
     OpaqueChange,
     PrivacyEvent,
+    in_format,
 )
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
-from tests.fixtures.tiny import context
+from tests.fixtures.tiny import accounting, context
 
 N, P = 1000, 46
 SHARES = NoiseAddition(law=GammaShare(n=N, scale=2.5))
@@ -36,13 +38,12 @@ L1, L2 = NormBound(norm=1.5, ord=1, of="model"), NormBound(norm=1.5, ord=2, of="
 
 
 def at(**values: Any) -> AccountingContext:
-    return AccountingContext(
-        **{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values}
-    )
+    return accounting(**{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values})
 
 
 def bound(*events: PrivacyEvent, **values: Any) -> UpperBound:
-    return upper_bound(events, at(**values))
+    number_format = values.pop("number_format", None)
+    return upper_bound(in_format(events, number_format) if number_format else events, at(**values))
 
 
 def epsilon(*events: PrivacyEvent, **values: Any) -> float:
@@ -58,7 +59,9 @@ def epsilon(*events: PrivacyEvent, **values: Any) -> float:
 def test_the_published_chain(clip: float, parameters: int, expected: float) -> None:
     """sqrt(P) times the claimed 1.2, or twice that with the clip of both programs; see `docs/maths.md`."""
     texts = (f"clip:norm={clip}", published_chain(1.2)[1])
-    events = DefenseChain(parse_chain(texts)).events(context([0], P=parameters, shares=N))
+    sent = DefenseChain(parse_chain(texts)).events(context([0], P=parameters, shares=N))
+    assert upper_bound(sent, at(parameters=parameters)).epsilon == math.inf, "float32 spoils the sum"
+    events = [event for event in sent if not isinstance(event, FloatRounding)]
     found = upper_bound(events, at(parameters=parameters))
     assert found.epsilon == pytest.approx(expected, abs=5e-3)
     assert found.epsilon == pytest.approx(2 * clip * math.sqrt(parameters) * 1.2 / 3)
@@ -164,7 +167,6 @@ def test_a_secure_sum_of_few() -> None:
     assert fewest > 1.2
     assert epsilon(*chain) == pytest.approx(fewest), "the fewest that it sums"
     assert epsilon(*chain, arriving=900) == pytest.approx(epsilon(L1, SHARES, arriving=900))
-    assert epsilon(*chain, arriving=300) == pytest.approx(fewest), "fewer are never summed"
     assert epsilon(L1, SHARES, MessageAggregation(at_least=400)) == math.inf
 
 

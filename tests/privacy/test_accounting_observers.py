@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from foltr_audit.privacy.accounting import UpperBound
-from foltr_audit.privacy.accounting.situation import exposure
+from foltr_audit.privacy.accounting.sum_members import exposure
 from foltr_audit.privacy.events import ClickRandomization, KeyShares, MessageAggregation
 from tests.privacy.test_accounting import L1, SHARES, WHOLE, N, bound, epsilon
 

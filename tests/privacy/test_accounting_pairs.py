@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, UpperBound, upper_bound
 from foltr_audit.privacy.accounting.walk import walk
 from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling, PrivacyEvent
 from foltr_audit.privacy.loss.losses import Norms
@@ -36,7 +36,10 @@ def in_ball(
 
 def proven(ball: NormBound, law: GammaShare, parameters: int, arriving: int) -> float:
     there = AccountingContext(
-        view="aggregate", unit="client", parameters=parameters, shares=N, arriving=arriving
+        view="aggregate",
+        unit="client",
+        parameters=parameters,
+        members=SumMembers(cohort=N, fewest=arriving),
     )
     return upper_bound([ball, NoiseAddition(law=law)], there).epsilon
 
@@ -150,7 +153,11 @@ def test_grids_are_kept_by_noise_on_them() -> None:
 
     def cost(*events: PrivacyEvent, view: str = "aggregate", weight: float = 1.0) -> UpperBound:
         there = AccountingContext(
-            view=view, unit="client", parameters=4, shares=9, delta=1e-5, largest_weight=weight
+            view=view,
+            unit="client",
+            parameters=4,
+            members=SumMembers(cohort=9, largest_weight=weight),
+            delta=1e-5,
         )
         return upper_bound([ball, *events], there)
 

@@ -96,14 +96,15 @@ def test_a_header_holds_the_events_of_its_chain_in_the_order_in_which_they_act(s
         "bounded:of=model,norm=1.5,ord=2",
         "rounded:step=0.5,nearest",
         "noised:skellam:sigma=4.242640687119285,step=0.5",
+        "sent-as:float64",
         "rounded:step=5.960464477539063e-08,nearest",
         "summed:at-least=5,neighbours=7,needed=4",
     ]
-    assert trace_header(setup_of(), "perfect", 8).knowledge["events"] == []
+    assert trace_header(setup_of(), "perfect", 8).knowledge["events"] == ["sent-as:float64"]
 
 
 def test_a_header_tells_of_defenses_by_other_people(setup_of: SetupOf) -> None:
     noisy = trace_header(setup_of(chain=(ToyMessage(claim=2.0),)), "perfect", 8)
-    assert noisy.knowledge["events"] == ["noised:gaussian:sigma=2"]
+    assert noisy.knowledge["events"] == ["noised:gaussian:sigma=2", "sent-as:float64"]
     silent = trace_header(setup_of(chain=(ToyMessage(),)), "perfect", 8)
-    assert silent.knowledge["events"] == ["opaque:toy-message"]
+    assert silent.knowledge["events"] == ["opaque:toy-message", "sent-as:float64"]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.privacy.accounting import AccountingContext, run_bound, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, run_bound, upper_bound
 from foltr_audit.privacy.events import ClickRandomization, NoiseAddition, NormBound, PrivacyEvent
 from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
 from foltr_audit.privacy.loss.composition import (
@@ -178,7 +178,13 @@ def test_long_runs_err_on_the_safe_side_by_little(rounds: int) -> None:
 # --- bounds of chains --------------------------------------------------------------------------------------
 
 RUN = AccountingContext(
-    view="individual", unit="client", parameters=3, shares=50, rounds=30, sampled=0.1, delta=1e-5
+    view="individual",
+    unit="client",
+    parameters=3,
+    members=SumMembers(cohort=50),
+    rounds=30,
+    sampled=0.1,
+    delta=1e-5,
 )
 NOISY: list[list[PrivacyEvent]] = [
     [NormBound(norm=1.0, ord=1, of="model"), NoiseAddition(law=GammaShare(n=1, scale=4.0))],
@@ -239,7 +245,7 @@ def test_a_client_takes_part_as_often_as_the_law_says(setup_of: SetupOf) -> None
     """Two exact binomial tests, each with a false-alarm rate of 1e-7: rounds, and neighbouring rounds."""
     setup = setup_of(clients=20, cohort=5)
     federation = Federation(setup)
-    here = np.array([7 in federation.cohort(round_) for round_ in range(4000)])
+    here = np.array([7 in federation.setup.cohort(round_) for round_ in range(4000)])
     pairs = here.reshape(-1, 2)
     both = int(pairs.all(axis=1).sum())
     assert stats.binomtest(int(here.sum()), 4000, 0.25).pvalue > 1e-7
@@ -258,7 +264,7 @@ def test_with_a_separation_a_client_has_its_turns(setup_of: SetupOf) -> None:
     federation = Federation(setup)
     counts = np.zeros(20, dtype=np.int64)
     for round_ in range(1500):
-        counts[federation.cohort(round_)] += 1
+        counts[federation.setup.cohort(round_)] += 1
     for count in counts.tolist():
         assert stats.binomtest(count, 500, 5 / 6, alternative="greater").pvalue > 1e-7
     assert stats.binomtest(int(counts.max()), 500, 0.7, alternative="greater").pvalue < 1e-7

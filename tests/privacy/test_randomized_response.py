@@ -17,7 +17,7 @@ from foltr_audit.core.click_models import (
     PerfectClickModel,
 )
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, upper_bound
 from foltr_audit.privacy.events import UNITS, ClickRandomization, MetricRandomization
 from foltr_audit.privacy.randomized_response import RandomizedResponse, compose_epsilon
 from foltr_audit.utils.arrays import Floats
@@ -180,7 +180,12 @@ def test_other_refusals() -> None:
 def situation(unit: str, interactions: int, rounds: int = 1) -> AccountingContext:
     """A server that sees each message of so many interactions."""
     return AccountingContext(
-        view="individual", unit=unit, parameters=46, shares=10, interactions=interactions, rounds=rounds
+        view="individual",
+        unit=unit,
+        parameters=46,
+        members=SumMembers(cohort=10),
+        interactions=interactions,
+        rounds=rounds,
     )
 
 

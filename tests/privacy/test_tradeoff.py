@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting import AccountingContext, trade_off
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, trade_off
 from foltr_audit.privacy.events import NoiseAddition, NormBound, PrivacyEvent
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, Gaussian
 from foltr_audit.privacy.tradeoff import TradeOff, epsilon_of_accuracy, epsilon_of_auc, pooled_curve
@@ -200,7 +200,12 @@ def clipped(norm: float, order: int, law: AdditiveNoise) -> list[PrivacyEvent]:
     return [NormBound(norm=norm, ord=order, of="model"), NoiseAddition(law=law)]
 
 
-SITUATION = AccountingContext(view="individual", unit="interaction", parameters=1, shares=10)
+SITUATION = AccountingContext(
+    view="individual",
+    unit="interaction",
+    parameters=1,
+    members=SumMembers(cohort=10),
+)
 
 
 def test_curve_of_laplace_noise_by_its_closed_form() -> None:

@@ -30,7 +30,7 @@ def few(server: str) -> Setup:
 
 def cohorts(server: str, count: int = 20) -> list[Ints]:
     federation = Federation(few(server))
-    return [federation.cohort(number) for number in range(count)]
+    return [federation.setup.cohort(number) for number in range(count)]
 
 
 def test_the_second_of_two_rounds_lacks_one_client() -> None:
@@ -85,4 +85,4 @@ def test_cohorts_of_strangers_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     setup = few("honest")
     monkeypatch.setattr(Setup, "server", StrangerServer())
     with pytest.raises(PluginError, match="rising ids"):
-        Federation(setup).cohort(0)
+        setup.cohort(0)

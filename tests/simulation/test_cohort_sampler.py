@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.federation import CohortSampler
+from foltr_audit.simulation.cohorts import CohortSampler
 
 
 def sampler(*, fixed: bool, clients: int = 24, size: int = 4, separation: int = 1) -> CohortSampler:

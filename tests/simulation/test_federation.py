@@ -122,7 +122,7 @@ def test_a_client_does_the_same_in_any_cohort(setup_of: SetupOf) -> None:
 def test_everybody_plays_where_the_cohort_is_everybody(setup_of: SetupOf) -> None:
     for cohort in (None, 8):
         federation = Federation(setup_of(clients=8, cohort=cohort))
-        assert federation.cohort(0).tolist() == list(range(8)) == federation.cohort(7).tolist()
+        assert federation.setup.cohort(0).tolist() == list(range(8)) == federation.setup.cohort(7).tolist()
 
 
 @pytest.mark.parametrize(("clients", "cohort", "separation"), [(20, 5, 4), (23, 5, 4), (40, 3, 7), (9, 3, 2)])
@@ -130,16 +130,18 @@ def test_nobody_takes_part_again_before_the_separation(
     clients: int, cohort: int, separation: int, setup_of: SetupOf
 ) -> None:
     federation = Federation(setup_of(clients=clients, cohort=cohort, separation=separation))
-    drawn = [federation.cohort(round_) for round_ in range(6 * separation)]
+    drawn = [federation.setup.cohort(round_) for round_ in range(6 * separation)]
     assert all(each.size == cohort and (np.diff(each) > 0).all() for each in drawn)
     for first in range(len(drawn) - separation + 1):
         together = np.concatenate(drawn[first : first + separation])
         assert np.unique(together).size == together.size
     assert np.unique(np.concatenate(drawn)).size == clients, "everybody has a turn"
     fresh = Federation(setup_of(clients=clients, cohort=cohort, separation=separation))
-    assert fresh.cohort(5).tolist() == drawn[5].tolist(), "no earlier round is needed"
+    assert fresh.setup.cohort(5).tolist() == drawn[5].tolist(), "no earlier round is needed"
     other = Federation(setup_of(clients=clients, cohort=cohort, separation=separation, seed=2))
-    assert [other.cohort(round_).tolist() for round_ in range(4)] != [each.tolist() for each in drawn[:4]]
+    assert [other.setup.cohort(round_).tolist() for round_ in range(4)] != [
+        each.tolist() for each in drawn[:4]
+    ]
 
 
 def test_cohorts_of_a_turn_are_drawn_uniformly(setup_of: SetupOf) -> None:
@@ -148,7 +150,7 @@ def test_cohorts_of_a_turn_are_drawn_uniformly(setup_of: SetupOf) -> None:
 
     counts = np.zeros(20)
     for seed in range(600):
-        counts[Federation(setup_of(clients=20, cohort=3, separation=4, seed=seed)).cohort(0)] += 1
+        counts[setup_of(clients=20, cohort=3, separation=4, seed=seed).cohort(0)] += 1
     expected = 600 * 3 / 20
     statistic = float(np.square(counts - expected).sum() / expected)
     assert statistic < chi2.isf(1e-6, 20)
@@ -161,7 +163,7 @@ def test_cohorts_are_drawn_uniformly_without_repeats(setup_of: SetupOf) -> None:
 
     clients, cohort, rounds = 20, 5, 600
     federation = Federation(setup_of(clients=clients, cohort=cohort))
-    drawn = np.array([federation.cohort(round_) for round_ in range(rounds)])
+    drawn = np.array([federation.setup.cohort(round_) for round_ in range(rounds)])
     assert drawn.shape == (rounds, cohort)
     assert (np.diff(drawn, axis=1) > 0).all(), "rising, so none twice"
     assert drawn.min() >= 0

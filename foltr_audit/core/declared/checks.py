@@ -502,7 +502,7 @@ def lists(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
 
 def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """What the number format of messages does to continuous noise."""
-    if system.number_format == "float64" and walk(system.events, system.parameters).shows_last_bits:
+    if walk(system.events, system.parameters).shows_last_bits:
         yield DeclarationFinding(
             check="last bits",
             field="last bits",

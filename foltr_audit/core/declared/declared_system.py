@@ -16,14 +16,21 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.core.plugins.answers import claims_of, events_of, law_of
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.accounting.walk import walk
-from foltr_audit.privacy.events import UNITS, GridRounding, NoiseAddition, NormBound, PrivacyEvent
+from foltr_audit.privacy.events import (
+    UNITS,
+    GridRounding,
+    NoiseAddition,
+    NormBound,
+    PrivacyEvent,
+    in_format,
+)
 from foltr_audit.privacy.loss.losses import Norms, SensitivityBound
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import VIEWS
 
 Relation = Literal["replace-one", "add-remove"]
-NumberFormat = Literal["float32", "float64"]
 
 _RELATIONS: dict[str, Relation] = {"replace-one": "replace-one", "add-remove": "add-remove"}
 
@@ -127,7 +134,7 @@ class DeclaredSystem:
         number_format: type of the numbers in a message.
         lists_follow_clicks: whether a client's lists follow from its clicks on earlier ones of a message.
         alike_in_number: whether all clients weigh the same in a sum.
-        largest_weight: largest weight of a client in a sum over the smallest.
+        members: who is in a sum; None where that is not declared.
         restated: what is declared twice, and differently.
     """
 
@@ -140,16 +147,17 @@ class DeclaredSystem:
     cohort: int | None = None
     interactions: int | None = None
     separation: int = 1
-    number_format: NumberFormat = "float32"
+    number_format: str | None = None
     lists_follow_clicks: bool | None = None
     alike_in_number: bool = True
-    largest_weight: float = 1.0
+    members: SumMembers | None = None
     restated: tuple[Restatement, ...] = ()
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What happens to a message, for accounting."""
-        return tuple(step.event for step in self.steps)
+        events = tuple(step.event for step in self.steps)
+        return events if self.number_format is None else in_format(events, self.number_format)
 
     def halves(self, relation: Relation | None, unit: str | None) -> bool:
         """Whether neighbours are half as far apart as two messages: a client is added or removed.
@@ -299,11 +307,9 @@ def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
         view=view,
         unit=claim.unit,
         parameters=system.parameters,
-        shares=system.cohort or 1,
+        members=system.members,
         interactions=system.interactions or 1,
         ranked_with="local" if system.lists_follow_clicks else "global",
-        number_format=system.number_format,
-        largest_weight=system.largest_weight,
         separation=system.separation,
         delta=claim.delta,
     )

@@ -128,6 +128,18 @@ class Defense(Plugin):
         """
         return WireMessages(messages=messages, survivors=survivors)
 
+    def arriving(self, messages: int, cohort: int, *, alike: bool) -> int:
+        """The fewest of so many messages that `on_wire` lets into a sum, if it lets any.
+
+        By default 1 of a defense of the wire stage, so that no proof counts on the noise of others.
+
+        Args:
+            messages: how many come to it, at least.
+            cohort: number of clients in the round.
+            alike: whether all clients of the round received the same from the server.
+        """
+        return 1 if "wire" in self.stages else messages
+
     def on_aggregate(
         self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext
     ) -> Floats:

@@ -101,6 +101,11 @@ class Learner(Plugin):
         """The model that ranks lists; with `local` a list may depend on earlier clicks in its message."""
         return "global"
 
+    @property
+    def reveals_draws(self) -> bool:
+        """Whether a message says what its client drew, as the seed of its clicks does: nothing hides then."""
+        return False
+
     def why_not(self, ranker: str) -> str | None:
         """Why it cannot train the ranker with this text, or None if it can."""
         return None

@@ -81,6 +81,7 @@ class RoundContext:
             without any, and before messages are aggregated.
         separation: rounds from one in which a client takes part to its next one, at least.
         message: what clients send, a model or an update of the global one.
+        number_format: how the numbers of a message are sent.
         sums_only: whether nobody looks at single messages that the wire stage encodes; they may then be zero.
         prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
     """
@@ -93,6 +94,7 @@ class RoundContext:
     source: Streams
     separation: int = 1
     message: Literal["model", "update"] = "model"
+    number_format: Literal["float32", "float64"] = "float32"
     sums_only: bool = False
     prefix: str = ""
     manipulated: bool = False

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from foltr_audit.auditing.noise_for_target import calibrate, calibrations, list_mechanisms
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
-from foltr_audit.core.plugins import Defense, Learner, RoundContext, plain
+from foltr_audit.core.plugins import Defense, Learner, plain
 from foltr_audit.core.plugins.registry import called, names, own_class
 from foltr_audit.core.settings.defaults import (
     NO_DEFENSE,
@@ -25,10 +23,8 @@ from foltr_audit.core.settings.defaults import (
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
-from foltr_audit.privacy.events import MessageAggregation
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.observer_views import VIEWS, WITHOUT_LISTS, without_lists
-from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.formatting import name_in
 
@@ -157,7 +153,7 @@ class DefenseAlternative:
             return
         trained = setup.spec.only_trained.table()
         defended = replace(setup, spec=Spec.parse({**trained, "defense": list(chain)}, ""))
-        upper = upper_bound(defended.privacy.events(), _situation(self.promised, setup, delta))
+        upper = upper_bound(defended.privacy.events(), _situation(self.promised, defended, delta))
         if not upper.epsilon <= eps * (1 + _ROUNDING):
             raise UsageError(f"{self.name}: nothing proves epsilon {eps:g} of the whole chain: {upper.how}")
 
@@ -169,33 +165,20 @@ class DefenseAlternative:
                 f"{PROVEN}{mechanism}: learner {setup.learner.name} sends {setup.learner.sends}; "
                 "expected one that sends models"
             )
-        situation = replace(_situation(mechanism, setup, delta), arriving=self._fewest_messages(setup))
+        wired = replace(
+            setup, spec=Spec.parse({**setup.spec.only_trained.table(), "defense": self._fixed}, "")
+        )
+        situation = _situation(mechanism, wired, delta)
         found = calibrate(mechanism, eps, situation, norm=sensitivity / 2)
         if found.why_not is not None:
             raise UsageError(f"{PROVEN}{mechanism}: no noise proves epsilon {eps:g}: {found.why_not}")
         return found.defense
 
-    def _fewest_messages(self, setup: Setup) -> int | None:
-        """The fewest messages that a sum may hold, if its other parts set such a limit."""
+    @property
+    def _fixed(self) -> list[str]:
+        """The other parts without places to fill, which say how many messages a sum may hold."""
         others = [part for part in self._parts if not self._is_keyword(part) and name_in(part) != NO_DEFENSE]
-        fixed = [part for part in others if not any(place in part for place in _PLACES)]
-        return fewest_messages(
-            DefenseChain(parse_chain(fixed)), setup.spec.population.cohort_size, setup.ranker.n_parameters
-        )
-
-
-def fewest_messages(chain: DefenseChain, cohort: int, parameters: int = 1) -> int | None:
-    """The fewest messages that a sum of a chain may hold; None where the chain sets no such limit."""
-    context = RoundContext(
-        round=0,
-        shares=cohort,
-        clients=np.zeros(1, dtype=np.int64),
-        counts=np.ones(1, dtype=np.int64),
-        parameters=np.zeros(parameters),
-        source=Streams(0),
-    )
-    sums = [event.at_least for event in chain.events(context) if isinstance(event, MessageAggregation)]
-    return min(max(sums), cohort) if sums else None
+        return [part for part in others if not any(place in part for place in _PLACES)]
 
 
 def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:

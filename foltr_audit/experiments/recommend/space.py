@@ -269,10 +269,10 @@ class CandidateAccountant:
                 self.setup, point.eps or 1.0, 2.0 * norm, self.limits.delta
             )
             spec = Spec.parse({**self.setup.spec.table(), "defense": list(chain)}, "")
-            events = Setup(spec, self.setup.collection).privacy.events()
+            privacy = Setup(spec, self.setup.collection).privacy
         except UsageError as error:
             return Candidate(point=point, refused=str(error))
-        privacy, view = self.setup.privacy, self.limits.view
+        events, view = privacy.events(), self.limits.view
         seen = privacy.in_all_rounds(privacy.situation(view, UNIT, delta=self.limits.delta))
         proof = ProofRecord(
             of="all rounds",

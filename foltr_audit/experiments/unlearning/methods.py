@@ -132,7 +132,7 @@ class ReducedFederation:
         self, streams: Streams, without: Ints, model: Floats, numbers: Iterable[int]
     ) -> tuple[tuple[StoredRound, ...], Floats]:
         """Rounds with these numbers from a model (P,), and the model after them."""
-        cohorts = self.federation.cohorts(self._everybody, streams)
+        cohorts = self.federation.setup.cohorts(self._everybody, streams)
         state, played = self.server.first(model), []
         for number in numbers:
             cohort = cohorts.cohort(number)

@@ -3,6 +3,15 @@
 from foltr_audit.privacy.accounting.bound import run_bound, upper_bound
 from foltr_audit.privacy.accounting.proven_curve import trade_off
 from foltr_audit.privacy.accounting.situation import AccountingContext
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.bounds import RunBound, UpperBound
 
-__all__ = ["AccountingContext", "RunBound", "UpperBound", "run_bound", "trade_off", "upper_bound"]
+__all__ = [
+    "AccountingContext",
+    "RunBound",
+    "SumMembers",
+    "UpperBound",
+    "run_bound",
+    "trade_off",
+    "upper_bound",
+]

@@ -6,11 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from foltr_audit.privacy.accounting.situation import (
-    LISTS_REVEAL,
-    AccountingContext,
-    exposure,
-)
+from foltr_audit.privacy.accounting.situation import LISTS_REVEAL, AccountingContext
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, SumNoise, walk
 from foltr_audit.privacy.bounds import RunBound, UpperBound
 from foltr_audit.privacy.events import PrivacyEvent
@@ -45,6 +42,8 @@ def by_sum_noise(walked: ChainSummary, situation: AccountingContext, share: floa
             yield LossProof(None, LISTS_REVEAL)
         elif situation.seen != "aggregate":
             yield LossProof(None, _BEFORE)
+        elif situation.members is None or not situation.members.follows:
+            yield LossProof(None, _UNKNOWN if situation.members is None else _NOT_FOLLOWED)
         elif not noise.apart.known:
             yield LossProof(None, noise.unbounded)
         else:
@@ -56,6 +55,8 @@ def by_sum_noise(walked: ChainSummary, situation: AccountingContext, share: floa
 _BEFORE = (
     "noise that the aggregator adds to the sum protects from --view aggregate only, who sees nothing before"
 )
+_UNKNOWN = "nothing says whose messages are in a sum, and with what noise"
+_NOT_FOLLOWED = "the server that adds noise to the sum does not follow the protocol"
 
 
 def _of_run(noise: SumNoise, situation: AccountingContext) -> LossProof:
@@ -98,13 +99,15 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
 
     - A single message is protected by the noise that its client added. So is a sum, since the others'
       messages are independent of it.
-    - A sum of m messages also holds the sum of m draws of the noise, if nothing changed single messages
-      after it was added. Unequal weights: weighted Laplace shares of scales `w_c s` add up to
-      the sum of shares of the smallest scale and something independent of it, because Laplace noise is
-      self-decomposable: `((1 + a^2 t^2) / (1 + b^2 t^2))^(1/n)`, a <= b, is a characteristic function
-      (Steutel & van Harn 2004, "Infinite divisibility of probability distributions on the real line",
-      chapter V). The largest weight moves the sum most, so distances grow by the ratio of the two. For
-      Gaussian noise the variances show the same.
+    - A sum also holds the sum of one draw of the noise for each message of an honest client that the server
+      cannot take out (`SumMembers`), if nothing changed single messages after it was added. Rounding to
+      float32 or float64 does, where the noise of one message has a pole at 0: most shares then leave a
+      coordinate as it is, and the last bits of the sum tell it. Unequal weights: weighted Laplace shares of
+      scales `w_c s` add up to the sum of shares of the smallest scale and something independent of it,
+      because Laplace noise is self-decomposable: `((1 + a^2 t^2) / (1 + b^2 t^2))^(1/n)`, a <= b, is a
+      characteristic function (Steutel & van Harn 2004, "Infinite divisibility of probability distributions
+      on the real line", chapter V). The largest weight moves the sum most, so distances grow by the ratio of
+      the two. For Gaussian noise the variances show the same.
     - The messages of colluding clients (view `colluding`) can be subtracted: what is left is the sum over
       the honest ones, or a single message. Under secure aggregation colluding clients also reveal their
       shares of other clients' secrets and the masks that they share. The probability that this opens some
@@ -116,9 +119,12 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
       since lists reveal its queries.
     - The last bits of a float64 message with continuous noise, if nothing puts it on a grid, reveal what
       the noise was added to (Mironov 2012, "On significance of the least significant bits for differential
-      privacy", section 4): nothing is proven then for whoever sees single messages.
-    - Over T rounds losses compose for the units `query` and `client`. A single click or interaction is part
-      of one round; later rounds depend on it only through what was observed in that round. Where cohorts are
+      privacy", section 4): nothing is proven then for whoever sees single messages. Events without a number
+      format are of real numbers.
+    - Where a message holds the seed of its client's draws, no randomness of that client hides anything.
+    - Over T rounds losses compose for the units `query` and `client`. A single click or interaction counts
+      in the rounds that learn from it, one unless it is of a search log; others depend on it only through
+      what was observed in these. Where cohorts are
       drawn at random, whoever knows who takes part knows in how many rounds a client does, a number that
       does not depend on its data: deltas of that many rounds are averaged (`privacy/loss/composition.py`).
     - A secret sample of fixed size amplifies noise, but not randomised clicks (whose loss is smaller than
@@ -134,7 +140,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
     >>> from foltr_audit.privacy.noise import GammaShare
     >>> from foltr_audit.privacy.events import NormBound, NoiseAddition
     >>> chain = [NormBound(norm=1.5, ord=1, of="model"), NoiseAddition(law=GammaShare(n=1, scale=2.5))]
-    >>> situation = AccountingContext(view="individual", unit="client", parameters=46, shares=1000)
+    >>> situation = AccountingContext(view="individual", unit="client", parameters=46, members=None)
     >>> f"{upper_bound(chain, situation).epsilon:.3f}"
     '1.200'
     """
@@ -145,6 +151,9 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
             delta=situation.delta,
             how="lists reveal which queries a client asks; use --unit interaction",
         )
+    if walked.revealed is not None:
+        how = f"{walked.revealed} sends the seed of a client's draws, so that they hide nothing"
+        return UpperBound(epsilon=math.inf, delta=situation.delta, how=how)
     proofs = [
         *(*_by_clicks(walked, situation), *_by_metrics(walked, situation)),
         *(*_by_noise(walked, situation), *by_sum_noise(walked, situation, _share(situation))),
@@ -164,8 +173,11 @@ def _by_clicks(walked: ChainSummary, situation: AccountingContext) -> Iterator[L
     if situation.unit == "client":
         yield LossProof(None, "randomised clicks hide clicks, not which queries a client asks")
         return
-    lists = {"click": 0, "interaction": 1, "query": situation.interactions}[situation.unit]
-    bits = max(1, lists * situation.list_length)
+    bits = {
+        "click": situation.repeats,
+        "interaction": situation.repeats * situation.list_length,
+        "query": situation.interactions * situation.list_length,
+    }[situation.unit]
     how = f"{bits} click{'s' * (bits > 1)} randomised with epsilon {walked.bit_epsilon:.4g} each"
     yield LossProof(PureLoss(walked.bit_epsilon, bits), how)
 
@@ -174,14 +186,16 @@ def _by_metrics(walked: ChainSummary, situation: AccountingContext) -> Iterator[
     """A client sends nothing of an interaction but its metric, whatever query it asked."""
     if math.isinf(walked.metric_epsilon):
         return
-    count = situation.interactions if situation.unit in ("query", "client") else 1
+    count = situation.interactions if situation.unit in ("query", "client") else situation.repeats
     how = f"{count} metric{'s' * (count > 1)} randomised with epsilon {walked.metric_epsilon:.4g} each"
     yield LossProof(PureLoss(walked.metric_epsilon, count), how)
 
 
 def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[LossProof]:
-    secure = walked.at_least is not None and situation.seen == "individual"
-    share, honest = _share(situation), _honest(walked, situation)
+    members, share = situation.members, _share(situation)
+    secure, colluding = walked.at_least is not None, situation.seen == "colluding"
+    sums = secure or situation.seen != "individual"
+    honest = 1 if members is None else members.honest(walked.at_least, colluding=colluding)
     for noise in walked.noises:
         if not noise.apart.known:
             yield LossProof(None, noise.unbounded)
@@ -189,19 +203,27 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
         if situation.lists_follow_clicks:
             yield LossProof(None, LISTS_REVEAL)
             continue
-        single = situation.seen == "individual" or honest == 1
-        if situation.number_format == "float64" and single and walked.shows_last_bits:
+        if walked.shows_last_bits and (situation.seen == "individual" or honest == 1):
             yield LossProof(None, _LAST_BITS_REVEAL)
             continue
         yield from _in_message(noise, situation, share)
-        if honest > 1 and (secure or situation.seen != "individual"):
-            opened, why = _opened(walked, honest, situation)
+        if sums and members is None:
+            yield LossProof(None, _UNKNOWN, rests_on="sum")
+        elif sums and members is not None and honest == 1 < members.cohort:
+            yield LossProof(None, _alone(members), rests_on="sum")
+        elif sums and members is not None and honest > 1:
+            opened, why = members.opened(walked.key_shares, walked.at_least, situation.rounds)
             # at delta 0 a sum that nobody can open (probability 0) still counts
-            if opened > 0 and opened >= situation.delta:
+            if colluding and opened > 0 and opened >= situation.delta:
                 yield LossProof(None, why, rests_on="sum")
             else:
-                proofs = _in_sum(noise, honest, situation, share)
-                yield from (replace(proof, spent=opened) for proof in proofs)
+                proofs = _in_sum(noise, members, honest, situation, share)
+                yield from (replace(proof, spent=opened * colluding) for proof in proofs)
+
+
+def _alone(members: SumMembers) -> str:
+    because = f" ({', '.join(members.why)})" if members.why else ""
+    return f"a sum may hold one message with noise that the server does not know{because}"
 
 
 _LAST_BITS_REVEAL = (
@@ -218,20 +240,21 @@ def _in_message(noise: ProtectiveNoise, situation: AccountingContext, share: flo
 
 
 def _in_sum(
-    noise: ProtectiveNoise, honest: int, situation: AccountingContext, share: float
+    noise: ProtectiveNoise, members: SumMembers, honest: int, situation: AccountingContext, share: float
 ) -> Iterator[LossProof]:
     if noise.spoilt is not None:
         why = f"{noise.spoilt}, so that the sum does not hold the sum of the noise"
         yield LossProof(None, why, rests_on="sum")
         return
-    stretch = situation.largest_weight
+    stretch = members.largest_weight
     weighted = f", weights up to {stretch:.4g} : 1" if stretch > 1 else ""
-    honest_only = " of honest clients" if situation.seen == "colluding" else ""
+    honest_only = " of honest clients" if situation.seen == "colluding" or members.silent else ""
+    because = f" ({', '.join(members.why)})" if members.why else ""
     hidden = SensitivityBound(
         apart=noise.apart.times(stretch),
         parameters=situation.parameters,
         grid=noise.grid,
-        where=f"in the sum of {honest} messages{honest_only}{weighted}",
+        where=f"in the sum of {honest} messages{honest_only}{because}{weighted}",
         stretch=stretch,
     )
     yield from (
@@ -239,40 +262,12 @@ def _in_sum(
     )
 
 
-def _opened(walked: ChainSummary, honest: int, situation: AccountingContext) -> tuple[float, str]:
-    """Probability that colluders open a message, or a smaller sum, in any of the rounds; and how they do."""
-    shares, colluders = walked.key_shares, situation.colluders
-    if situation.seen != "colluding" or colluders is None or shares is None:
-        return 0.0, ""
-    clients, missing = situation.shares, situation.shares - _arriving(walked, situation)
-    once = exposure(shares, clients=clients, missing=missing, colluders=colluders, honest=honest)
-    return min(1.0, situation.rounds * once), (
-        f"{colluders} clients collude with the server: {shares.needed} of a client's {shares.neighbours} "
-        "neighbours can open its message, and two runs of neighbours a part of the sum"
-    )
-
-
-def _honest(walked: ChainSummary, situation: AccountingContext) -> int:
-    """Messages of honest clients in the sum, the client's own included."""
-    arriving = _arriving(walked, situation)
-    if situation.seen != "colluding":
-        return arriving
-    return 1 if situation.colluders is None else max(1, arriving - situation.colluders)
-
-
-def _arriving(walked: ChainSummary, situation: AccountingContext) -> int:
-    """Messages in the sum. The server learns no secure sum of fewer than its threshold."""
-    fewest = min(walked.at_least or 1, situation.shares)
-    if situation.arriving is not None:
-        return max(situation.arriving, fewest)
-    return situation.shares if walked.at_least is None else fewest
-
-
 def _share(situation: AccountingContext) -> float:
     """The share of clients in a sample that amplifies; 1 where none does."""
     revealed = situation.seen == "colluding" or sees_lists(situation.view)
     once = situation.touched == situation.turns
-    hidden = situation.cohorts == "secret" and not revealed and situation.largest_weight == 1
+    alike = situation.members is None or situation.members.largest_weight == 1
+    hidden = situation.cohorts == "secret" and not revealed and alike
     return situation.sampled if hidden and once else 1.0
 
 

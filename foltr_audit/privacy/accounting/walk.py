@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from foltr_audit.privacy.events import (
+    DIGITS,
     ClickRandomization,
     CorrelatedNoise,
+    FloatRounding,
     GridRounding,
     KeyShares,
     MessageAggregation,
@@ -19,6 +21,7 @@ from foltr_audit.privacy.events import (
     NormScaling,
     OpaqueChange,
     PrivacyEvent,
+    RevealedDraws,
     UnknownNoise,
     event_text,
 )
@@ -36,10 +39,12 @@ Kind = Literal[
     "randomisation",
     "sum",
     "sum noise",
+    "format",
 ]
 """`noise`: with a density; `unknown noise`: of a law that is not known here; `reduction`: clipping, scaling,
 leaving coordinates out; `opaque`: a change that states nothing about itself; `unknown`: one that this version
-cannot read; `randomisation`: of clicks or metrics; `sum noise`: on the sum, not on messages."""
+cannot read; `randomisation`: of clicks or metrics; `sum noise`: on the sum, not on messages;
+`format`: how the numbers of a message are sent, and what it says of its client's draws."""
 
 CHANGES_MESSAGES: tuple[Kind, ...] = ("rounding", "reduction", "opaque", "unknown")
 """Kinds other than noise that change a message."""
@@ -55,6 +60,8 @@ _KINDS: dict[type, Kind] = {
     MetricRandomization: "randomisation",
     MessageAggregation: "sum",
     CorrelatedNoise: "sum noise",
+    FloatRounding: "format",
+    RevealedDraws: "format",
 }
 
 
@@ -91,7 +98,8 @@ def action_of(event: PrivacyEvent | UnknownNoise | None, text: str | None = None
 
 
 def actions_of(events: Iterable[PrivacyEvent]) -> tuple[ChainAction, ...]:
-    return tuple(action_of(event) for event in events)
+    """What events do to a message; its number format, which every message has, is left out."""
+    return tuple(action for event in events if (action := action_of(event)).kind != "format")
 
 
 def trailing_noise(actions: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
@@ -168,6 +176,9 @@ class ChainSummary:
         grid: step of the grid that messages lie on when they are sent, 0 if on none.
         key_shares: which clients can open a message of a secure sum together; None if none can.
         sum_noises: noise that was added to the sums of all rounds, in order.
+        shows_last_bits: whether single messages carry continuous noise in float64, and nothing puts them on a
+            grid.
+        revealed: the learner whose messages reveal their clients' draws; None without.
     """
 
     noises: tuple[ProtectiveNoise, ...]
@@ -177,12 +188,8 @@ class ChainSummary:
     grid: float
     key_shares: KeyShares | None = None
     sum_noises: tuple[SumNoise, ...] = ()
-
-    @property
-    def shows_last_bits(self) -> bool:
-        """Whether single messages carry continuous noise, and nothing puts them on a grid."""
-        continuous = any(noise.law.grid == 0 for noise in self.noises)
-        return continuous and self.grid == 0 and self.at_least is None
+    shows_last_bits: bool = False
+    revealed: str | None = None
 
 
 def walk(events: Iterable[PrivacyEvent], parameters: int) -> ChainSummary:
@@ -198,6 +205,8 @@ def walk(events: Iterable[PrivacyEvent], parameters: int) -> ChainSummary:
         grid=walker.grid,
         key_shares=walker.key_shares,
         sum_noises=tuple(walker.sum_noises),
+        shows_last_bits=walker.shows_last_bits and walker.grid == 0 and walker.at_least is None,
+        revealed=walker.revealed,
     )
 
 
@@ -222,8 +231,18 @@ class _SensitivityTracker:
         self.key_shares: KeyShares | None = None
         self.sum_noises: list[SumNoise] = []
         self.sum_changed: str | None = None
+        self.shows_last_bits = False
+        self.revealed: str | None = None
 
     def take(self, event: PrivacyEvent) -> None:
+        if isinstance(event, FloatRounding):
+            self._sent_as(event.format)
+        elif isinstance(event, RevealedDraws):
+            self.revealed = event.by
+        else:
+            self._changed(event)
+
+    def _changed(self, event: PrivacyEvent) -> None:
         match event:
             case ClickRandomization():
                 self.bit_epsilon = min(self.bit_epsilon, event.epsilon)
@@ -275,6 +294,30 @@ class _SensitivityTracker:
         self.grid = event.step
         self._spoil("each message is rounded after its noise", also_in_sum=True)
 
+    def _sent_as(self, number_format: str) -> None:
+        """Numbers on a grid stay what they are, unless they need more digits; others are rounded.
+
+        A share of noise with a pole at 0 is mostly too small to change a coordinate, so that the low bits of
+        the sum of rounded messages are those of single coordinates.
+        """
+        digits = DIGITS[number_format]
+        continuous = any(noise.law.grid == 0 for noise in self.noises)
+        self.shows_last_bits |= continuous and digits == DIGITS["float64"]
+        widest = max((math.sqrt(noise.law.variance) for noise in self.noises), default=0.0)
+        if self.grid > 0 and _holds(digits, self.grid, widest):
+            return
+        self.grid = 0.0
+        moved = 1.0 + 2.0**-digits
+        self.inside = {kind: norms.times(moved) for kind, norms in self.inside.items()}
+        how = (
+            f"each message is rounded to {number_format} after its noise, most of which changes no digit "
+            "of it (noise on a grid, such as skellam, has a proof under secure-aggregation)"
+        )
+        self.noises = [
+            replace(noise, spoilt=noise.spoilt or how) if noise.law.grid > 0 or noise.law.has_pole else noise
+            for noise in self.noises
+        ]
+
     def _bounded(self, event: NormBound) -> None:
         if not event.always and event.of == "model":
             self._only(event.of)
@@ -322,3 +365,14 @@ def _common_grid(one: float, other: float) -> float:
     if whole_multiple(other, one):
         return one
     return other if whole_multiple(one, other) else 0.0
+
+
+_RANGE = 64  # deviations of noise on a grid that must be exact: practically all of it lies within them
+
+
+def _holds(digits: int, grid: float, deviation: float) -> bool:
+    """Whether a format holds all multiples of a grid up to that many deviations of noise exactly."""
+    mantissa, exponent = math.frexp(grid)
+    odd = int(mantissa * 2**53)
+    unit = math.ldexp(odd & -odd, exponent - 53)
+    return 2.0**digits * unit >= _RANGE * max(deviation, grid)

@@ -61,6 +61,9 @@ class NoiseLaw(Protocol):
         """Natural logarithm of the density (in units of 1/x) at each x: finite for every finite x."""
 
 
+_POLE = 0.1  # rise of a log density over six powers of ten near 0; a bounded one is flat there
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdditiveNoise(ABC):
     """A law that defenses draw from: what accounting, attacks, audits and the leak lint ask of it.
@@ -97,6 +100,12 @@ class AdditiveNoise(ABC):
     @abstractmethod
     def log_density(self, x: ArrayLike) -> Floats:
         """Natural logarithm of the density (in units of 1/x) at each x: finite for every finite x."""
+
+    @property
+    def has_pole(self) -> bool:
+        """Whether the density rises without bound towards 0, so that most draws are vanishingly small."""
+        near, off = self.log_density([1e-9 * self.scale, 1e-3 * self.scale])
+        return self.grid == 0 and bool(near - off > _POLE)
 
     @abstractmethod
     def sample(self, streams: ClientStreams, size: int) -> Floats:
