@@ -40,11 +40,13 @@ from foltr_audit.privacy.accounting.walk import (
 )
 from foltr_audit.privacy.events import (
     CorrelatedNoise,
+    FloatRounding,
     MessageAggregation,
     NoiseAddition,
     NormBound,
     NormScaling,
     PrivacyEvent,
+    RevealedDraws,
     UnknownNoise,
     event_text,
     parse_event,
@@ -552,7 +554,12 @@ def _of_events(
     if events is None or not events[1]:
         return
     done, said = (
-        [event_text(step.event) for step in each if not _is_idle(step.event)] for each in (steps, events[0])
+        [
+            event_text(step.event)
+            for step in each
+            if not _is_idle(step.event) and not isinstance(step.event, FloatRounding | RevealedDraws)
+        ]
+        for each in (steps, events[0])
     )
     if done != said:
         yield Restatement(
