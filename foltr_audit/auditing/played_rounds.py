@@ -205,8 +205,7 @@ class PlayedRounds:
         views, sums = {}, _RoundSum(cohort, done, again)
         for view in observers:
             if view == "individual" and not self.masked:
-                seen = done.sent.messages[cohort.row].astype(np.float64)
-                views[view] = TrialView(seen, message, int(cohort.noisy[cohort.row]))
+                views[view] = TrialView(sums.alone(), message, int(cohort.noisy[cohort.row]))
             else:
                 colluders = self.protocol.colluders if view == "colluding" else 0
                 views[view] = sums.seen(message, colluders, released=cohort.game.session.released(view))
@@ -235,6 +234,13 @@ class _RoundSum:
             cohort.noisy[own], cohort.sent[own] = False, broadcast.received[own]
             if broadcast.reopened is not None and (not wired.is_encoded or wired.second_total is not None):
                 self.arrived &= ~broadcast.reopened
+
+    def alone(self) -> Floats:
+        """The message (P,) of the canary, where it lies open."""
+        messages, at = self.done.sent.messages, np.array([self.cohort.row])
+        if self.setup.chain.encoding is None:
+            return messages[at][0].astype(np.float64)
+        return self.setup.chain.encoding.decode_messages(messages[at], self.done.context.counts[at])[0]
 
     def seen(self, message: Floats, colluders: int | None, *, released: bool) -> TrialView:
         """What an observer sees of the sum, of which it knows the messages of some or all other clients.
