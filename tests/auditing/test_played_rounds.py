@@ -18,7 +18,7 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
 from tests.fixtures.audits import CLIENT, ToyClip, ToyLaplace, findings, session
-from tests.fixtures.command import answer, refusal
+from tests.fixtures.command import answer, run
 
 VIEWS = ("individual", "aggregate", "colluding")
 CLIENTS, ROUNDS = 12, 5
@@ -246,8 +246,9 @@ def test_malicious_clients_hide_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["eps_upper"] > 2.0
     assert "in the sum of 2 messages" in row["upper_how"]
     monkeypatch.setattr(Setup, "_without_noise", 0)
-    wrong = refusal(V1, code=70)
-    assert "2 messages with noise" in wrong
+    wrong = run(V1)
+    assert wrong.code == 70
+    assert "2 messages with noise" in wrong.err
 
 
 def test_rounds_are_the_same_in_every_run(setup_of: SetupOf) -> None:
