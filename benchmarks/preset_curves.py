@@ -21,6 +21,7 @@ from foltr_audit.experiments.plan import apply_changes
 from foltr_audit.experiments.presets import load_preset
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.stages import TrainResult
+from foltr_audit.experiments.versions import code_of
 
 FOLDER = Path(__file__).parents[1] / "build" / "curves"
 """Where runs are stored, unless another folder is given."""
@@ -87,9 +88,9 @@ class CurveFolder:
         return found
 
     def _key(self, spec: Spec) -> str:
-        """Names a Spec by what its data hold, wherever they are."""
+        """Names a Spec by what its data hold, wherever they are, and the code that plays it."""
         data = self.runner.setup(spec).collection.fingerprint
-        table = apply_changes(spec.table(), {"data.source": data})
+        table = [apply_changes(spec.table(), {"data.source": data}), code_of(spec)]
         return sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:24]
 
 

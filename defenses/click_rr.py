@@ -7,8 +7,16 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import Calibration, Defense, PrivacyClaim, PrivacyEvent, RoundContext, Stage
-from foltr_audit.privacy.events import ClickRandomization, NormScaling
+from foltr_audit.plugins import (
+    Calibration,
+    ClickRandomization,
+    Defense,
+    NormScaling,
+    PrivacyClaim,
+    PrivacyEvent,
+    RoundContext,
+    Stage,
+)
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

@@ -7,8 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from foltr_audit.plugins import Ball, Defense, PrivacyEvent, RoundContext, Stage
-from foltr_audit.privacy.events import NormBound, NormScaling
+from foltr_audit.plugins import Ball, Defense, NormBound, NormScaling, PrivacyEvent, RoundContext, Stage
 from foltr_audit.utils.arrays import Floats
 
 
@@ -20,6 +19,7 @@ class Clip(Defense):
     (or two updates, and so two models) differ by at most 2 norm. With `at=step` the bound holds after every
     step that the defense acts on. With `clip_without_pairs=false` a client without pairs keeps the global
     model, whose norm is not bounded (its update is 0). With `at=message` the bound holds for every client.
+    A model that is not finite, or too large to be scaled, becomes the centre of the ball.
 
     The default is the published clip: an L2 ball for the model after every local step. It hides little: on
     100 queries of MQ2008 the attack `map` reads every list even at norm 0.1.
@@ -69,13 +69,17 @@ class Clip(Defense):
         order = self.ord or 2
         if not self.of:
             return projected(np.ascontiguousarray(models, dtype=np.float64), self.norm, order)
-        updates = np.subtract(models, context.parameters, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            updates = np.subtract(models, context.parameters, dtype=np.float64)
         inside = projected(updates, self.norm, order)
         # A model inside the ball must keep its bits: adding the update back to the global model would round.
         outside = np.any(inside != updates, axis=1)
         return np.where(outside[:, np.newaxis], context.parameters + inside, models)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """A bound on the model or on the update; an earlier bound on the other one is lost."""
+        """A bound on the model or on the update; an earlier bound on the other one is lost.
+
+        It holds for all inputs: a model that is not finite becomes the centre.
+        """
         of = self.of or "model"
         return (NormScaling(factor=1.0, of=of), NormBound(norm=self.norm, ord=self.ord or 2, of=of))

@@ -7,8 +7,7 @@ from typing import ClassVar
 from foltr_audit.defenses.laplace import LaplaceNoise
 from pydantic import Field
 
-from foltr_audit.plugins import Calibration, PrivacyClaim, RoundContext
-from foltr_audit.privacy.noise import GammaShare
+from foltr_audit.plugins import Calibration, GammaShare, PrivacyClaim, RoundContext
 from foltr_audit.privacy.observer_views import VIEWS
 
 

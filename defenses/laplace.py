@@ -7,9 +7,8 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import Calibration, Defense, PrivacyClaim, RoundContext
+from foltr_audit.plugins import Calibration, Defense, GammaShare, PrivacyClaim, RoundContext
 from foltr_audit.privacy.loss.composition import l1_diameter
-from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.utils.arrays import Floats
 

@@ -14,7 +14,8 @@ from foltr_audit.utils.arrays import Floats
 class UpdateNormBound(Defense):
     """The server scales every update by min(1, norm / its L2 norm), then takes the weighted mean.
 
-    Where clients send models, their updates are the models minus the global one.
+    Where clients send models, their updates are the models minus the global one. An update that is not
+    finite, or too large to be scaled, becomes zeros.
 
     Guarantees: no privacy, for any relation, unit or view: the server has each message before it scales it.
     All bounds on sums are lost, as far as accounting goes; noise that a client added to its own message still
@@ -40,5 +41,7 @@ class UpdateNormBound(Defense):
         if not len(messages):
             return aggregate.copy()
         centre = context.parameters if context.message == "model" else np.zeros(aggregate.size)
-        updates = projected(np.subtract(messages, centre, dtype=np.float64), self.norm, 2)
+        with np.errstate(over="ignore"):
+            updates = np.subtract(messages, centre, dtype=np.float64)
+        updates = projected(updates, self.norm, 2)
         return np.asarray(centre + (weights[:, np.newaxis] * updates).sum(axis=0))

@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import NormBound, OpaqueChange
+from foltr_audit.plugins import Defense, NormBound, OpaqueChange, PrivacyEvent, RoundContext
 from foltr_audit.utils.arrays import Floats
 
 _MOST_LEVELS = 2**52  # so that every grid index is exact in float64
@@ -19,7 +18,7 @@ class Quantise(Defense):
     """Rounds each coordinate of the update up or down at random, without bias, to a grid in +-range.
 
     The grid is `levels` equally spaced values from -range to range, or the multiples of `step` in that range.
-    Values beyond the last grid point are clipped to it.
+    Values beyond the last grid point are clipped to it; one that is no number becomes 0.
 
     Guarantees: none, for any relation, unit or view: random rounding is not differentially private. It
     bounds each coordinate of an update by `range`; the expectation is the update wherever that is in range.
@@ -62,7 +61,9 @@ class Quantise(Defense):
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """The global model plus each update on the grid, float64 (C, P)."""
         middle = 0.5 * self.intervals
-        places = np.clip((models - context.parameters) / self.width, -middle, middle) + middle
+        with np.errstate(over="ignore"):
+            updates = np.nan_to_num((models - context.parameters) / self.width)
+        places = np.clip(updates, -middle, middle) + middle
         below = np.floor(places)
         # Rounds up with a probability equal to the fraction, so that the mean is the update.
         above = context.streams("quantise").uniform(models.shape[1]) < places - below
@@ -85,7 +86,8 @@ class Sign(Defense):
     """Sends the sign of each coordinate of the update, times `scale`.
 
     Guarantees: none, for any relation, unit or view. It bounds each coordinate of an update by `scale`. A
-    coordinate that did not change is sent as 0, which reveals a client that learnt nothing.
+    coordinate that did not change is sent as 0, which reveals a client that learnt nothing, and so is one
+    that is no number.
 
     Source: Bernstein et al. 2018, "signSGD: compressed optimisation for non-convex problems", algorithm 1.
     """
@@ -96,7 +98,9 @@ class Sign(Defense):
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """The global model plus or minus `scale`, float64 (C, P)."""
-        return context.parameters + self.scale * np.sign(models - context.parameters)
+        with np.errstate(over="ignore"):
+            updates = np.nan_to_num(models - context.parameters)
+        return context.parameters + self.scale * np.sign(updates)
 
     def message_bits(self, parameters: int, number: int) -> float:
         """One of three values for each parameter: a sign, or no change."""

@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import NormScaling
+from foltr_audit.plugins import Defense, NormScaling, PrivacyEvent, RoundContext
 from foltr_audit.utils.arrays import Floats
 
 

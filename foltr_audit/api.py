@@ -490,7 +490,8 @@ def check(
             and olsr, lad and map, or those that fit.
 
     Returns:
-        A report whose `holds` says whether every limit holds, with one row for each limit.
+        A report whose `holds` says whether every limit holds, with one row for each limit; `passes` also
+        allows what cannot be judged, if the limits say `allow_not_judged`.
 
     Raises:
         UsageError: an unknown limit, or an attack that does not infer clicks.

@@ -22,8 +22,8 @@ Example:
 
 `foltr_audit.testing` checks a plug-in before or after it is registered.
 
-The names of stages, events and laws that a defense declares are in `Stage`, `PrivacyEvent` and
-`foltr_audit.privacy.noise`.
+What a defense declares is here too: its `Stage`, its events and the law of Laplace noise (`GammaShare`). The
+rarer events are in `foltr_audit.privacy.events`, other laws in `foltr_audit.privacy.noise`.
 
 `foltr_audit.core.plugins` defines every name here and says what a plug-in is. The engine imports the names
 from there, because a room imports nothing that lies above it.

@@ -32,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="Run this run, or the runs of this table; repeatable.",
     )
+    parser.add_argument("--again", action="store_true", help="Run again what other code made.")
     parser.add_argument("--render", action="store_true", help="Run nothing; only write the page.")
     return parser
 
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _make(given: argparse.Namespace) -> int:
     declared, results = read_declarations(), ResultFolder(given.results.resolve())
-    runner = ResultRunner(declared, results, given.shared.resolve(), WORK)
+    runner = ResultRunner(declared, results, given.shared.resolve(), WORK, again=given.again)
     failed = False
     for run in [] if given.render else declared.only(given.only):
         print(f"{run.name} ...", file=sys.stderr, flush=True)

@@ -26,6 +26,7 @@ class DoneRun:
         seeds: its seed, and how many runs.
         date: day on which it ended, ISO 8601, UTC.
         version: of foltr-audit.
+        code: hash of the sources of foltr-audit; empty where it is not known.
         seconds: from start to end.
     """
 
@@ -35,6 +36,7 @@ class DoneRun:
     seeds: str
     date: str
     version: str
+    code: str
     seconds: float
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,9 +42,23 @@ class ResultsPage:
 
     def _shown(self, name: str, *, claims: bool) -> str:
         if claims:
-            return "\n".join(self._claims(name))
+            judged = [claim.table for claim in self.declared.claims if claim.paper == name]
+            return "\n".join([*self._claims(name), *self._states(judged)])
         excerpt = self.declared.excerpts[name]
-        return "\n".join(lines(excerpt, self._rows(excerpt.table)))
+        return "\n".join([*lines(excerpt, self._rows(excerpt.table)), *self._states([excerpt.table])])
+
+    def _states(self, tables: Sequence[str]) -> Iterator[str]:
+        """A line that says so where rows were made by different states of the code."""
+        states: dict[str, list[str]] = {}
+        for table in dict.fromkeys(tables):
+            for run, done in self.results.read(self.declared.tables[table]).runs.items():
+                if run not in states.setdefault(done.code, []):
+                    states[done.code].append(run)
+        if len(states) > 1:
+            made = "; ".join(
+                f"{code[:12] or 'unknown'} of {', '.join(runs)}" for code, runs in states.items()
+            )
+            yield f"\nThese rows were made by {len(states)} states of the code: {made}."
 
     def _rows(self, table: str) -> list[Row]:
         return list(self.results.read(self.declared.tables[table]).rows)

@@ -20,6 +20,7 @@ from benchmarks.results.data_folders import DATA
 from benchmarks.results.declarations import DeclaredRun, DeclaredTable, ResultDeclarations, Row
 from benchmarks.results.files import DoneRun, ResultFolder
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.versions import versions
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,29 +51,41 @@ class ResultRunner:
         results: files of results.
         shared: folder of the real data, which may be absent.
         work: folder of data in the layout of foltr-audit.
+        again: whether rows of other code count as missing.
     """
 
     declared: ResultDeclarations
     results: ResultFolder
     shared: Path
     work: Path
+    again: bool = False
 
     def available(self, run: DeclaredRun) -> bool:
         """Whether the data of a run are there."""
         return not run.data or bool(DATA[run.data].sources(self.shared))
 
     def current(self, run: DeclaredRun) -> bool:
-        """Whether all tables of a run have rows of this command and, where they are there, these data."""
-        done = [self.results.read(table).runs.get(run.name) for table in self.declared.tables_of(run.name)]
+        """Whether all tables of a run have rows of this command and, where they are there, these data.
+
+        Rows of other code are kept, with the hash of that code, unless they are wanted `again`.
+        """
         digest = self._digest(run) if self.available(run) else None
         return all(
-            one is not None and one.command == run.command and digest in {None, one.digest} for one in done
+            done is not None
+            and done.command == run.command
+            and digest in {None, done.digest}
+            and (not self.again or done.code == versions()["code"])
+            for done in self._done(run)
         )
+
+    def _done(self, run: DeclaredRun) -> list[DoneRun | None]:
+        return [self.results.read(table).runs.get(run.name) for table in self.declared.tables_of(run.name)]
 
     def run(self, run: DeclaredRun) -> RunReport:
         """Run one command, unless its rows are stored or its data are absent."""
         if self.current(run):
-            return RunReport(run.name, "stored", "")
+            other = any(done.code != versions()["code"] for done in self._done(run) if done is not None)
+            return RunReport(run.name, "stored", "by other code; --again runs it again" if other else "")
         if not self.available(run):
             return RunReport(run.name, "skipped", f"no data in {self.shared / DATA[run.data].folder}")
         started = time.perf_counter()
@@ -92,6 +105,7 @@ class ResultRunner:
             seeds=_seeds(printed),
             date=datetime.now(UTC).date().isoformat(),
             version=version("foltr-audit"),
+            code=versions()["code"],
             seconds=seconds,
         )
         for table, found in zip(tables, rows, strict=True):

@@ -43,7 +43,7 @@ from foltr_audit.cli.output import (
     write_file,
 )
 from foltr_audit.cli.pages import new_app, page
-from foltr_audit.core.settings.defaults import NO_DEFENSE, SENSITIVITY
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
@@ -161,7 +161,7 @@ def check(
 ) -> None:
     """Check a new run, a trace or a comparison against limits, or a zip of results.
 
-    Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
+    Exit code 0 if all limits hold, 1 if one is broken or cannot be judged.
 
     Given a zip of results, check every hash, that the results follow from the cells, and some cells by a
     re-run. Exit code 0 if it is verified, 1 if it does not hold or a check was not possible, 3 if it is
@@ -248,7 +248,7 @@ def _request(
         plan=plan,
         defenses=defenses,
         eps=eps,
-        sensitivity=common.sensitivity or (SENSITIVITY if eps else None),
+        sensitivity=common.sensitivity,
         audit={**tables[0].get("audit", {}), **audit},
     )
 
@@ -288,13 +288,13 @@ def _finish(report: CheckReport, outputs: Outputs, place: LimitsPlace) -> None:
     else:
         print_line(text_in(outputs.shown, report, place).rstrip("\n"))
     warn(report.coded_warnings, full=False, how="--json")
-    for status, said in (("broken", "broken"), ("not judged", "error: cannot be judged")):
+    for status in ("broken", "not judged"):
         for row in report.of_status(status):
-            note(f"{said}: {outcome_line(row)}")
+            note(f"{status}: {outcome_line(row)}")
     if problem is not None:
         raise problem
-    if not report.holds:
-        raise typer.Exit(1 if report.of_status("broken") else 2)
+    if not report.passes:
+        raise typer.Exit(1)
 
 
 def _verify(file: Path, common: CommonOptions, sample: int | None, jobs: int | None, *, every: bool) -> None:

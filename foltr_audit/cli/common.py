@@ -99,7 +99,9 @@ class CommonOptions:
         DEFENSE,
         name=("--eps", "--published-eps"),
     )
-    sensitivity: float | None = shared("Sensitivity D of --eps. Default: 3.", DEFENSE)
+    sensitivity: float | None = shared(
+        "Sensitivity D of --eps. Default: as published, 3 below eps 4.5 and 5 from there.", DEFENSE
+    )
     defense: list[str] | None = shared(
         "A chain of defenses joined by +, e.g. clip:norm=3+gaussian:sigma=2. May be repeated: one system "
         "for each chain.",
@@ -159,8 +161,7 @@ class CommonOptions:
     def __post_init__(self) -> None:
         if self.full and self.quiet:
             raise UsageError("--full and --quiet: give one or the other")
-        if self.verbose:
-            show_log()
+        show_log(everything=self.verbose)
 
     def setting(self, **changes: Any) -> Self:
         """The same with other `fields`, whose dots are written as two underscores; None removes one."""

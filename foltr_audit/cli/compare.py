@@ -172,7 +172,7 @@ def _list_cells(grid: ComparisonGrid, common: CommonOptions) -> None:
     from foltr_audit.experiments.runner import Runner
     from foltr_audit.report.lists import cell_rows, kind_rows, print_cells
 
-    folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
+    folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out, resumed=True)
     cells = cell_rows(plan_cells(grid, Runner(with_undefended=False)), folder)
     if common.json:
         print_json("estimate/2", kinds=kind_rows(cells), cells=cells)

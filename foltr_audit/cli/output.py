@@ -83,18 +83,19 @@ def note(text: str) -> None:
 
 
 class _NoteHandler(logging.Handler):
-    """Prints each message as a note, with the seconds since the program started."""
+    """Prints each message as a note; what is being done with the seconds since the program started."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        note(f"{record.relativeCreated / 1000:6.1f} s  {' '.join(record.getMessage().split())}")
+        since = f"{record.relativeCreated / 1000:6.1f} s  " if record.levelno < logging.WARNING else ""
+        note(f"{since}{' '.join(record.getMessage().split())}")
 
 
-def show_log() -> None:
-    """Show the messages of our logger on stderr."""
+def show_log(*, everything: bool) -> None:
+    """Show on stderr what our logger says that users must know, or also what is being done."""
     logger = logging.getLogger("foltr_audit")
     if not any(isinstance(handler, _NoteHandler) for handler in logger.handlers):
         logger.addHandler(_NoteHandler())
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO if everything else logging.WARNING)
 
 
 def warn(

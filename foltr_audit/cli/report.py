@@ -161,5 +161,6 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
         return csv_text(found.rows())
     from foltr_audit.report.page import html_page, markdown, page_of
 
-    page = page_of(found, stored.grid.public.toml, stored.cells())
+    cells = {stored.cell(cell.spec).name: cell for cell in stored.cells()}
+    page = page_of(found, stored.grid.public.toml, cells)
     return markdown(page) if to is ReportFormat.md else html_page(page)

@@ -40,10 +40,12 @@ def published_chain(
 
     >>> [defense.text for defense in published_chain(1.2)]
     ['clip:norm=1.5', 'gamma-laplace:eps=1.2,sensitivity=3']
+    >>> [defense.text for defense in published_chain(4.5)]
+    ['clip:norm=2.5', 'gamma-laplace:eps=4.5,sensitivity=5']
 
     Args:
         eps: the claim.
-        sensitivity: Delta; None for that of the learner's authors.
+        sensitivity: Delta; None for what the learner's authors pair with this epsilon.
         learner: what learns, see `Learner.published_chain`.
 
     Raises:

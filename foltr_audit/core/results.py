@@ -147,6 +147,8 @@ class RunRecord(Record):
         groups: names of the groups of clients.
         population: the clients in numbers; None where they do not differ.
         warnings: incompatible defenses in the chain.
+        code: hashes of the code of foltr-audit, and of each package of plug-ins that ran, by name; empty of a
+            run that is not stored.
     """
 
     kind: Literal["run"] = "run"
@@ -159,6 +161,7 @@ class RunRecord(Record):
     groups: Names
     population: dict[str, JsonValue] | None
     warnings: tuple[Warned, ...]
+    code: dict[Text, Digest] = Field(default_factory=dict)
 
 
 class DataRecord(Record):

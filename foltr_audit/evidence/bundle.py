@@ -24,6 +24,7 @@ from typing import IO, Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, ValidationError
 
+from foltr_audit.core.results import RunRecord
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError, first_problem
@@ -41,8 +42,8 @@ from foltr_audit.experiments.runs.folder import (
 )
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.experiments.runs.reader import read_plan
-from foltr_audit.experiments.store import read_run
-from foltr_audit.experiments.versions import versions
+from foltr_audit.experiments.store import read_records, read_run, records_of
+from foltr_audit.experiments.versions import cell_name, versions
 from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import json_table
@@ -144,11 +145,15 @@ class BundleContents:
     def _add_comparison(self, folder: ComparisonFolder, arrays: Sequence[str]) -> None:
         self.files[GRID] = folder.grid.public.toml
         specs = [cell.spec for cell in folder.cells()]
+        cells = {folder.cell(spec).name: spec for spec in specs}
         # The index does not name the cells that were trained to choose a sensitivity.
-        others = [RunFolder(file.parent).spec for file in sorted((self.root / CELLS).glob(f"*/{RECORDS}"))]
-        trainings = [spec for spec in others if spec.attack is None and spec.audit is None]
-        for spec in dict.fromkeys([*specs, *trainings]):
-            self._add_spec(f"{CELLS}/{spec.hash[:12]}/", spec, *arrays)
+        for file in sorted((self.root / CELLS).glob(f"*/{RECORDS}")):
+            spec = RunFolder(file.parent).spec
+            if spec.attack is None and spec.audit is None:
+                code = records_of(RunRecord, read_records(file, spec)[1])[0].code
+                cells |= {cell_name(spec, code): spec} if folder.is_of_index(spec, code) else {}
+        for name, spec in cells.items():
+            self._add_spec(f"{CELLS}/{name}/", spec, *arrays)
         missing = sum(not folder.done(spec) for spec in specs) - len(folder.failures())
         if missing:
             self.unfinished.append(f"{missing} of {len(specs)} cells are missing")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.results import DataRecord
+from foltr_audit.core.results import DataRecord, RunRecord
 from foltr_audit.core.settings.data import DataSpec, are_synthetic
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.train import ZEROS
@@ -29,7 +29,7 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.runs.folder import ARRAYS, MODEL, RECORDS, RESULTS, ROUNDS, SPEC, RunFolder
 from foltr_audit.experiments.store import read_arrays, read_records, records_of
-from foltr_audit.experiments.versions import versions
+from foltr_audit.experiments.versions import code_of, versions
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, json_table
@@ -161,12 +161,18 @@ class _Verifier:
         self.comparison = self.manifest.kind == "comparison"
         self.cells = "cells" if self.comparison else "Runs"
         there, here = self.manifest.versions, versions()
-        pairs = {name: (there.get(name), here.get(name)) for name in sorted({*there, *here})}
-        self.differ = {name: {"packed": a, "here": b} for name, (a, b) in pairs.items() if a != b}
-        self.tolerance = _ACROSS_VERSIONS if self.differ else dict.fromkeys(_ACROSS_VERSIONS, 0.0)
+        self.differ: dict[str, dict[str, str | None]] = {}
+        self.tolerance = dict.fromkeys(_ACROSS_VERSIONS, 0.0)
+        self._differ({name: (there.get(name), here.get(name)) for name in sorted({*there, *here})})
         self.contents = BundleContents(self.root)
         self.drawn: list[str] = []
+        self.other_code: set[str] = set()
         self.runs: dict[str, Run] = {}
+
+    def _differ(self, pairs: Mapping[str, tuple[str | None, str | None]]) -> None:
+        """Take note of versions there and here; where some differ, numbers have to agree nearly."""
+        self.differ |= {name: {"packed": a, "here": b} for name, (a, b) in pairs.items() if a != b}
+        self.tolerance = _ACROSS_VERSIONS if self.differ else self.tolerance
 
     def checks(self, sample: int | None, seed: int) -> Iterator[Row]:
         """The checks in order; if one of the first three fails, the others have no meaning."""
@@ -224,7 +230,11 @@ class _Verifier:
     def _cells(self) -> Outcome:
         """Check that every cell or Run that the bundle lists is there, with its own results."""
         for place in self.contents.finished:
-            read_records(self.root / place / RECORDS, self.contents.specs[place])
+            spec = self.contents.specs[place]
+            _, records = read_records(self.root / place / RECORDS, spec)
+            there, here = records_of(RunRecord, records)[0].code, code_of(spec)
+            self.other_code |= {place} if there != here else set()
+            self._differ({f"code of {name}": (there.get(name), here.get(name)) for name in {**there, **here}})
         problems = [] if self.manifest.partial else self.contents.unfinished
         return _outcome(problems, f"{len(self.contents.finished)} complete {self.cells} of their Specs")
 
@@ -238,7 +248,8 @@ class _Verifier:
                 failed = isinstance(result, str)
                 self.runs |= {place: result} if isinstance(result, Run) else {}
                 found = [f"cannot be run: {result}"] if failed else self._differences(place)
-                state = "not possible" if failed else "different" if found else "equal"
+                different = f"different{', and made by other code' * (place in self.other_code)}"
+                state = "not possible" if failed else different if found else "equal"
                 states.add(state)
                 lines[place] = "; ".join([f"{specs[place].hash[:12]}: {state}", *found])
                 tick()
@@ -283,6 +294,8 @@ class _Verifier:
         runs = [self.runs[at] for at in contents.specs if at in self.runs]
         self.remake(self.root, runs, self.again, self.progress)
         problems = [self._difference(name) for name in (RESULTS, ROUNDS) if name in contents.files]
+        if any(problems) and self.other_code and not self.manifest.lists:  # they follow from the re-run
+            return "not possible", [*filter(None, problems), f"the {self.cells} were made by other code"]
         return _outcome([*filter(None, problems)], f"{RESULTS} is what the report makes of the {self.cells}")
 
 
@@ -299,7 +312,12 @@ def _values(path: Path) -> Mapping[str, object]:
     content = file_bytes(path, TraceError)
     if path.name == RECORDS:
         lines = enumerate(content.splitlines(), start=1)
-        return {f"line {number}": json_table(line, path.name, TraceError) for number, line in lines}
+        tables = {f"line {number}": json_table(line, path.name, TraceError) for number, line in lines}
+        # The code of a run is one of the versions.
+        return {
+            name: {**table, "code": None} if table.get("kind") == "run" else table
+            for name, table in tables.items()
+        }
     return json_table(content, path.name, TraceError)
 
 

@@ -36,6 +36,7 @@ from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer, check_collection, query_names
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
 from foltr_audit.judge.round_sums import RoundSums
+from foltr_audit.judge.truth_check import TruthCheck, check_truth
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
@@ -328,12 +329,38 @@ class TraceAttack:
             for name, trace in self.traces.items()
         }
 
+    @cached_property
+    def truth(self) -> dict[str, TruthCheck]:
+        """Whether the truth of each trace belongs to its messages, by click model.
+
+        Raises:
+            TraceError: it does not.
+        """
+        malicious = None
+        if self.spec is not None and self.collection is not None and not self.fresh:
+            malicious = Setup(self.spec, self.collection).malicious
+        return {
+            name: check_truth(
+                trace,
+                Observer(trace.header, self.collection, client_step=self.client_step),
+                None if malicious is None else malicious.among,
+            )
+            for name, trace in self.traces.items()
+            if trace.has_truth
+        }
+
+    def truth_warnings(self) -> Iterator[CodedWarning]:
+        """Why the truth was not compared with the messages, a line for each reason."""
+        reasons = dict.fromkeys(check.text for check in self.truth.values() if check.reason is not None)
+        yield from (coded("truth", text) for text in reasons)
+
     def advised(self, reason: str) -> str:
         """A reason why an attack cannot run, with how to give the facts that it misses."""
         return advise(reason, self.protocol.hide)
 
     def notes(self) -> Iterator[CodedWarning]:
-        """What a reader of reports must know about who has the lists, a line each."""
+        """What a reader of reports must know about the truth and about who has the lists, a line each."""
+        yield from self.truth_warnings()
         for trace in self.traces.values():
             if trace.header.knowledge.get("lists_known") == "auditor":
                 given = "given the shown lists, which this server does not have (fact lists_known)"
@@ -346,7 +373,12 @@ class TraceAttack:
                 yield coded("unlisted messages", f"{unlisted} messages in the sums {lost}")
 
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
-        """Run the attacks on the messages of each trace, and add the truth to their answers."""
+        """Run the attacks on the messages of each trace, and add the truth to their answers.
+
+        Raises:
+            TraceError: the truth of a trace does not belong to its messages.
+        """
+        _ = self.truth
         sums = self.protocol.sums_of_rounds  # a sum is of clients of all groups
         groups = ONE_GROUP if sums else ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ from foltr_audit.experiments.stages import (
     train,
 )
 from foltr_audit.experiments.store import pack_run
+from foltr_audit.experiments.versions import computed_again
 from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.recorder import atomic_files
@@ -211,15 +213,25 @@ class RunOutput:
         with lock_folder(self.path):
             claim_folder(self.path, resume=self.resume, overwrite=self.overwrite)
             self._refuse_other_plan(plan)
-            if len(plan.specs) == 1:
-                only = plan.specs[0]
-                return [study.run(only, RunFolder.create(self.path, only, resume=self.resume))]
-            with report_write_errors(self.path):
-                atomic_files.write_text(self.path / PLAN, plan.toml)
+            one = len(plan.specs) == 1
+            places = {spec: self.path if one else self.path / spec.hash[:12] for spec in plan.specs}
+            self._clear_other_code(places)
+            if not one:
+                with report_write_errors(self.path):
+                    atomic_files.write_text(self.path / PLAN, plan.toml)
             return [
-                study.run(spec, RunFolder.create(self.path / spec.hash[:12], spec, resume=self.resume))
-                for spec in plan.specs
+                study.run(spec, RunFolder.create(place, spec, resume=self.resume))
+                for spec, place in places.items()
             ]
+
+    def _clear_other_code(self, places: Mapping[Spec, Path]) -> None:
+        """Remove the Runs that other code began or made: nothing is made of two states of the code."""
+        folders = {spec: RunFolder(place) for spec, place in places.items()}
+        stale = [folder for spec, folder in folders.items() if folder.of_other_code(spec)]
+        if stale:
+            _LOG.warning(computed_again(len(stale), "Run"))
+        for folder in stale:
+            folder.clear()
 
     def _refuse_other_plan(self, plan: Plan) -> None:
         """With --resume a folder of one Run keeps one Run, and a folder of several may only grow."""

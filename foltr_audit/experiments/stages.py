@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.plugins import Attack, ClientStep
-from foltr_audit.core.plugins.registry import loadable, make, plugin_class
+from foltr_audit.core.plugins.registry import baselines, make
 from foltr_audit.core.ranking_metrics import (
     LAST_ROUNDS,
     OFFLINE_NDCG,
@@ -156,7 +156,7 @@ def train(
             lambda first, last: keep_models(
                 watch.over(federation.rounds(start if last is None else last, first))
             ),
-            header,
+            folder.signed(header) if folder else header,
             folder.training if folder else None,
             resume=bool(folder and folder.resume),
             keep=keep,
@@ -210,8 +210,7 @@ class AttackFindings:
 
 def make_attacks(methods: Sequence[str]) -> list[Attack]:
     """Attacks of a Spec, with every registered baseline that can be loaded in front."""
-    baselines = [name for name in loadable(Attack) if plugin_class(Attack, name).baseline]
-    chosen = [make(Attack, text) for text in (*baselines, *methods)]
+    chosen = [make(Attack, text) for text in (*baselines(), *methods)]
     return list({attack.label: attack for attack in chosen}.values())
 
 
@@ -245,7 +244,7 @@ def _attack_clicks(
     with progress.task(f"send {click_model}", protocol.repeats) as tick:
         recording = record_rounds(
             play,
-            header,
+            folder.signed(header) if folder else header,
             folder.fresh(click_model) if folder else None,
             resume=bool(folder and folder.resume),
             keep=True,

@@ -38,6 +38,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError, first_problem, suggest_name
 from foltr_audit.experiments.run import Run, RunRecords, proofs_of, utility_record
 from foltr_audit.experiments.runs.folder import ARRAYS, RECORDS, SPEC
+from foltr_audit.experiments.versions import code_of
 from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
 from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation, bytes_per_client
@@ -259,7 +260,8 @@ def pack_run(run: Run, setup: Setup, *, lists: bool = True) -> Files:
             setup.learner, setup.chain, setup.ranker.n_parameters, run.spec.trace, trained.rounds
         ),
     )
-    records: list[Record] = [run.record, run.data, utility, *proofs_of(setup.privacy, protocol), *run.audits]
+    record = run.record.model_copy(update={"code": code_of(run.spec)})
+    records: list[Record] = [record, run.data, utility, *proofs_of(setup.privacy, protocol), *run.audits]
     for click_model, evidence in run.attacks.evidence.items() if lists else ():  # a cell has one click model
         arrays |= _arrays_of(evidence)
         records.append(_evidence_record(evidence, click_model, run))

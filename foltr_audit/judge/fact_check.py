@@ -19,10 +19,10 @@ from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import NEEDS, Replay, StepReplay, why_no_replay
 from foltr_audit.inference.seeded_clients import perturbed_scores
 from foltr_audit.judge.observer import Observer, knowledge_of
-from foltr_audit.judge.pieces import with_messages, with_rows
+from foltr_audit.judge.pieces import RowIndex, with_messages, with_rows
 from foltr_audit.privacy.accounting.walk import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
-from foltr_audit.trace import Trace
+from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.trace.declared_header import NoiseDeclaration
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -256,13 +256,14 @@ def follow_from_seeds(view: View) -> Bools:
 
 State = Literal["explained", "wrong", "cannot tell", "not checked"]
 
-_GOOD = 0.8  # measured: right facts explain all messages, wrong ones at most .57 of them
-_FEWEST = 3  # messages that a verdict needs
+GOOD = 0.8  # measured: right facts explain all messages, wrong ones at most .57 of them
+FEWEST = 3  # messages that a verdict needs
 _LONGEST = 14  # documents of a list: 2^14 click patterns for each message
 _MOST_MESSAGES = 200
 _MOST_OWN_STEPS = 40  # a step of the user's may take milliseconds for each click pattern
 _MOST_PARTS = 10
-_BALLS = ("bounded:of=model", "resized:of=model", "clip:")  # acts that `clip_norm` and `clip_ord` describe
+_BOUNDS = ("bounded:of=model", "clip:")
+_BALLS = (*_BOUNDS, "resized:of=model")  # acts that `clip_norm` and `clip_ord` describe
 
 
 @dataclass(frozen=True)
@@ -321,7 +322,8 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     """Compare the facts of a trace with a sample of its messages, as its observer sees them."""
     if trace.header.kind == "es":
         return _check_seeds(trace, replace(observer, hidden=frozenset()))
-    reason = _why_not(trace, own_step=observer.client_step is not None)
+    own_step = observer.client_step is not None
+    reason = why_masked(trace.header) or why_no_steps(trace.header, own_step=own_step)
     sample = MessageSample() if reason else _sample(trace, replace(observer, hidden=frozenset()))
     reason = reason or _why_not_these(sample)
     check = FactCheck("not checked", reason) if reason else _compare(trace, sample)
@@ -352,11 +354,12 @@ class MessageSample:
         """About `count` of the messages, as many from each round."""
         per_round = max(1, count // max(1, len(self.views)))
         step = max(1, len(self.views) // count)
-        return [_first_rows(view, per_round) for view in self.views[::step]]
+        return [rows_of(view, slice(per_round)) for view in self.views[::step]]
 
 
-def _first_rows(view: View, count: int) -> View:
-    candidates, rows = view.candidates, slice(count)
+def rows_of(view: View, rows: RowIndex) -> View:
+    """Some messages of a view of single messages, without grades."""
+    candidates = view.candidates
     return with_rows(
         view,
         (("parameters", "messages", "shown", "features", "clients"), rows),
@@ -369,7 +372,7 @@ def _first_rows(view: View, count: int) -> View:
 def _sample(trace: Trace, observer: Observer) -> MessageSample:
     """Messages with one list that changed the model, from rounds spread evenly over a trace."""
     sample = MessageSample()
-    trace = _thinned(trace)
+    trace = thinned(trace)
     quota = -(-_MOST_MESSAGES // max(1, trace.n_rounds))
     for record in trace.rounds():
         _check_interactions(sample, trace, record)
@@ -386,7 +389,7 @@ def _sample(trace: Trace, observer: Observer) -> MessageSample:
     return sample
 
 
-def _thinned(trace: Trace) -> Trace:
+def thinned(trace: Trace) -> Trace:
     """A trace of few parts, spread evenly over all of them."""
     if len(trace.parts) <= _MOST_PARTS:
         return trace
@@ -432,14 +435,14 @@ def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
             "not checked", f"lists of kind es are checked where they are deterministic, not {known.lists}"
         )
     quota = -(-_MOST_MESSAGES // max(1, trace.n_rounds))
-    views = [next(observer.views(record), None) for record in _thinned(trace).rounds()]
+    views = [next(observer.views(record), None) for record in thinned(trace).rounds()]
     in_order = [follow_from_seeds(seen.view.trimmed())[:quota] for seen in views if seen is not None]
     explained = np.concatenate([np.zeros(0, dtype=np.bool_), *in_order])
-    if explained.size < _FEWEST:
+    if explained.size < FEWEST:
         why = f"only {explained.size} messages have a list of {LEAST_DOCUMENTS} documents or more"
         return FactCheck("cannot tell", why, explained.size)
     share = float(explained.mean())
-    if share >= _GOOD:
+    if share >= GOOD:
         return FactCheck("explained", None, explained.size, share)
     why = "check perturbation, sigma, antithetic, the model and the order of the lists"
     return FactCheck("wrong", why, explained.size, share)
@@ -453,14 +456,14 @@ def _compare(trace: Trace, sample: MessageSample) -> FactCheck:
     views = sample.smaller(_MOST_OWN_STEPS) if own_step else sample.views
     result = explain(views, threshold)
     messages, share = result.messages, result.share
-    if messages < _FEWEST:
+    if messages < FEWEST:
         examined = sum(len(view) for view in views)
         why = f"only {messages} messages of {examined} differ enough from the global model"
         return FactCheck("cannot tell", why, messages)
-    if share >= _GOOD:
-        many = result.clicked > 0.5 and explain(views, threshold, sign=-1).share >= _GOOD
+    if share >= GOOD:
+        many = result.clicked > 0.5 and explain(views, threshold, sign=-1).share >= GOOD
         return FactCheck("explained", _too_many_clicks(result) if many else None, messages, share)
-    if doubt := _changing_act(trace) or _unknown_noise(trace):
+    if doubt := changing_act(trace.header) or unknown_noise(trace.header):
         return FactCheck("cannot tell", f"few messages are explained, and {doubt}", messages, share)
     return FactCheck("wrong", _what_may_be_wrong(sample.views[0]), messages, share)
 
@@ -485,38 +488,42 @@ def _what_may_be_wrong(view: View) -> str:
     )
 
 
-def _changing_act(trace: Trace) -> str | None:
+def changing_act(header: TraceHeader) -> str | None:
     """Which defense may change messages beyond the declared step and clip; then they prove nothing."""
-    for act in NoiseDeclaration.of(trace.header).acts or ():
-        ball = "clip_norm" in trace.header.knowledge and act.text.startswith(_BALLS)
+    acts = NoiseDeclaration.of(header).acts or ()
+    one_ball = len({act.text for act in acts if act.text.startswith(_BOUNDS)}) == 1
+    for act in acts:
+        ball = one_ball and "clip_norm" in header.knowledge and act.text.startswith(_BALLS)
         if act.kind in CHANGES_MESSAGES and not ball:
             return f"{act.text} may change them"
     return None
 
 
-def _unknown_noise(trace: Trace) -> str | None:
+def unknown_noise(header: TraceHeader) -> str | None:
     """Why noise may hide how well messages are explained, or None."""
-    stated = trace.header.knowledge.get("noise")
+    stated = header.knowledge.get("noise")
     if stated == "none" or (isinstance(stated, str) and parse_law(stated) is not None):
         return None
-    declared = NoiseDeclaration.of(trace.header)
+    declared = NoiseDeclaration.of(header)
     if declared.is_none:
         return None
     noise = declared.text
     return "the header does not say what noise there is" if noise is None else f"noise {noise} is not known"
 
 
-def _why_not(trace: Trace, *, own_step: bool) -> str | None:
-    """Why a trace cannot be checked, whatever its messages are."""
-    header = trace.header
+def why_no_steps(header: TraceHeader, *, own_step: bool) -> str | None:
+    """Why no step of the clients of a trace can be computed, whatever its messages are."""
     if not header.holds_models:
         return f"messages of kind {header.kind} are no steps of PDGD"
-    if header.kind == "masked":
-        return "messages are masked"
     missing = [name for name in ("learning_rate", "pairs", "normaliser") if name not in header.knowledge]
     if missing and not own_step:
         return f"the header does not say {', '.join(missing)}"
     return None
+
+
+def why_masked(header: TraceHeader) -> str | None:
+    """Why messages cannot be read one by one, or None."""
+    return "messages are masked" if header.kind == "masked" else None
 
 
 def _why_not_these(sample: MessageSample) -> str | None:
@@ -529,15 +536,19 @@ def _why_not_these(sample: MessageSample) -> str | None:
         if sample.silent:
             return f"{sample.silent} messages, none of which differs from the global model"
         return "no message with a list of two documents is recorded"
-    view = sample.views[0]
+    longest = max(view.width for view in sample.views)
+    if longest > _LONGEST:
+        return f"a list has {longest} documents; every click pattern of up to {_LONGEST} can be tried"
+    return why_unknown_step(sample.views[0])
+
+
+def why_unknown_step(view: View) -> str | None:
+    """Why the steps behind the messages of a view cannot be replayed, or None."""
     own_step = view.knowledge.client_step is not None
     needs = NEEDS - STEP_FACTS if own_step else NEEDS
     missing = sorted(name for name in needs if not view.knowledge.has(name))
     if missing:
         return f"the observer does not know: {', '.join(missing)}"
-    longest = max(view.width for view in sample.views)
-    if longest > _LONGEST:
-        return f"a list has {longest} documents; every click pattern of up to {_LONGEST} can be tried"
     if own_step:
         return None
     if view.knowledge.normaliser == "candidates" and view.candidates is None:

@@ -15,6 +15,7 @@ from foltr_audit.kernels.threads import in_parts
 # --- norm balls ------------------------------------------------------------------------------------
 
 _SMALLEST, _LARGEST = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
+_LEAST_FACTOR = 2.0**-1022  # smaller ones have fewer digits
 
 
 @inlined
@@ -37,26 +38,33 @@ def _length(models: Floats, row: int, order: int) -> float:
     model = models[row]
     size = size_sum(model) if order == 1 else product_sum(model, model)
     if order != 1:
-        size = math.sqrt(size) if _SMALLEST < size < _LARGEST else _scaled_length(models, row)
+        # No comparison holds for NaN, whose root is NaN.
+        size = _scaled_length(models, row) if size <= _SMALLEST or size >= _LARGEST else math.sqrt(size)
     return size
 
 
 @inlined
 def project_row(models: Floats, row: int, norm: float, order: int) -> bool:
-    """Scale models[row] by min(1, norm / its norm), in place; whether that moved it by more than rounding."""
+    """Scale models[row] by min(1, norm / its norm), in place; whether that moved it by more than rounding.
+
+    A model that is not finite, or whose norm is not, becomes the centre: zeros.
+    """
     size = _length(models, row, order)
-    moved = False
-    if size > norm:
-        factor = norm / size
-        moved = 1.0 - factor > ROUNDING
+    if size <= norm:
+        return False
+    factor = norm / size
+    if factor >= _LEAST_FACTOR:
         for j in range(models.shape[1]):
             models[row, j] *= factor
-    return moved
+    else:
+        for j in range(models.shape[1]):
+            models[row, j] = 0.0
+    return not factor >= _LEAST_FACTOR or 1.0 - factor > ROUNDING
 
 
 @kernel
 def projected(models: Floats, norm: float, order: int) -> Floats:
-    """Models (C, P) scaled into the ball, each by min(1, norm / its norm)."""
+    """Models (C, P) scaled into the ball by min(1, norm / their norm); zeros for one that is not finite."""
     inside = models.copy()
     for c in range(models.shape[0]):
         project_row(inside, c, norm, order)
@@ -73,7 +81,7 @@ def moved_rows(before: Floats, after: Floats) -> Bools:
             apart, size = abs(after[c, j] - before[c, j]), abs(before[c, j])
             farthest, largest = max(farthest, apart), max(largest, size)
             all_numbers &= apart == apart
-        moved[c] = not (all_numbers and farthest <= ROUNDING * largest)
+        moved[c] = not (all_numbers and farthest < math.inf and farthest <= ROUNDING * largest)
     return moved
 
 

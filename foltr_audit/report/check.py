@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.markup import escape
 
-from foltr_audit.evidence.check.limits import NAMES
+from foltr_audit.evidence.check.limits import NAMES, PRIVACY_LIMITS
 from foltr_audit.evidence.check.outcomes import Checked, Status, outcomes, printable
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
@@ -81,6 +81,15 @@ class CheckReport(Document):
     def rows(self) -> list[dict[str, JsonValue]]:
         return [row.plain() for row in self.outcomes]
 
+    @property
+    def passes(self) -> bool:
+        """Whether no limit is broken, and all are judged unless the limits allow otherwise."""
+        return self.holds or (self.allows_not_judged and not self.of_status("broken"))
+
+    @property
+    def allows_not_judged(self) -> bool:
+        return self.limits.get("allow_not_judged") is True
+
     def of_status(self, status: str) -> list[Row]:
         return [row for row in self.outcomes if row["status"] == status]
 
@@ -105,7 +114,7 @@ class CheckReport(Document):
             conclusion=(f"{self.counts}.",),
             about="",
             table=_table(rows, _CAPTION),
-            notes=tuple(map(outcome_line, self.of_status("broken"))),
+            notes=tuple(outcome_line(row) for row in ranked if row["status"] != "holds"),
             left_out=more,
         )
 
@@ -115,7 +124,9 @@ class CheckReport(Document):
         bad = [f"{statuses.count(bad)} {bad}" for bad in ("broken", "not judged") if bad in statuses]
         subjects = counted(len({row["subject"] for row in self.outcomes}), "row")
         limits = counted(len(statuses), "limit")
-        return f"{limits} checked on {subjects}: {', '.join(bad) or 'all hold'}"
+        private = any(row["limit"] in PRIVACY_LIMITS for row in self.outcomes)
+        silent = "" if private else "; none is about privacy"
+        return f"{limits} checked on {subjects}: {', '.join(bad) or 'all hold'}{silent}"
 
 
 def outcome_line(row: Row) -> str:
@@ -162,7 +173,7 @@ _COLUMNS = (
     Column("limit", "limit", "name"),
     Column("row", "subject", "name", only="page"),
     Column("", lambda row: Cell(row["status"], mark=_MARKS[row["status"]]), "name"),
-    Column("value", _value, narrow=lambda text: text.replace("by ", "by\n")),
+    Column("value", _value, narrow=lambda text: re.sub("(by|,) ", r"\1\n", text)),
     Column("interval", _ends),
     Column("allowed", _allowed, "name"),
     Column("of", _details, "name", only="page"),
@@ -215,10 +226,12 @@ class LimitsPlace(NamedTuple):
 
 def annotation_lines(report: CheckReport, place: LimitsPlace) -> str:
     """A line for each limit that does not hold and for each warning, and the summary."""
+    levels = {"broken": "error", "not judged": "warning" if report.allows_not_judged else "error"}
     lines = [
-        f"::error file={_property(place.name)},line={place.lines.get(row['limit'], 1)},"
+        f"::{level} file={_property(place.name)},line={place.lines.get(row['limit'], 1)},"
         f"title={_property(': '.join((row['limit'], row['status'])))}::{_message(outcome_line(row))}"
-        for row in (*report.of_status("broken"), *report.of_status("not judged"))
+        for status, level in levels.items()
+        for row in report.of_status(status)
     ]
     lines += [
         f"::warning title=foltr-audit check::{_message(str(warning))}" for warning in report.coded_warnings
@@ -238,15 +251,17 @@ def _property(text: str) -> str:
 
 SUITE = "foltr-audit check"
 CLASS = "foltr-audit.check"
-_KINDS = {"broken": "failure", "not judged": "error"}
 
 
 def junit_xml(report: CheckReport) -> str:
+    not_judged = "skipped" if report.allows_not_judged else "error"
+    kinds = {"broken": "failure", "not judged": not_judged}
+    tags = [kinds.get(row["status"]) for row in report.outcomes]
     counts = {
-        "tests": str(len(report.outcomes)),
-        "failures": str(len(report.of_status("broken"))),
-        "errors": str(len(report.of_status("not judged"))),
-        "skipped": "0",
+        "tests": str(len(tags)),
+        "failures": str(tags.count("failure")),
+        "errors": str(tags.count("error")),
+        "skipped": str(tags.count("skipped")),
         "time": "0",
     }
     root = Element("testsuites", counts, name=SUITE)
@@ -254,8 +269,8 @@ def junit_xml(report: CheckReport) -> str:
     for row in report.outcomes:
         name, line = f"{row['limit']}: {row['subject']}", outcome_line(row)
         case = SubElement(suite, "testcase", classname=CLASS, name=name, time="0")
-        if row["status"] in _KINDS:
-            SubElement(case, _KINDS[row["status"]], message=line, type=row["limit"]).text = line
+        if row["status"] in kinds:
+            SubElement(case, kinds[row["status"]], message=line, type=row["limit"]).text = line
         else:
             SubElement(case, "system-out").text = line
     if report.warnings:

@@ -106,8 +106,8 @@ class Page:
     data: Mapping[str, Any]
 
 
-def page_of(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Page:
-    """What the page of a comparison says; its grid, as TOML, and its cells are how to repeat it."""
+def page_of(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> Page:
+    """What the page of a comparison says; its grid, as TOML, and its cells by name are how to repeat it."""
     decision, data, rows = report.decision, report.dataset, _page_rows(report)
     said = [] if decision is None else decision_sentences(decision)
     chosen = [row for row in rows if row["verdict"] == "recommended"]
@@ -277,7 +277,7 @@ def _selectors(rows: Sequence[Row]) -> Iterator[Selector]:
 # --- what is folded --------------------------------------------------------------------------------
 
 
-def _folds(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Iterator[Fold]:
+def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> Iterator[Fold]:
     codes = sorted({row["code"] for row in report.warnings} & WARNINGS.keys())
     yield _every(
         f"Warnings: {join_names(codes)}" if codes else "Warnings",
@@ -323,15 +323,15 @@ def _folds(report: CompareReport, grid: str, cells: Sequence[CellPlan]) -> Itera
     commands = [
         {
             "cell": cell.name,
-            "command": f"foltr-audit {cell.kind} --config {CELLS}/{cell.spec.hash[:12]}/{SPEC}",
+            "command": f"foltr-audit {cell.kind} --config {CELLS}/{name}/{SPEC}",
         }
-        for cell in cells
+        for name, cell in cells.items()
     ]
     yield _every("One cell on its own", commands, "cell command")
 
 
-def _seeds(cells: Sequence[CellPlan]) -> str:
-    return ", ".join(map(str, sorted({cell.spec.seed for cell in cells})))
+def _seeds(cells: Mapping[str, CellPlan]) -> str:
+    return ", ".join(map(str, sorted({cell.spec.seed for cell in cells.values()})))
 
 
 def _setting(row: Row) -> tuple[str, ...]:

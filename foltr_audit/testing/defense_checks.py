@@ -30,6 +30,7 @@ from foltr_audit.privacy.events import (
     GridRounding,
     MetricRandomization,
     NoiseAddition,
+    NormBound,
 )
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import AdditiveNoise
@@ -196,6 +197,26 @@ def _lawful(defense: Defense) -> None:
     wanted = "what its events and its law declare"
     expect(not found.broken, wanted, found.why)
     expect(not found.not_looked, f"{wanted}, told from its inputs and outputs", found.why)
+
+
+@_CHECKS("its bounds hold for models that are not finite too")
+def _bounds(defense: Defense) -> None:
+    models = np.tile(_inputs("step", 1)[0], (6, 1))
+    models[:4, 1], models[4:] = [np.nan, np.inf, -np.inf, 1e308], [[np.nan], [1.7e308]]
+    round_ = _round(clients=len(models))
+    for stage in defense.stages:
+        events = events_of(defense, round_, stage)
+        last = events[-1] if events and stage in ("step", "message") else None
+        if not isinstance(last, NormBound):
+            continue
+        try:
+            with np.errstate(all="ignore"):
+                sent = getattr(defense, HOOKS[stage])(models.copy(), round_)
+        except FoltrAuditError:
+            continue  # what it refuses, nobody sends
+        sizes = np.linalg.norm(sent - (round_.parameters if last.of == "update" else 0.0), last.ord, axis=1)
+        wanted = f"a model or update in the ball of {last.norm:g} for NaN, infinity and 1e308"
+        expect((sizes <= last.norm * (1 + 1e-9)).all(), wanted, f"one of size {sizes.max():g}")
 
 
 @_CHECKS("what has a law of noise adds that much of it, and does nothing else")

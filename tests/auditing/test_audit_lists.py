@@ -123,8 +123,10 @@ def test_an_observer_of_sampled_lists_sees_them() -> None:
 
 
 def test_the_more_clients_tell_the_less_noise_is_left(setup_of: SetupOf) -> None:
-    setup = setup_of(defense=("clip:norm=1.5", "gaussian-shares:sigma=4"), clients=12)
-    protocol: dict[str, Any] = {"units": ("client",), "canaries": ("message",), "views": ("colluding",)}
+    setup = setup_of(defense=("clip:norm=1.5", "skellam:sigma=9,step=0.0009765625"), clients=12)
+    protocol: dict[str, Any] = {
+        "units": ("client",), "canaries": ("message",), "views": ("colluding",), "delta": 1e-5,
+    }  # fmt: skip
     told = {
         k: findings(setup, MODEL, colluders=k, claim=30.0, trials=4000, **protocol)[0]
         for k in (0, 3, 11, None)

@@ -34,8 +34,8 @@ def test_default_views_and_numbers_that_fit_together() -> None:
     for row in rows:
         upper, exact = (math.inf if row[name] == "inf" else row[name] for name in ("eps_upper", "eps_exact"))
         assert exact <= upper + 1e-9, "no pair can be worse than what is proven"
-    assert rows[2]["eps_upper"] == pytest.approx(1.2 * math.sqrt(46), rel=1e-3)
-    assert rows[3]["eps_upper"] == "inf"
+    assert rows[2]["eps_upper"] == rows[3]["eps_upper"] == "inf", "float32 spoils the sum of Gamma shares"
+    assert 1.2 < rows[2]["eps_exact"] < 1.2 * math.sqrt(46)
 
 
 def test_a_true_claim_is_proven_for_every_unit() -> None:
@@ -115,7 +115,8 @@ def test_the_published_claim_on_real_data() -> None:
     assert individual["verdict"] == "refuted"
     assert individual["eps_lower"] >= 5
     assert aggregate["verdict"] in ("false by exact loss", "refuted")
-    assert 1.2 < aggregate["eps_exact"] < aggregate["eps_upper"]
+    assert 1.2 < aggregate["eps_exact"] < 1.2 * 46**0.5
+    assert aggregate["eps_upper"] == "inf"
 
 
 def test_a_proof_that_trials_contradict_is_a_fault_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

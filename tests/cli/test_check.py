@@ -121,22 +121,26 @@ def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
     assert shown.out.endswith("2 limits checked on 1 row: 1 broken\n")
 
 
-def test_a_limit_without_a_judgement_ends_with_2_and_is_written_too(
+def test_a_limit_without_a_judgement_ends_with_1_and_is_written_too(
     recorded: Path, folder: Path, tmp_path: Path
 ) -> None:
     text = limits(folder, "audited", "max_proven_eps = 2.0\nmax_ndcg_loss = 0.1\nmin_ndcg = 0.01")
     junit = tmp_path / "j.xml"
     done = run("check", text, "--trace", recorded, "--format", f"junit={junit}")
-    assert done.code == 2
-    errors = done.said.splitlines()
-    begins = [line.split(": ")[:3] for line in errors]
-    assert begins == [["error", "cannot be judged", name] for name in ("max_proven_eps", "max_ndcg_loss")]
-    assert "a trace holds no audit" in errors[0]
+    assert done.code == 1
+    lines = done.said.splitlines()
+    begins = [line.split(": ")[:2] for line in lines]
+    assert begins == [["not judged", name] for name in ("max_proven_eps", "max_ndcg_loss")]
+    assert "a trace holds no audit" in lines[0]
     assert "3 limits checked on 1 row: 2 not judged" in done.out
     as_json = run("check", text, "--trace", recorded, "--json")
-    assert (as_json.code, as_json.json()["holds"]) == (2, False)
+    assert (as_json.code, as_json.json()["holds"]) == (1, False)
     assert of_limit(as_json, "max_proven_eps")["status"] == "not judged"
     assert ElementTree.parse(junit).getroot().get("errors") == "2"  # noqa: S314  our own text
+    allowed = limits(folder, "allowed", f"{text.read_text()}\nallow_not_judged = true")
+    assert run("check", allowed, "--trace", recorded).code == 0
+    broken = limits(folder, "both", f"{allowed.read_text()}\nmax_attack_auc = 0.5")
+    assert run("check", broken, "--trace", recorded, "--method", "olsr").code == 1
 
 
 def test_several_epsilons_are_rows_and_all_must_hold(folder: Path) -> None:
@@ -230,7 +234,7 @@ def test_a_trace_of_another_system(folder: Path, tmp_path: Path) -> None:
     assert "holds no metrics" in run("check", ndcg, "--trace", live).err
     two = ("--method", "first-position", "--method", "map")
     unable = run("check", auc, "--trace", live, *two)
-    assert unable.code == 2
+    assert unable.code == 1
     assert "unknown defense, recorded clicks: no attack on clicks could run: map" in unable.err
     both = run("check", auc, "--trace", live, "--method", "olsr", "--method", "map")
     assert (both.code, both.said.startswith("broken: max_attack_auc: ")) == (1, True)

@@ -32,11 +32,19 @@ def written(folder: Path, text: str) -> Path:
 def test_a_new_run_judges_what_it_can(option: str, value: str, why: str, tmp_path: Path) -> None:
     text = written(tmp_path, "min_ndcg = 0.01\nmax_exact_eps = 1.0\nmax_proven_eps = 1.0")
     done = run("check", text, *ONE, option, value, "--json")
-    assert done.code == 2
+    assert done.code == 1
     found = {one["limit"]: one["status"] for one in done.json()["outcomes"]}
     assert found == {"max_exact_eps": "not judged", "max_proven_eps": "not judged", "min_ndcg": "holds"}
     lines = done.said.splitlines()
-    assert [line.startswith("error: cannot be judged: ") and why in line for line in lines] == [True] * 2
+    assert [line.startswith("not judged: ") and why in line for line in lines] == [True] * 2
+    alone = run("check", written(tmp_path, "max_proven_eps = 1.0"), *ONE, option, value)
+    assert (alone.code, alone.said.startswith("not judged: max_proven_eps: ")) == (1, True)
+
+
+def test_a_chain_without_a_claim_is_not_judged_by_claims(tmp_path: Path) -> None:
+    text = written(tmp_path, "no_refuted_claims = true\n")
+    done = run("check", text, *ONE, "--defense", "clip:norm=1", "--method", "olsr", "--trials", 20)
+    assert (done.code, "there is no claim to refute" in done.said) == (1, True)
 
 
 def test_a_broken_limit_ends_with_1_though_another_cannot_be_judged(tmp_path: Path) -> None:
@@ -54,8 +62,8 @@ def test_a_full_disk_is_a_failure_of_the_machine_told_after_the_verdict(
     text = written(tmp_path, "min_ndcg = 0.01")
     done = run("check", text, *ONE, "--format", f"{form}={tmp_path / 'file'}")
     assert done.code == 1
-    assert "all hold" in done.out
-    assert done.err == f"error: {tmp_path / 'file'}: cannot be written: No space left on device\n"
+    assert "all hold; none is about privacy" in done.out
+    assert done.said == f"error: {tmp_path / 'file'}: cannot be written: No space left on device\n"
 
 
 def test_a_plan_that_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,4 +106,4 @@ def test_a_reader_that_leaves_changes_no_exit_code(
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert done.returncode == code
-    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["broken"] * code
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["1 warning", *["broken"] * code]

@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.cli.calibrate import calibrate
+from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.recommend import recommend
 from foltr_audit.core.settings import defaults
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.evidence.check.limits import SystemLimits as Gate
-from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.grid import ComparisonGrid, GridExpansion
 from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.recommend.recommend import SearchBudget
 from foltr_audit.experiments.recommend.space import PrivacyLimits
+from foltr_audit.experiments.runner import Runner
+from foltr_audit.privacy.observer_views import without_lists
 from tests.fixtures.command import answer, refusal
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "10", "--rounds", "2", "--click-model", "perfect")
@@ -73,6 +76,16 @@ def test_several_defenses_are_several_systems() -> None:
         assert [row["defense"].partition(",")[0].count("+") for row in rows] == [0, 1]
 
 
+def test_an_epsilon_means_one_chain_in_all_commands() -> None:
+    eps = (0.5, 2.3, 4.4, 4.5, 10.0)
+    plan = CommonOptions(eps=[*eps], fields={"data.source": "synthetic:mq2007:60"}).plan(protocol="attack")
+    table = {"runs": 1, "eps": eps, "defenses": ["published"], "click_models": ["perfect"], "audit": False}
+    grid = ComparisonGrid.parse({**table, "spec": {"data": {"source": "synthetic:mq2007:60"}}})
+    cells = GridExpansion(grid, Runner(), {}).cells()
+    compared = {cell.label.eps: cell.spec.defense for cell in cells if cell.label.eps is not None}
+    assert [spec.defense for spec in plan.specs] == [compared[each] for each in eps]
+
+
 def defaults_of(command: Callable[..., None]) -> dict[str, object]:
     options = {name: one.default for name, one in inspect.signature(command).parameters.items()}
     return {name: getattr(option, "default", option) for name, option in options.items()}
@@ -88,7 +101,8 @@ def test_one_default_in_all_commands() -> None:
     audit, grid = AuditSpec(), ComparisonGrid.parse({})
     assert audit.units == (defaults.UNIT,)
     assert audit.views[0] == AuditSpec.model_validate(grid.spec["audit"]).views[0] == defaults.VIEW
-    assert PrivacyLimits(max_eps=1.0).view == Gate.parse({"min_ndcg": 0.1}, "").view == defaults.VIEW
+    assert PrivacyLimits(max_eps=1.0).view == without_lists(Gate.parse({"min_ndcg": 0.1}, "").view)
+    assert PrivacyLimits(max_eps=1.0).view == defaults.VIEW
     assert grid.delta == PrivacyLimits(max_eps=1.0).delta == defaults.DELTA
     trials = {AuditSpec.model_validate(grid.spec["audit"]).trials, audit.trials, SearchBudget().trials}
     assert trials == {searched["trials"], defaults.TRIALS} == {defaults.TRIALS}

@@ -276,6 +276,13 @@ def test_the_published_chain(eps: float, sensitivity: float, expected: tuple[str
         assert noise == f"gamma-share:n=9,scale={plain(sensitivity / eps)}"
 
 
+def test_fpdgd_pairs_sensitivities_and_epsilons_as_its_authors_do() -> None:
+    pairs = {0.1: 3, 1.2: 3, 2.3: 3, 4.4: 3, 4.5: 5, 10: 5, 99: 5}
+    for eps, sensitivity in pairs.items():
+        assert FPDGD().published_sensitivity(eps) == sensitivity
+        assert published_chain(eps) == published_chain(eps, sensitivity)
+
+
 def test_each_learner_has_a_published_chain_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert published_chain(1.2, learner="foltr-es") == parse_chain(["metric-rr:eps=1.2"])
     with pytest.raises(UsageError, match=r"^eps: learner pdgd has no published .*"):

@@ -25,7 +25,10 @@ FORMS = [
     for order, of, at in product((1, 2), ("model", "update"), ("step", "message"))
 ]
 form = pytest.mark.parametrize("form", FORMS)
-numbers = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 1e-300, 5e-324, 1e150, -1e300]))
+BAD = [math.nan, math.inf, -math.inf]
+numbers = st.one_of(
+    st.floats(-1e6, 1e6), st.sampled_from([0.0, 1e-300, 5e-324, 1e150, -1e300, 1e308, -1.7e308, *BAD])
+)
 
 
 def made(text: str) -> Clip:
@@ -57,6 +60,29 @@ def test_any_two_messages_differ_by_two_radii_at_most(form: str, pair: Floats, n
     middle = tiny.context([0], P=5).parameters if defense.of == "update" else np.zeros(5)
     for row in (one, other):
         assert length(row - middle, order) <= norm + slack
+
+
+@form
+@settings(max_examples=40, derandomize=True)
+@given(
+    model=arrays(np.float64, 4, elements=numbers),
+    bad=st.sampled_from(BAD),
+    place=st.integers(0, 3),
+    norm=st.floats(1e-12, 1e12),
+)
+def test_a_model_that_is_not_finite_becomes_the_centre(
+    form: str, model: Floats, bad: float, place: int, norm: float
+) -> None:
+    defense = made(f"clip:norm={norm},{form}")
+    middle = tiny.context([0], P=4).parameters if defense.of == "update" else np.zeros(4)
+    model[place] = bad
+    models = np.stack([model, np.full(4, 0.25 * norm)])
+    chain, here = DefenseChain((defense,)), tiny.context([0, 1], P=4)
+    stepped, moved = chain.on_step(models, np.ones(2, dtype=np.bool_), 0, here)
+    sent = chain.on_message(stepped, here)
+    assert sent[0].tolist() == middle.tolist()
+    assert sent[1].tobytes() == through(defense, models[1:], 4).tobytes(), "another client's row"
+    assert moved[0], "it counts as clipped"
 
 
 @form

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from foltr_audit.defenses.quantise import Quantise, Sign
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from foltr_audit.core.plugins import Defense
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.privacy.events import NormBound, OpaqueChange
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import tiny
@@ -20,8 +24,6 @@ FALSE_ALARM = 1e-4
 
 def quantised(defense: Quantise, update: float, clients: int, P: int) -> Floats:
     """What becomes of equal updates, around a global model of zeros for which nothing is rounded."""
-    from dataclasses import replace
-
     here = replace(tiny.context(range(clients), P=P), parameters=np.zeros(P))
     return defense.on_message(np.full((clients, P), update), here)
 
@@ -73,6 +75,23 @@ def test_what_lies_outside_is_cut_off() -> None:
         assert set(quantised(Quantise(range=1.0, step=0.3), -far, 3, 9).ravel().tolist()) == {-0.3 * 3}
 
 
+@settings(max_examples=60, derandomize=True)
+@given(
+    model=arrays(
+        np.float64, 6, elements=st.sampled_from([0.3, -2e300, 1.7e308, math.nan, math.inf, -math.inf])
+    ),
+    size=st.floats(1e-6, 1e6),
+)
+@pytest.mark.parametrize("text", ["quantise:levels=4,range", "quantise:levels=5,range", "sign:scale"])
+def test_bounds_hold_for_what_is_no_number(text: str, model: Floats, size: float) -> None:
+    here = replace(tiny.context([0], P=6), parameters=np.zeros(6))
+    (sent,) = make(Defense, f"{text}={size}").on_message(model[np.newaxis], here)
+    assert np.abs(sent).max() <= size * (1 + 1e-12)
+    usual = np.nan_to_num(model)
+    (known,) = make(Defense, f"{text}={size}").on_message(usual[np.newaxis], here)
+    assert sent.tobytes() == known.tobytes(), "NaN is no change, infinity a large one"
+
+
 def test_zero_updates() -> None:
     here = tiny.context(range(2), P=8)
     same = np.tile(here.parameters, (2, 1))
@@ -93,8 +112,6 @@ def test_draws_are_each_clients_own_and_the_same_alone() -> None:
 @settings(max_examples=40, derandomize=True)
 @given(update=st.floats(-1e6, 1e6), scale=st.floats(1e-3, 1e3))
 def test_signs(update: float, scale: float) -> None:
-    from dataclasses import replace
-
     here = replace(tiny.context([0], P=1), parameters=np.zeros(1))
     sent = Sign(scale=scale).on_message(np.array([[update]]), here)
     assert sent[0, 0] == (0.0 if update == 0 else math.copysign(scale, update))

@@ -19,6 +19,7 @@ from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.evidence.bundle import NAME, pack
 from foltr_audit.evidence.verification import DataPlaces
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.versions import OURS, code_of
 from foltr_audit.report.compare import CompareReport
 from tests.fixtures.bundles import Files, changed_json, content, forged, verify
 from tests.fixtures.command import files, run
@@ -179,7 +180,7 @@ def test_a_forged_cell_with_results_to_match_is_caught_by_a_run(small_bundle: Pa
 def test_renamed_exchanged_and_changed_cells_are_noticed(small_bundle: Path, tmp_path: Path) -> None:
     files = content(small_bundle)
     name, specs = cell_with(files, "").rstrip("/"), json.loads(files[NAME])["specs"]
-    zeros = f"cells/{'0' * 12}"
+    zeros = f"cells/{'0' * 12}-{'0' * 12}"
     renamed = {path.replace(name, zeros): data for path, data in files.items()}
     moved = {path.replace(name, zeros): digest for path, digest in specs.items()}
     table = verify(forged(tmp_path / "a.zip", renamed, specs=moved), sample=0, seed=1)
@@ -213,6 +214,30 @@ def test_other_versions_are_named_and_numbers_held_within_limits(small_bundle: P
     assert states(far)["re-run"] == "fails"
     same = verify(forged(tmp_path / "same.zip", moved(1e-12)), sample=None, seed=1)
     assert states(same)["re-run"] == "fails"  # on the same versions every byte counts
+
+
+def test_code_is_a_version_and_a_run_by_other_code_refutes_nothing(
+    small_bundle: Path, tmp_path: Path
+) -> None:
+    def weaker(arrays: dict[str, Any]) -> None:
+        arrays["guessed/0/scores"] = np.zeros_like(arrays["guessed/0/scores"])
+
+    def of_others(files: Files) -> Files:
+        records = [name for name in files if name.startswith("cells/") and name.endswith("records.jsonl")]
+        code, here = (json.dumps({OURS: digest}).encode() for digest in ("f" * 64, mine))
+        assert all(here in files[name] for name in records)
+        return files | {name: files[name].replace(here, code) for name in records}
+
+    mine = code_of(Spec())[OURS]
+    table = verify(forged(tmp_path / "a.zip", of_others(content(small_bundle))), sample=None, seed=1)
+    assert table["verdict"] == "verified"
+    assert table["versions_differ"] == {f"code of {OURS}": {"packed": "f" * 64, "here": mine}}
+    files = with_results(changed_arrays(content(small_bundle), weaker), tmp_path)
+    for others, state, verdict in ((False, "fails", "does not hold"), (True, "not possible", "incomplete")):
+        path = forged(tmp_path / f"{verdict}.zip", of_others(files) if others else files)
+        table = verify(path, sample=None, seed=1)
+        assert (states(table)["re-run"], table["verdict"]) == (state, verdict)
+        assert ("made by other code" in said(table)) == others
 
 
 def test_without_lists_a_run_of_every_cell_tells_the_results(small_comparison: Path, tmp_path: Path) -> None:

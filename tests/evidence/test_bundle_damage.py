@@ -133,7 +133,7 @@ def test_a_file_that_is_other_missing_or_extra_is_named(small_bundle: Path, tmp_
     does_not_hold(write_bundle(tmp_path / "a.zip", other), "grid.toml: not the content")
     missing = {name: data for name, data in files.items() if name != "results.json"}
     does_not_hold(write_bundle(tmp_path / "b.zip", missing), "results.json: missing")
-    added = "cells/000000000000/records.jsonl"
+    added = "cells/000000000000-000000000000/records.jsonl"
     extra = write_bundle(tmp_path / "c.zip", {added: b"{}", **files})
     does_not_hold(extra, f"{added}: not in manifest.json")
     foreign = {**files, "notes.txt": b"hello"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foltr_audit.core.results import UNKNOWN
 from foltr_audit.core.warning_kinds import coded
-from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.evidence.check.limits import NAMES, SystemLimits
 from foltr_audit.evidence.check.outcomes import printable
 from foltr_audit.report.check import (
     CheckReport,
@@ -101,9 +101,31 @@ def test_json_holds_every_outcome() -> None:
 
 def test_a_report_holds_only_if_everything_does() -> None:
     assert not report().holds
-    easy = made(SystemLimits.parse({"min_ndcg": 0.1}, ""), subject())
-    assert easy.holds
+    easy = made(SystemLimits.parse({"max_attack_auc": 0.9}, ""), subject())
+    assert (easy.holds, easy.passes) == (True, True)
     assert easy.counts == "1 limit checked on 1 row: all hold"
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_what_cannot_be_judged_fails_unless_the_limits_allow_it(allowed: bool) -> None:
+    open_ones = {"max_ndcg_loss": 0.2, "max_attack_auc": 0.9, "allow_not_judged": allowed}
+    held = subject(loss=UNKNOWN)
+    found = made(SystemLimits.parse(open_ones, ""), held)
+    assert (found.holds, found.passes) == (False, allowed)
+    assert not made(SystemLimits.parse({**open_ones, "max_proven_eps": 0.9}, ""), held).passes
+    suite = ElementTree.fromstring(junit_xml(found))[0]  # noqa: S314  our own text
+    assert (suite.get("errors"), suite.get("skipped")) == (("0", "1") if allowed else ("1", "0"))
+    assert len(suite.findall("testcase/skipped" if allowed else "testcase/error")) == 1
+    assert annotation_lines(found, PLACE).startswith("::warning file=" if allowed else "::error file=")
+
+
+@pytest.mark.parametrize("limit", NAMES)
+def test_limits_of_quality_alone_say_so(limit: str) -> None:
+    silent = limit in ("min_ndcg", "max_ndcg_loss")
+    value = True if limit == "no_refuted_claims" else 0.9
+    found = made(SystemLimits.parse({limit: value}, ""), subject())
+    assert ("FA406" in {row["code"] for row in found.warnings}) is silent
+    assert found.counts.endswith("; none is about privacy") is silent
 
 
 def test_attacks_that_nobody_chose_are_warned_of() -> None:
@@ -112,7 +134,7 @@ def test_attacks_that_nobody_chose_are_warned_of() -> None:
     assert [str(warning) for warning in found.coded_warnings] == [
         "FA403: toy, perfect clicks: map could not run and is not judged: no law"
     ]
-    assert not made(SystemLimits.parse({"min_ndcg": 0.1}, ""), held).warnings
+    assert not made(SystemLimits.parse({"max_proven_eps": 1}, ""), held).warnings
 
 
 # --- annotations ----------------------------------------------------------------------------------

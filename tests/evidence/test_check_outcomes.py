@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.records.view import KNOWLEDGE
 from foltr_audit.core.results import UNKNOWN, Estimate
-from foltr_audit.errors import ContradictionError
+from foltr_audit.core.warning_kinds import WARNINGS, CodedWarning
+from foltr_audit.errors import ContradictionError, UsageError
 from foltr_audit.evidence.check.limits import NAMES, SystemLimits
 from foltr_audit.evidence.check.outcomes import CheckSubject, outcomes
+from foltr_audit.privacy.observer_views import VIEWS
 from tests.fixtures.check_subjects import attack, claim, judged, line, proof, subject
 
 UNIT = st.floats(0.5, 0.99)
@@ -153,7 +156,7 @@ def test_the_auc_that_a_proof_leaves_to_attacks() -> None:
     assert judged("max_ceiling_auc", 0.77, subject()).status == "holds"
     found = judged("max_ceiling_auc", 0.76, subject())
     assert (found.status, found.value, found.interval) == ("broken", 0.77, None)
-    assert line(found).endswith(": .770; at most .76 allowed; message, one interaction: by a toy")
+    assert line(found).endswith(": .770; at most .76 allowed; message and lists, one interaction: by a toy")
     held = subject(proof=proof(1.0, "aggregate", "no noise"))
     nothing = judged("max_ceiling_auc", 0.999, held, view="aggregate")
     assert (nothing.status, nothing.value) == ("broken", 1.0)
@@ -200,8 +203,8 @@ def test_a_line_names_limit_row_value_interval_and_what_is_allowed() -> None:
         "min_ndcg: toy, perfect clicks: .400 [.300, .500]; at least .5 allowed; offline nDCG@10"
     )
     assert line(judged("no_refuted_claims", True, subject())) == (
-        "no_refuted_claims: toy, perfect clicks: proven; claim 1, message, one interaction, data:worst: "
-        "proven up to 1"
+        "no_refuted_claims: toy, perfect clicks: proven, epsilon 1; claim 1, message and lists, "
+        "one interaction, data:worst: proven up to 1"
     )
 
 
@@ -215,6 +218,51 @@ def test_only_a_measured_epsilon_has_an_interval_up_to_what_is_proven() -> None:
 def test_no_zero_is_negative() -> None:
     held = subject(loss=Estimate(-0.0004, (-0.0014, 0.0004)))
     assert "toy, perfect clicks: .000 [-.001, .000];" in line(judged("max_ndcg_loss", 0.1, held))
+
+
+LOOSE = {**NUMBER, **EPS, "max_ceiling_auc": 0.77, "no_refuted_claims": True}
+SINGLE = [view for view in VIEWS if not view.startswith("aggregate")]
+VOID = {"FA102": SINGLE, "FA103": [view for view in VIEWS if "lists" in view], "FA109": list(VIEWS)}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("code", [code for code in WARNINGS if code < "FA2"])
+def test_no_proof_counts_where_declarations_contradict_it(code: str, view: str) -> None:
+    warnings = [CodedWarning("FA101", "other"), CodedWarning(code, "toy: no")]
+    held = subject(proof=proof(view=view), audits=[claim(view)], warnings=warnings)
+    for limit, allowed in LOOSE.items():
+        found = judged(limit, allowed, held, view=view, use="value")
+        proven = limit in ("max_ceiling_auc", "max_exact_eps", "max_proven_eps", "no_refuted_claims")
+        if proven and view in VOID.get(code, ()):
+            assert (found.status, found.missing) == ("not judged", f"{code}: toy: no")
+            assert found.value is not None
+        else:
+            assert found.status == "holds"
+
+
+def test_a_broken_limit_on_a_proof_is_broken_whatever_the_declarations() -> None:
+    held = subject(warnings=[CodedWarning("FA109", "toy: no")], proof=proof(1.0))
+    assert judged("max_proven_eps", 0.9, held).status == "broken"
+    assert judged("max_ceiling_auc", 0.9, held).status == "broken"
+    both = judged("max_proven_eps", 9.0, subject(audits=[], warnings=held.warnings))
+    assert both.missing == "FA109: toy: no; no audit was run"
+
+
+def test_a_claim_is_judged_where_the_limits_look() -> None:
+    held = subject(audits=[claim("aggregate")])
+    found = judged("no_refuted_claims", True, held)
+    assert found.status == "not judged"
+    assert "nothing is claimed where the server sees the message and lists; claimed: sum" in line(found)
+    assert judged("no_refuted_claims", True, held, view="aggregate").status == "holds"
+    false = subject(audits=[claim(), claim("aggregate", verdict="refuted")])
+    assert judged("no_refuted_claims", True, false).status == "broken"
+
+
+def test_a_proven_claim_names_the_largest_epsilon_that_is_proven() -> None:
+    rows = [claim(proven=2.0), claim(unit="click", proven=500.0), claim("aggregate", proven=900.0)]
+    assert judged("no_refuted_claims", True, subject(audits=rows)).value == "proven, epsilon 500"
+    rows.append(claim(canary="data:lists", verdict="not refuted", proven=1.0))
+    assert judged("no_refuted_claims", True, subject(audits=rows)).value == "not refuted"
 
 
 def test_texts_of_a_stored_comparison_cannot_steer_a_terminal() -> None:
@@ -239,8 +287,31 @@ def test_given_limits_in_their_order_and_as_a_table() -> None:
     limits = SystemLimits.from_toml('min_ndcg = 0.3\nmax_proven_eps = 2\nuse = "value"', "")
     assert limits.given == ("max_proven_eps", "min_ndcg")
     assert limits.audited == ("max_proven_eps",)
-    assert limits.table() == {"max_proven_eps": 2.0, "min_ndcg": 0.3, "view": "individual", "use": "value"}
+    shown = {"view": "individual+lists", "use": "value"}
+    assert limits.table() == {"max_proven_eps": 2.0, "min_ndcg": 0.3, **shown}
     assert SystemLimits.parse(limits.table(), "") == limits
+
+
+@given(hide=st.sets(st.sampled_from(sorted(KNOWLEDGE))), named=st.none() | st.sampled_from(sorted(VIEWS)))
+def test_the_view_is_the_named_one_or_all_that_a_spec_does_not_hide(
+    hide: set[str], named: str | None
+) -> None:
+    limits = SystemLimits.parse({"max_proven_eps": 2.0} | ({} if named is None else {"view": named}), "")
+    blind = "shown" in hide or "query" in hide  # who does not know the query does not know its documents
+    seen = "individual" if blind else "individual+lists"
+    assert limits.seen_by_server(hide).view == (named or seen)
+
+
+@pytest.mark.parametrize("said", ['"yes"', "1", '["individual"]'])
+def test_what_need_not_be_judged_is_true_or_false(said: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"^limits\.toml: allow_not_judged=\S+ input should be .*bool"
+    ) as error:
+        SystemLimits.from_toml(f"min_ndcg = 0.3\nallow_not_judged = {said}", "limits.toml")
+    assert "\n" not in str(error.value)
+    assert (
+        "allow_not_judged" not in SystemLimits.parse({"min_ndcg": 0.3, "allow_not_judged": False}, "").given
+    )
 
 
 def test_no_loss_at_all_is_a_limit() -> None:

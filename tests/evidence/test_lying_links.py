@@ -13,7 +13,7 @@ from tests.fixtures.audits import ToyClip, ToyLaplace
 WORLD: dict[str, Any] = {
     "data": {"source": "synthetic:mq2007:60"},
     "population": {"clients": 20},
-    "train": {"rounds": 2, "click_model": "perfect"},
+    "train": {"rounds": 2, "click_model": "perfect", "learner": "fpdgd:rank_with=global"},
     "attack": {"methods": ["olsr"], "click_models": ["perfect"], "on": ["test"]},
     "audit": {"trials": 20},
 }

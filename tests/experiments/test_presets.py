@@ -223,7 +223,8 @@ def test_options_override_every_cell() -> None:
     rows = told["published"]["rows"]
     assert {row["method"] for row in rows} == {"olsr", "higher-score", "random:k=3", "random:k=4"}
     assert {row["click_model"] for row in rows} == {"perfect"}
-    chains = {f"clip:norm=1.5+gamma-laplace:eps={eps},sensitivity=3" for eps in (1.2, 5)}
+    pairs = ((1.2, 3), (5, 5))
+    chains = {f"clip:norm={d / 2}+gamma-laplace:eps={eps},sensitivity={d}" for eps, d in pairs}
     assert {row["defense"] for row in rows} == chains
     assert len(rows) == 2 * 2 * 4
 

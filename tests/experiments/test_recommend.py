@@ -73,7 +73,7 @@ def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None
 
 def test_shares_are_enough_for_who_gets_sums_only() -> None:
     space = SearchSpace.of(accountant(PrivacyLimits(max_eps=4.0, view="aggregate")))
-    for name in list_mechanisms():
+    for name in set(list_mechanisms()) - {"gamma-laplace"}:  # sent as floats it has no proof
         assert f"proven-{name}" in space.defenses
     assert SECURE_AGGREGATION not in space.defenses  # a sum without noise has no epsilon
 

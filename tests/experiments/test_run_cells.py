@@ -23,6 +23,7 @@ from foltr_audit.experiments.comparison.runner import run_cell, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.store import read_run
+from foltr_audit.experiments.versions import cell_name
 from foltr_audit.utils.progress import Tick
 from tests.fixtures.cell_grids import begun, run_all, stored, tiny_cells
 from tests.fixtures.command import files
@@ -153,7 +154,9 @@ def test_a_full_disk_is_one_line_and_finished_cells_stay_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(FoltrAuditError, match=r"cells/\w+: cannot be written: No space left on device"):
+        with pytest.raises(
+            FoltrAuditError, match=r"cells/[\w-]+: cannot be written: No space left on device"
+        ):
             run_cells([cell.spec for cell in cells], folder, ALONE)
     assert len(stored(path)) == 2
     assert not [name for name in files(path) if name.endswith(".tmp")]
@@ -168,7 +171,7 @@ def test_a_cell_whose_folder_is_deleted_while_it_runs_is_stored_all_the_same(
     cells, path, real = tiny_cells(2), tmp_path / "folder", runner.run_cell
 
     def meddled(spec: Spec, study: Runner) -> dict[str, bytes]:
-        shutil.rmtree(path / "cells" / spec.hash[:12])
+        shutil.rmtree(path / "cells" / cell_name(spec))
         return real(spec, study)
 
     folder = begun(path, cells)

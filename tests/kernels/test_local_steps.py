@@ -122,6 +122,24 @@ def test_the_ball_acts_without_pairs_or_not(always: bool, ranker: str, setup_of:
     both_ways_agree(setup, 4, np.ones(setup.ranker.n_parameters))
 
 
+@EVERY_RANKER
+@pytest.mark.parametrize("order", [1, 2])
+def test_steps_that_overflow_end_in_the_ball_both_ways(order: int, ranker: str, setup_of: SetupOf) -> None:
+    learner = "fpdgd:interactions=4,learning_rate=1.7e308"
+    setup = with_ranker(
+        setup_of(clients=30, learner=learner, defense=(f"clip:norm=0.5,ord={order}",)), ranker
+    )
+    model = model_of(setup)
+    context = setup.context(3, np.arange(30), 4, model)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = [each(setup).play(asked(setup, context), context) for each in (clients_of, through_arrays)]
+    for local, done in found:
+        assert np.linalg.norm(local.models, order, axis=1).max() <= 0.5 + 1e-12
+        assert done.clipped.tobytes() == found[0][1].clipped.tobytes()
+        assert local.models.tobytes() == found[0][0].models.tobytes()
+    assert (found[0][0].models == 0.0).all(axis=1).any(), "an overflow"
+
+
 class L1Clip(Defense):
     """Scales into a ball of the other norm."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numba
 import numpy as np
@@ -51,14 +52,26 @@ def test_a_model_has_moved_by_its_farthest_number_or_where_it_is_no_number() -> 
     rng = np.random.default_rng(2)
     before = rng.normal(size=(400, 7)) * 10.0 ** rng.integers(-9, 9, size=(400, 1))
     after = before + before * rng.normal(size=(400, 7)) * 10.0 ** rng.integers(-12, -6, size=(400, 1))
-    before[:3], after[1] = [[0.0] * 7, [0.0] * 7, [np.inf] * 7], 1e-300
+    before[:3], after[1], before[5, 2] = [[0.0] * 7, [0.0] * 7, [np.inf] * 7], 1e-300, np.inf
     after[0], after[2], after[3, 5], before[4, 1] = 0.0, np.inf, np.nan, np.nan
     with np.errstate(invalid="ignore"):
         farthest = np.abs(after - before).max(axis=1)
-    still = farthest <= 1e-9 * np.abs(before).max(axis=1)
+    still = np.isfinite(farthest) & (farthest <= 1e-9 * np.abs(before).max(axis=1))
     assert 50 < still.sum() < 350
-    assert still[:5].tolist() == [True, False, False, False, False]
+    assert still[:6].tolist() == [True, False, False, False, False, False]
     np.testing.assert_array_equal(moved_rows(before, after), ~still)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_no_model_is_left_outside_of_the_ball(order: int) -> None:
+    """Whatever numbers four coordinates have: none, infinite, or so large that their norm is."""
+    values = [math.nan, math.inf, -math.inf, 1e308, -1.7e308, 1.0, 0.0, 5e-324]
+    models = np.array(list(product(values, repeat=4)))
+    for norm in (1e-12, 1.5, 1e300):
+        ratios = np.abs(projected(models, norm, order)) / norm
+        sizes = ratios.sum(axis=1) if order == 1 else np.sqrt((ratios**2).sum(axis=1))
+        assert (sizes <= 1.0 + 1e-12).all()
+        assert not sizes[~np.isfinite(models).all(axis=1)].any(), "the centre"
 
 
 def test_what_lies_inside_is_left_alone() -> None:

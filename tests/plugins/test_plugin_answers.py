@@ -168,6 +168,14 @@ def test_a_learner_of_models_that_answers_nothing(ends: Any, hook: str, body: st
     )
 
 
+def test_a_learner_whose_sensitivity_is_no_number(tmp_path: Path, install: Installer) -> None:
+    source = START + MODEL_LEARNER.format(hook="published_sensitivity", body="'3'")
+    install(tmp_path / "lab", "lab", {GROUPS[Learner]: {"mine": "lab_mine:Mine"}}, {"lab_mine": source})
+    asked = ("compare", *SMALL, "--learner", "mine", "--defense", "clip:norm={clip}", "--no-audit")
+    said = "error: learner mine: published_sensitivity gave a str; expected a float"
+    assert run(*asked).err.splitlines()[-1] == said
+
+
 @pytest.mark.parametrize("hook", ["outcomes", "first_state", "update"])
 def test_a_learner_of_metrics_that_answers_nothing(ends: Any, hook: str) -> None:
     found = ends(Learner, METRIC_LEARNER.format(hook=hook))

@@ -71,7 +71,10 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-MADE = ("runs = 2\n", [CellPlan(spec_of("none", "perfect", "uniform"), "attack", DefenseLabel("none"))])
+MADE = (
+    "runs = 2\n",
+    {"a-b": CellPlan(spec_of("none", "perfect", "uniform"), "attack", DefenseLabel("none"))},
+)
 """The grid and the cells of a made-up comparison."""
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from string import Template
 
+from foltr_audit.core import plugins
+from tests.fixtures.doc_examples import PAGES, blocks
 from tests.fixtures.import_graph import (
     OURS,
     ROOMS,
@@ -50,6 +53,12 @@ FORBIDDEN_CALLS = {
     "eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load",
     "np.fromfile", "np.genfromtxt",
 }  # fmt: skip
+
+TEMPLATES = [
+    Template(path.read_text()).safe_substitute(module="own", class_name="Own", kind="defense")
+    for path in sorted((ROOT / "foltr_audit" / "cli" / "scaffolds").rglob("*.py.txt"))
+]
+"""The modules that `foltr-audit new` writes."""
 
 
 # --- directions -----------------------------------------------------------------------------------
@@ -133,6 +142,33 @@ def test_plugins_import_the_api_and_no_one_else() -> None:
         return not any(inside(target, room) for room in PLUGINS_MAY_IMPORT)
 
     assert not offending(THEIRS, unknown)
+
+
+def ours_in(text: str) -> dict[str, set[str]]:
+    """The names that a program takes from foltr_audit, by the module that it names."""
+    taken: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and inside(node.module or "", "foltr_audit"):
+            taken.setdefault(node.module or "", set()).update(alias.name for alias in node.names)
+    return taken
+
+
+def test_authors_find_names_of_plugins_in_one_module() -> None:
+    pages = [block.text for page in PAGES for block in blocks(page) if block.is_program]
+    examples = [path.read_text() for path in sorted((ROOT / "examples").rglob("*.py"))]
+    wrong = [
+        f"{module}: {sorted(names & {*plugins.__all__})}"
+        for text in (*(modules()[name].read_text() for name in THEIRS), *TEMPLATES, *pages, *examples)
+        for module, names in ours_in(text).items()
+        if module != "foltr_audit.plugins" and names & {*plugins.__all__}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_templates_for_authors_import_nothing_deeper() -> None:
+    assert TEMPLATES
+    for text in TEMPLATES:
+        assert ours_in(text).keys() <= {"foltr_audit.plugins", "foltr_audit.rng", "foltr_audit.testing"}
 
 
 def test_nothing_is_imported_in_a_circle() -> None:
@@ -237,6 +273,8 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.recorder.atomic_files" in imports("foltr_audit.experiments.runner")
     for module in ("foltr_audit.trace", "foltr_audit.trace.reader"):
         assert package_of(module, 1) == "foltr_audit.trace"
+    lazy = "def law():\n    from foltr_audit.privacy.noise import GammaShare\n"
+    assert ours_in(lazy) == {"foltr_audit.privacy.noise": {"GammaShare"}}
 
 
 def test_a_circle_is_seen() -> None:

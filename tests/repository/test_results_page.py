@@ -78,7 +78,9 @@ def test_every_run_fills_a_table() -> None:
 
 
 def test_rows_of_a_run_replace_its_earlier_ones_and_are_not_made_again(tmp_path: Path) -> None:
-    done = DoneRun(command="c", data="D", digest="", seeds="", date="2026-01-01", version="0", seconds=1.0)
+    done = DoneRun(
+        command="c", data="D", digest="", seeds="", date="2026-01-01", version="0", code="", seconds=1.0
+    )
     files = ResultFolder(tmp_path)
     printed = {"found": {"rows": [{**row, "other": 1} for row in ROWS]}}
     files.add(TABLE, "r", done, [])
@@ -93,7 +95,8 @@ def test_rows_of_a_run_replace_its_earlier_ones_and_are_not_made_again(tmp_path:
     run = DeclaredRun(name="r", command="c")
     declared = replace(DECLARED, runs={"r": run}, tables={"t": TABLE})
     runner = ResultRunner(declared, files, tmp_path, tmp_path)
-    assert runner.run(run).state == "stored"
+    assert runner.run(run) == ("r", "stored", "by other code; --again runs it again")
+    assert not replace(runner, again=True).current(run)
     assert not runner.current(replace(run, command="another"))
 
 

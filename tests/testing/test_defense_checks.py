@@ -162,6 +162,10 @@ OTHER_BALL = sloppy(
     ball=property(lambda self: Ball(norm=3.0)),
     on_step=lambda self, models, context: projected(np.array(models), 2.0, 2),
 )
+PASSES_NAN = sloppy(
+    LooseClip,
+    on_message=lambda self, models, _: models / np.maximum(1.0, np.abs(models).sum(axis=1, keepdims=True)),
+)
 SLOPPY: list[tuple[type[Defense], str, str]] = [
     (N_FROM_THE_ARRAY, "a client alone", "n comes from context.shares"),
     (HANDS_BACK, "same seed", "expected a new array from on_message; found the array that it was given"),
@@ -174,6 +178,7 @@ SLOPPY: list[tuple[type[Defense], str, str]] = [
     (SHRINKS_THE_MODEL, "nothing else", "noise that does not look at the model"),
     (BARE_WHERE_LARGE, "nothing else", "for models of size 1e"),
     (LooseClip, "are as declared", "models reach a norm of 2, outside the declared ball of 1"),
+    (PASSES_NAN, "not finite too", "in the ball of 1 for NaN, infinity and 1e308; found one of size nan"),
     (OTHER_BALL, "its ball", "L2 ball of 3 that `ball` declares"),
     (FlipsMore, "are as declared", "more than is declared"),
     (OtherChannel, "declared channel", "times in 20000, by the channel 0.5"),

@@ -429,7 +429,8 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     for index, step in enumerate(system.steps):
         if not isinstance(step.event, CorrelatedNoise):
             continue
-        noise = walk(system.events[: index + 1], system.parameters).sum_noises[-1]
+        events = [earlier.event for earlier in system.steps[: index + 1]]
+        noise = walk(events, system.parameters).sum_noises[-1]
         if not noise.apart.known:
             yield DeclarationFinding(
                 check="sum noise",

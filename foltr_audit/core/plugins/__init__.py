@@ -37,7 +37,17 @@ from foltr_audit.core.records.view import (
     RoundMembers,
     View,
 )
-from foltr_audit.privacy.events import Ball, PrivacyClaim, PrivacyEvent
+from foltr_audit.privacy.events import (
+    Ball,
+    ClickRandomization,
+    NoiseAddition,
+    NormBound,
+    NormScaling,
+    OpaqueChange,
+    PrivacyClaim,
+    PrivacyEvent,
+)
+from foltr_audit.privacy.noise import GammaShare
 
 __all__ = [
     "Attack",
@@ -47,11 +57,13 @@ __all__ = [
     "CentralLearner",
     "CentralResult",
     "ClickModel",
+    "ClickRandomization",
     "ClientStep",
     "Defense",
     "Delivery",
     "Environment",
     "FirstLayer",
+    "GammaShare",
     "Inference",
     "IntentAttack",
     "IntentPeriod",
@@ -60,6 +72,10 @@ __all__ = [
     "LinkAttack",
     "MetricLearner",
     "ModelLearner",
+    "NoiseAddition",
+    "NormBound",
+    "NormScaling",
+    "OpaqueChange",
     "ParticipantAttack",
     "ParticipantEstimates",
     "Participation",

@@ -14,6 +14,7 @@ from foltr_audit.core.pdgd import PDGDSetting
 from foltr_audit.core.plugins.base import Plugin, refuse_unpaired
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records.round_context import RoundContext
+from foltr_audit.core.settings.defaults import SENSITIVITY
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -109,6 +110,10 @@ class Learner(Plugin):
     def why_not(self, ranker: str) -> str | None:
         """Why it cannot train the ranker with this text, or None if it can."""
         return None
+
+    def published_sensitivity(self, eps: float) -> float:
+        """The sensitivity Delta for a claimed epsilon where none is given: twice the norm of a clip."""
+        return SENSITIVITY
 
     def published_chain(self, eps: float, sensitivity: float | None) -> tuple[Defense | str, ...]:
         """The published defenses for a claimed epsilon, or their texts; none for an infinite epsilon.

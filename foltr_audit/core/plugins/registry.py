@@ -103,17 +103,31 @@ def import_class(reference: str) -> type[Plugin]:
     return found
 
 
-def own_names(table: object) -> dict[str, type[Plugin]]:
-    """The user's classes that the texts of a plain table name, by what Specs call them."""
+def _called_in(table: object) -> set[str]:
+    """What the texts of a plain table may call plug-ins."""
     if isinstance(table, str):
-        called = {name_in(part) for part in parts(table)}
-        return {name: cls for (_, name), cls in _known.items() if name in called and cls in spec_names}
+        return {name_in(part) for part in parts(table)}
     inner: Sequence[object] = ()
     if isinstance(table, Mapping):
         inner = list(table.values())
     elif isinstance(table, list | tuple):
         inner = table
-    return {name: cls for one in inner for name, cls in own_names(one).items()}
+    return {name for each in inner for name in _called_in(each)}
+
+
+def own_names(table: object) -> dict[str, type[Plugin]]:
+    """The user's classes that the texts of a plain table name, by what Specs call them."""
+    called = _called_in(table)
+    return {name: cls for (_, name), cls in _known.items() if name in called and cls in spec_names}
+
+
+def foreign_modules(table: object) -> set[str]:
+    """The modules of the plug-ins that the texts of a plain table name, without ours."""
+    called = _called_in(table)
+    known = {cls.__module__ for (_, name), cls in _known.items() if name in called}
+    registered = [point for group in GROUPS.values() for point in _registered(group).values()]
+    known |= {point.module for point in registered if point.name in called}
+    return {module for module in known if module.partition(".")[0] != _PACKAGE}
 
 
 def refuse_fleeting(table: object, why: str) -> None:
@@ -193,6 +207,11 @@ def unloadable(base: type[Plugin]) -> dict[str, str]:
 def loadable(base: type[Plugin]) -> tuple[str, ...]:
     """Names of all plug-ins of a kind that can be loaded, sorted: the default where none is named."""
     return tuple(name for name in names(base) if name not in unloadable(base))
+
+
+def baselines() -> tuple[str, ...]:
+    """The registered baselines, which every attack is compared with."""
+    return tuple(name for name in loadable(Attack) if plugin_class(Attack, name).baseline)
 
 
 def _roots(distribution: Distribution) -> list[Path]:

@@ -18,7 +18,8 @@ CLIENT: Final = "client"
 VIEW: Final = "individual"
 """Whose observations: a server that receives what each client sends.
 
-It sees more than a server that receives sums, so a bound for this view holds for that one too.
+It sees more than a server that receives sums, so a bound for this view holds for that one too. A gate also
+counts the shown lists (`evidence/check/limits.py`).
 """
 
 DELTA: Final = 1e-5
@@ -38,7 +39,7 @@ NO_DEFENSE: Final = "none"
 """The defense that does nothing: what every comparison starts from."""
 
 SENSITIVITY: Final = 3.0
-"""Sensitivity Delta of FPDGD's published chain."""
+"""Sensitivity Delta of a learner whose authors published none."""
 
 CLIP: Final = "clip"
 """The defense that bounds messages before calibrated noise."""

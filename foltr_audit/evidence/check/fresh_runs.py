@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
@@ -11,7 +10,7 @@ from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec, AuditView
 from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.limits import AUDIT_LIMITS, SystemLimits
+from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcomes import Checked
 from foltr_audit.evidence.check.subjects import ComparedSubjects, untried_warnings
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -107,11 +106,12 @@ def check_fresh(
     """Run a request into a folder, and hold what it finds against the limits.
 
     Unless attacks are `named`, the default ones run too; `every` says that these are all attacks there are,
-    of which some may not fit. A `UsageError` says that a cell cannot run, or no limit could be judged.
+    of which some may not fit. A `UsageError` says that a cell cannot run.
     """
     if not named:
         plan = Plan(tuple(spec.with_strong_attacks() for spec in request.plan.specs))
         request = replace(request, plan=plan)
+    limits = limits.seen_by_server((request.plan.specs[0].attack or AttackSpec()).hide)
     grid = request.grid(limits)
     runner = Runner(with_undefended=False)
     expansion = GridExpansion(grid, runner, {})
@@ -122,29 +122,21 @@ def check_fresh(
         if cell.label.alternative in grid.defenses or (twins and cell.kind == "attack")
     ]
     for left in expansion.left_out:
-        if left.defense != "audit" or _needs_audit(limits):  # else the other limits are judged
-            what = ", ".join(limits.audited) if left.defense == "audit" else left.defense
-            raise UsageError(f"{what} cannot be judged: {left.why}")
+        if left.defense != "audit":  # a limit that needs an audit is not judged
+            raise UsageError(f"{left.defense} cannot be judged: {left.why}")
     _refuse_other_specs(cells, request)
-    if limits.given == ("no_refuted_claims",):
-        _refuse_no_claim(cells, runner)
     folder.save_index(grid, cells, list(expansion.left_out))
     failed = run_cells([cell.spec for cell in cells], folder, Workers(jobs=1), progress)
     specs = {cell.spec.hash: cell.spec for cell in cells}
     for gap in failed:
         spec = specs[str(gap.run)]
-        if spec.audit is None or gap.exit_code != UsageError.exit_code or _needs_audit(limits):
+        if spec.audit is None or gap.exit_code != UsageError.exit_code:
             names = ", ".join(limits.given if spec.audit is None else limits.audited)
             raise failure_error(gap, f"{names} cannot be judged: {'+'.join(spec.defense)}: ")
     compared = ComparedSubjects.read(folder, grid.defenses, progress=progress)
     untried = untried_warnings(request.plan) if limits.max_attack_auc is not None else ()
     warnings = [*untried, *compared.warnings()]
     return Checked(limits, compared.subjects(limits, all_attacks=not every), compared.config, warnings)
-
-
-def _needs_audit(limits: SystemLimits) -> bool:
-    """Whether nothing can be judged without an audit; where nothing is proven, that alone breaks a limit."""
-    return set(limits.given) <= set(AUDIT_LIMITS)
 
 
 def _refuse_other_specs(cells: Sequence[CellPlan], request: CheckRunRequest) -> None:
@@ -162,12 +154,3 @@ def _refuse_other_specs(cells: Sequence[CellPlan], request: CheckRunRequest) -> 
 def _bare(spec: Spec) -> Spec:
     """A Spec that records no messages and is not audited, as in a comparison."""
     return spec.model_copy(update={"trace": spec.trace.model_copy(update={"every": 0}), "audit": None})
-
-
-def _refuse_no_claim(cells: Sequence[CellPlan], runner: Runner) -> None:
-    audited = [cell for cell in cells if cell.spec.audit is not None and cell.spec.audit.claim is None]
-    if audited and all(math.isinf(runner.setup(cell.spec).privacy.claim()) for cell in audited):
-        names = ", ".join(dict.fromkeys(cell.label.alternative for cell in audited))
-        raise UsageError(
-            f"no_refuted_claims cannot be judged: {names} makes no claim; state a claim with --claim"
-        )

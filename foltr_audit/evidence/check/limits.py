@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.settings.base import SpecTable
-from foltr_audit.core.settings.defaults import VIEW
 from foltr_audit.errors import UsageError, first_problem, suggest_name
+from foltr_audit.privacy.observer_views import attacked_view
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import toml_table
 
-EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")
-"""Limits on one view of an audit."""
-
-AUDIT_LIMITS = (*EPS_LIMITS, "no_refuted_claims")
+AUDIT_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps", "no_refuted_claims")
 """Limits on what an audit finds."""
 
 CEILING = "max_ceiling_auc"
 """The limit on what a proof leaves to attacks; an audit tests whether links do what the proof rests on."""
 
-NAMES = ("max_attack_auc", CEILING, *AUDIT_LIMITS, "min_ndcg", "max_ndcg_loss")
+PROOF_LIMITS = (CEILING, "max_exact_eps", "max_proven_eps", "no_refuted_claims")
+"""Limits on what follows from declarations, and is not only observed."""
+
+PRIVACY_LIMITS = ("max_attack_auc", CEILING, *AUDIT_LIMITS)
+"""Limits on what a system leaks."""
+
+NAMES = (*PRIVACY_LIMITS, "min_ndcg", "max_ndcg_loss")
 """Every limit, in the order of the report."""
 
 
@@ -40,8 +43,9 @@ class SystemLimits(SpecTable):
         no_refuted_claims: whether every claimed epsilon has to survive its audit, in every audited view.
         min_ndcg: minimum offline nDCG@10.
         max_ndcg_loss: maximum loss of nDCG@10 compared with the same training without a defense.
-        view: the view of the three limits on epsilons and of the proof for `max_ceiling_auc`.
+        view: whose observations the limits on proofs and on epsilons are about.
         use: whether the worse end of a 95 % interval must hold too, or only the value.
+        allow_not_judged: whether a check passes although a limit cannot be judged.
     """
 
     model_config = ConfigDict(strict=True)
@@ -54,8 +58,9 @@ class SystemLimits(SpecTable):
     no_refuted_claims: bool = False
     min_ndcg: float | None = Field(None, gt=0, le=1)
     max_ndcg_loss: float | None = Field(None, ge=0, lt=1)
-    view: AuditView = VIEW
+    view: AuditView = "individual+lists"
     use: Literal["value", "interval"] = "interval"
+    allow_not_judged: bool = False
 
     @model_validator(mode="after")
     def _require_a_limit(self) -> SystemLimits:
@@ -68,6 +73,15 @@ class SystemLimits(SpecTable):
         """Names of the limits that were given."""
         values = {name: getattr(self, name) for name in NAMES}
         return tuple(name for name, value in values.items() if value is not None and value is not False)
+
+    def seen_by_server(self, hide: Iterable[str]) -> SystemLimits:
+        """The same limits in the view that they name, else in that of a server that gets single messages.
+
+        Under secure aggregation these are masked. The server sees the shown lists too, unless an attack
+        protocol hides them (`hide`).
+        """
+        named = "view" in self.model_fields_set
+        return self if named else self.model_copy(update={"view": attacked_view("individual", hide)})
 
     @property
     def audited(self) -> tuple[str, ...]:

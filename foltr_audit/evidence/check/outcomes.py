@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
-from foltr_audit.core.warning_kinds import CodedWarning, coded
-from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.core.warning_kinds import CodedWarning, coded, warning_code
+from foltr_audit.evidence.check.limits import PRIVACY_LIMITS, PROOF_LIMITS, SystemLimits
 from foltr_audit.judge.doubts import describe_few_lists
-from foltr_audit.privacy.observer_views import sees, with_article
+from foltr_audit.privacy.observer_views import sees, sees_lists, with_article, without_lists
 from foltr_audit.utils.formatting import JsonValue, join_names
 
 Reason = Literal["attacks", "proof", "links", "audits", "ndcg", "loss"]
@@ -29,6 +29,7 @@ class CheckSubject:
         audits: what the audit of its chain found.
         ndcg, loss: offline nDCG@10, and that without a defense minus its own.
         missing: why something is not known; `links` where no audit tested what the proof rests on.
+        warnings: what is wrong with the declarations of its chain.
     """
 
     name: str
@@ -41,6 +42,7 @@ class CheckSubject:
     ndcg: Estimate = UNKNOWN
     loss: Estimate = UNKNOWN
     missing: Mapping[Reason, str] = field(default_factory=dict)
+    warnings: Sequence[CodedWarning] = ()
 
 
 class Checked(NamedTuple):
@@ -52,15 +54,18 @@ class Checked(NamedTuple):
     warnings: Sequence[CodedWarning] = ()
 
     def every_warning(self) -> list[CodedWarning]:
-        """Each warning once, also about attacks that were refused."""
-        refused = [
+        """Each warning once, also about attacks that were refused, and about what the limits leave out."""
+        more = [] if set(self.limits.given) & set(PRIVACY_LIMITS) else [_NO_PRIVACY]
+        more += [
             coded("refused attack", f"{subject.name}: {name} could not run and is not judged: {why}")
             for subject in self.subjects
             if self.limits.max_attack_auc is not None and not subject.all_attacks
             for name, why in subject.refused.items()
         ]
-        return list(dict.fromkeys((*self.warnings, *refused)))
+        return list(dict.fromkeys((*self.warnings, *more)))
 
+
+_NO_PRIVACY = coded("no privacy limit", "no limit is about privacy: any leak would pass")
 
 Status = Literal["holds", "broken", "not judged"]
 
@@ -109,6 +114,10 @@ def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOut
     if found.judged is not None:
         fits = found.judged >= edge if name == "min_ndcg" else found.judged <= edge
         status = "holds" if fits else "broken"
+    doubts = _doubts(limits.view, subject) if name in PROOF_LIMITS and status != "broken" else []
+    if doubts:
+        missing = "; ".join([*doubts, found.missing] if found.missing else doubts)
+        found, status = found._replace(judged=None, missing=missing), "not judged"
     ran = tuple(str(attack.method) for attack in subject.attacks)
     return found._replace(
         about=printable(found.about),
@@ -119,6 +128,16 @@ def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOut
         allowed=allowed,
         attacks=ran if name == "max_attack_auc" else (),
     )
+
+
+def _doubts(view: str, subject: CheckSubject) -> list[str]:
+    """The warnings by which what is proven in a view does not count."""
+    voids = {
+        warning_code("noise shares"): without_lists(view) != "aggregate",
+        warning_code("lists"): sees_lists(view),
+        warning_code("weights"): True,
+    }
+    return list(dict.fromkeys(str(warning) for warning in subject.warnings if voids.get(warning.code)))
 
 
 def printable(text: str) -> str:
@@ -259,15 +278,22 @@ def _proven_eps(_limits: SystemLimits, audits: Sequence[AuditRecord]) -> LimitOu
     return LimitOutcome(value, value, about=f"{_about(audit)}: {audit.upper.how}")
 
 
-def _claims(_limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
+def _claims(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     if not subject.audits:
         return LimitOutcome(missing=subject.missing.get("audits", "no audit was run"))
     claiming = [audit for audit in subject.audits if audit.claim is not None]
     if not claiming:
         return LimitOutcome(missing="there is no claim to refute; state one with --claim")
-    audit = next((one for one in claiming if one.verdict in FALSE), claiming[0])
+    false = [audit for audit in claiming if audit.verdict in FALSE]
+    judged = false or [audit for audit in claiming if audit.view == limits.view]
+    if not judged:
+        claimed = "; ".join(dict.fromkeys(map(_sees, claiming)))
+        where = f"where the server sees {with_article(sees(limits.view))}"
+        return LimitOutcome(missing=f"nothing is claimed {where}; claimed: {claimed}")
+    audit = max(judged, key=lambda one: (one.verdict != "proven", one.upper.epsilon))
+    value = f"proven, epsilon {audit.upper.epsilon:.3g}" if audit.verdict == "proven" else audit.verdict
     about = f"claim {audit.claim:g}, {_about(audit)}: {audit.why}"
-    return LimitOutcome(audit.verdict, float(audit.verdict in FALSE), None, about)
+    return LimitOutcome(value, float(bool(false)), None, about)
 
 
 _JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], LimitOutcome]] = {

@@ -12,7 +12,8 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
 from foltr_audit.core.settings.attack import changed_protocol, refuse_unknown_queries
-from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.audit import AuditSpec, AuditView
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcomes import Checked, CheckSubject, Reason
@@ -55,9 +56,10 @@ def check_trace(
 
     Raises:
         UsageError: the folder or the data do not exist, or no attack can run.
-        TraceError: it is damaged.
+        TraceError: it is damaged, or its truth does not belong to its messages.
     """
     recorded = TraceAttack.open(path, data=data, seed=seed, intents=intents)
+    limits = limits.seen_by_server(recorded.protocol.hide)
     protocol = recorded.protocol.strengthened(recorded.header.content)
     if methods:
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})
@@ -66,31 +68,36 @@ def check_trace(
     missing = dict(_MISSING)
     if recorded.has_truth:
         missing["attacks"] = "no attack on clicks was run"
-    ndcg, proof = UNKNOWN, None
+    ndcg, proof, warnings = UNKNOWN, None, tuple[CodedWarning, ...]()
     if limits.min_ndcg:
         ndcg, missing["ndcg"] = _ndcg(recorded, with_interval=limits.use == "interval")
-    if limits.max_ceiling_auc is not None:
-        proof, why = _proof(recorded, limits, progress)
+    if limits.max_ceiling_auc is not None and recorded.spec is not None and recorded.collection is not None:
+        setup = Setup(recorded.spec, recorded.collection)
+        warnings = setup.privacy.warnings()
+        proof, why = _proof(setup, limits.view, progress)
         missing |= {"links": why} if why else {}
+    doubtful = {name: each.text for name, each in recorded.truth.items() if each.doubtful} if attacks else {}
     chain = recorded.header.knowledge.get("defense", [])
     defense = ("+".join(chain) if isinstance(chain, list) else str(chain)) or "unknown defense"
     subjects = [
         CheckSubject(
             name=f"{defense}, {click_model} clicks",
             chain=defense,
-            attacks=attacks.get(click_model, ()),
+            attacks=() if click_model in doubtful else attacks.get(click_model, ()),
             refused=refusals(refused.get(click_model, {})),
             all_attacks=not every,
             proof=proof,
             ndcg=ndcg,
-            missing=missing,
+            missing=missing | {"attacks": doubtful[click_model]} if click_model in doubtful else missing,
+            warnings=warnings,
         )
         for click_model in recorded.traces
     ]
     config: dict[str, JsonValue] = {"trace": str(recorded.path), "methods": list(recorded.methods)}
     if recorded.spec is not None:
         config["spec"] = recorded.spec.public.table()
-    return Checked(limits, subjects, config)
+    warnings = tuple(recorded.truth_warnings()) if attacks else ()
+    return Checked(limits, subjects, config, warnings)
 
 
 def _attacks(
@@ -117,23 +124,17 @@ class _RunProofs(NamedTuple):
     audits: tuple[AuditRecord, ...]
 
 
-def _proof(recorded: TraceAttack, limits: SystemLimits, progress: Progress) -> tuple[ProofRecord | None, str]:
-    """What is proven of a Run whose links do what they declare, and why these could not be tested.
-
-    None of a trace without its Spec or data.
-    """
-    if recorded.spec is None or recorded.collection is None:
-        return None, ""
-    setup, why = Setup(recorded.spec, recorded.collection), ""
-    audits: tuple[AuditRecord, ...] = ()
+def _proof(setup: Setup, view: AuditView, progress: Progress) -> tuple[ProofRecord | None, str]:
+    """What is proven of a Run whose links do what they declare, and why these could not be tested."""
+    why, audits = "", tuple[AuditRecord, ...]()
     try:
         from foltr_audit.auditing.audit import Audit  # slow to import, and most checks run none
 
-        protocol = AuditSpec(views=(limits.view,), models=("first",), trials=_TRIALS)
+        protocol = AuditSpec(views=(view,), models=("first",), trials=_TRIALS)
         audits = tuple(Audit(setup, protocol, progress).findings({"first": (first_model(setup),)}))
     except UsageError as error:
         why = str(error)
-    return proof_of(_RunProofs(proofs_of(setup.privacy), audits), limits.view), why
+    return proof_of(_RunProofs(proofs_of(setup.privacy), audits), view), why
 
 
 def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> tuple[Estimate, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.results import UNKNOWN, Estimate
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
@@ -81,6 +82,7 @@ class ComparedSubjects:
                 ndcg=pool.ndcg,
                 loss=_loss(pool),
                 missing=self._missing(pool),
+                warnings=pool.record.warnings,
             )
             for pool in self.chosen
         ]
@@ -174,6 +176,7 @@ def check_comparison(
 ) -> Checked:
     """Check rows of a finished comparison, see `ComparedSubjects.read`."""
     compared = ComparedSubjects.read(ComparisonFolder.open(path), defenses, eps, progress)
+    limits = limits.seen_by_server((compared.chosen[0].spec.attack or AttackSpec()).hide)
     return Checked(limits, compared.subjects(limits), compared.config, list(compared.warnings()))
 
 

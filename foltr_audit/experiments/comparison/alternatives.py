@@ -38,24 +38,8 @@ DEFAULT_ALTERNATIVES = (
 )
 """The defenses of a comparison that names none."""
 
-PUBLISHED_SENSITIVITIES = {1.2: 3.0, 2.3: 3.0, 4.5: 5.0, 10.0: 5.0}
-"""Sensitivity by epsilon.
-
-Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", section 4.2.
-"""
-
 _ROUNDING = 1e-6  # relative slack: calibration and accounting compute the bound in different orders
 _PLACES = ("{eps}", "{sensitivity}", "{clip}")
-
-
-def published_sensitivity(eps: float) -> float:
-    """The sensitivity that the paper pairs with an epsilon, or with the next smaller one.
-
-    >>> published_sensitivity(1.2), published_sensitivity(7.0), published_sensitivity(0.5)
-    (3.0, 5.0, 3.0)
-    """
-    smaller = [known for known in PUBLISHED_SENSITIVITIES if known <= eps]
-    return PUBLISHED_SENSITIVITIES[max(smaller, default=min(PUBLISHED_SENSITIVITIES))]
 
 
 @dataclass(frozen=True)

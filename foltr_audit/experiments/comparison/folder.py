@@ -2,13 +2,14 @@
 
 ```
 grid.toml           the grid, which --config reads
-comparison.json     the cells in order: hash, kind and defense; what was left out; chosen sensitivities
-cells/HASH/         a finished cell, see `experiments.store`
+comparison.json     the cells in order: hash, name, kind and defense; the code that made them; what was left
+                    out; chosen sensitivities
+cells/NAME/         a finished cell, see `experiments.store`
 records.jsonl       cells that could not be run, and why
 results.json        what the command printed with --json
 ```
-Cells are named by the first twelve digits of their Spec's hash. A cell that the present grid does not have
-stays: a later grid may have it.
+A cell is named by the hashes of its Spec and of the code that made it, twelve digits each. One that the
+present grid does not have stays, and so does one of other code: a later call may ask for it.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from foltr_audit.core.results import GapRecord
+from foltr_audit.core.results import Digest, GapRecord
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError, first_problem
@@ -49,6 +51,7 @@ from foltr_audit.experiments.runs.folder import (
     take_lock,
 )
 from foltr_audit.experiments.store import Files, StoredRun, read_records, read_run, records_of, records_text
+from foltr_audit.experiments.versions import Code, cell_name, code_of
 from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 
@@ -57,7 +60,7 @@ SCHEMA = "foltr-audit/comparison/1"
 
 _OURS = re.compile(
     rf"{re.escape(GRID)}|{re.escape(INDEX)}|{re.escape(RESULTS)}|{re.escape(RECORDS)}"
-    rf"|{CELLS}/[0-9a-f]{{12}}/({re.escape(SPEC)}|{re.escape(RECORDS)}|{re.escape(ARRAYS)})"
+    rf"|{CELLS}/[0-9a-f]{{12}}-[0-9a-f]{{12}}/({re.escape(SPEC)}|{re.escape(RECORDS)}|{re.escape(ARRAYS)})"
 )
 
 
@@ -67,7 +70,8 @@ def is_part(name: str) -> bool:
 
 
 class _CellEntry(SpecTable):
-    spec: str = Field(pattern=r"^[0-9a-f]{64}$")
+    spec: Digest
+    cell: str = Field(pattern=r"^[0-9a-f]{12}-[0-9a-f]{12}$")
     kind: Kind
     alternative: str
     eps: float | None
@@ -78,6 +82,7 @@ class _CellIndex(SpecTable):
     """The list of cells, as read from an untrusted file."""
 
     schema_: Literal["foltr-audit/comparison/1"] = Field(alias="schema")
+    code: dict[str, Digest]
     cells: list[_CellEntry]
     left_out: list[GridExclusion]
     sensitivities: list[SensitivityTrial] = Field(default_factory=list)
@@ -100,8 +105,10 @@ def _empty(path: Path) -> None:
 class ComparisonFolder:
     """The folder of a comparison, which is neither made nor read before it is used."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, resumed: bool = False) -> None:
+        """Of its cells those that the index lists, whatever code made them; if `resumed`, of this code."""
         self.path = path
+        self.resumed = resumed
 
     @classmethod
     def create(cls, path: Path, *, resume: bool, overwrite: bool) -> ComparisonFolder:
@@ -119,7 +126,7 @@ class ComparisonFolder:
             if overwrite and held:
                 _empty(path)
             (path / CELLS).mkdir(parents=True, exist_ok=True)
-        return cls(path)
+        return cls(path, resumed=True)
 
     @classmethod
     def open(cls, path: Path) -> ComparisonFolder:
@@ -130,8 +137,22 @@ class ComparisonFolder:
             raise UsageError(f"{path}: no comparison (no {INDEX}); expected a folder that compare --out made")
         return cls(path)
 
+    @cached_property
+    def _listed(self) -> dict[str, str]:
+        return {} if self.resumed else {row.spec: row.cell for row in self._index().cells}
+
     def cell(self, spec: Spec) -> Path:
-        return self.path / CELLS / spec.hash[:12]
+        return self.path / CELLS / (self._listed.get(spec.hash) or cell_name(spec))
+
+    def of_other_code(self, specs: Iterable[Spec]) -> int:
+        """How many cells are finished by other code alone."""
+        finished = {file.parent.name[:12] for file in (self.path / CELLS).glob(f"*/{RECORDS}")}
+        return sum(spec.hash[:12] in finished and not self.done(spec) for spec in specs)
+
+    def is_of_index(self, spec: Spec, code: Code) -> bool:
+        """Whether a cell that the index does not list was made by the code of those that it lists."""
+        known = self._index().code
+        return spec.hash not in self._listed and all(known.get(name, of) == of for name, of in code.items())
 
     def done(self, spec: Spec) -> bool:
         """Whether a cell is finished."""
@@ -169,9 +190,13 @@ class ComparisonFolder:
 
         The Specs of unfinished cells may be lost in a power cut; the same call writes them again.
         """
+        named = [
+            {"spec": cell.spec.hash, "cell": self.cell(cell.spec).name, "kind": cell.kind} for cell in cells
+        ]
         table = {
             "schema": SCHEMA,
-            "cells": [{"spec": cell.spec.hash, "kind": cell.kind, **cell.label._asdict()} for cell in cells],
+            "code": {name: digest for cell in cells for name, digest in code_of(cell.spec).items()},
+            "cells": [row | cell.label._asdict() for row, cell in zip(named, cells, strict=True)],
             "left_out": [asdict(exclusion) for exclusion in left_out],
             "sensitivities": [asdict(trial) for trial in tried],
         }
@@ -218,7 +243,7 @@ class ComparisonFolder:
     def _planned(self, row: _CellEntry) -> CellPlan:
         # The index is untrusted, but its pattern admits hexadecimal digits alone: the path stays inside the
         # folder.
-        file = self.path / CELLS / row.spec[:12] / SPEC
+        file = self.path / CELLS / row.cell / SPEC
         if not file.is_file():
             raise TraceError(f"{file}: missing; compare --resume makes it again")
         try:

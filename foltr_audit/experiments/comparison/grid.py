@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple, cast
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
 from foltr_audit.core.plugins import Learner
+from foltr_audit.core.plugins.answers import one_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
@@ -34,7 +35,6 @@ from foltr_audit.experiments.comparison.alternatives import (
     DEFAULT_ALTERNATIVES,
     DefenseAlternative,
     fill_places,
-    published_sensitivity,
 )
 from foltr_audit.experiments.plan import Table, apply_changes, table_in
 from foltr_audit.experiments.runner import Runner
@@ -384,7 +384,11 @@ class GridExpansion:
     def _sensitivity(self, point: Point) -> float:
         if self.grid.sensitivity is not None:
             return self.grid.sensitivity
-        return self.chosen.get(point, published_sensitivity(point[-1]))
+        if point in self.chosen:
+            return self.chosen[point]
+        learner, eps = make(Learner, point[0]), point[-1]
+        who = f"learner {learner.name}: published_sensitivity"
+        return one_of(who, learner.published_sensitivity(eps), float)
 
     def _settings(self) -> Iterator[tuple[str, str, str]]:
         return product(self.grid.learners, self.grid.scenarios, self.grid.click_models)

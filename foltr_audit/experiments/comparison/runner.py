@@ -30,6 +30,7 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.store import Files, pack_run
+from foltr_audit.experiments.versions import cell_name, computed_again
 from foltr_audit.utils.array_memo import ArrayMemo, remembering
 from foltr_audit.utils.progress import SILENT, Progress, Tick
 
@@ -45,11 +46,15 @@ _LOOK_AGAIN = 0.5
 
 
 class CellRun(NamedTuple):
-    """The results of a cell by its number, or why it could not be run, and the seconds that this took."""
+    """The results of a cell by its number, or why it could not be run, and the seconds that this took.
+
+    Its name says which code the worker has.
+    """
 
     number: int
     found: Files | FoltrAuditError
     seconds: float
+    name: str
 
 
 def failure_error(failed: GapRecord, before: str = "") -> FoltrAuditError:
@@ -80,14 +85,17 @@ def work(piece: tuple[int, Table]) -> CellRun:
     number, table = piece
     start = time.perf_counter()
     found: Files | FoltrAuditError
+    name = ""
     try:
+        spec = Spec.parse(table, "")
+        name = cell_name(spec)
         with remembering(_shared_arrays()):
-            found = run_cell(Spec.parse(table, ""), _shared_runner())
+            found = run_cell(spec, _shared_runner())
     except FoltrAuditError as error:
         found = error
     except MemoryError:
         found = FoltrAuditError("not enough memory; take fewer queries or clients, or fewer --jobs")
-    return CellRun(number, found, time.perf_counter() - start)
+    return CellRun(number, found, time.perf_counter() - start, name)
 
 
 def run_cells(
@@ -108,6 +116,8 @@ def run_cells(
     if not workers.alone:
         why = "worker processes cannot import it; expected jobs=1, or a class of a module"
         refuse_fleeting([spec.table() for spec in specs], why)
+    if stale := folder.of_other_code(specs):
+        _LOG.warning(computed_again(stale, "cell"))
     with progress.task(name, len(specs)) as tick:
         return _CellRunner(list(specs), folder, workers, tick).failures()
 
@@ -151,6 +161,10 @@ class _CellRunner:
                     if isinstance(ran.found, FoltrAuditError):
                         why, code = plain_text(str(ran.found)), ran.found.exit_code
                         self.failed.append(GapRecord(what="failed", run=spec.hash, why=why, exit_code=code))
+                    elif ran.name != self.folder.cell(spec).name:
+                        raise FoltrAuditError(
+                            "a worker runs other code than this process; start both again, and give --resume"
+                        )
                     else:
                         self.folder.write(spec, ran.found)
                         _LOG.info("cell %s: done in %.1f s", spec.hash[:12], ran.seconds)

@@ -17,15 +17,18 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.experiments.versions import code_digest, code_of
 from foltr_audit.recorder import atomic_files
-from foltr_audit.trace import Trace
+from foltr_audit.trace import Trace, TraceHeader
+from foltr_audit.trace.header import read_header
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import file_text
 from foltr_audit.utils.reading.arrays import read_array
@@ -33,6 +36,8 @@ from foltr_audit.utils.reading.arrays import read_array
 SPEC, PLAN, MODEL, RESULTS = "spec.toml", "plan.toml", "model.npy", "results.json"
 ARRAYS, RECORDS, ROUNDS = "arrays.npz", "records.jsonl", "rounds.parquet"
 TRAINING, FRESH = "trace", "fresh"
+_CODE = ", code "
+"""What the writer of a trace says before the digest of its code."""
 
 _TRACE = r"trace\.toml|part-\d+\.json|(observed|truth)/\w+-\d+\.(npz|parquet)"
 _OURS = re.compile(
@@ -108,23 +113,41 @@ class RunFolder:
                 )
         return {name: Trace.open(self.fresh(name)) for name in protocol.click_models}
 
+    def _headers(self) -> Iterator[tuple[Path, TraceHeader]]:
+        """Folder and header of each trace; what is wrong with others, the validation of a trace reports."""
+        for pattern in (TRAINING, f"{FRESH}/*"):
+            for file in sorted(self.path.glob(f"{pattern}/trace.toml")):
+                with suppress(TraceError):
+                    yield file.parent, read_header(file.parent)[0]
+
     def problems(self) -> list[str]:
         """Errors in words: a damaged Spec, or traces that another Spec made."""
         try:
             spec = self.spec
         except TraceError as error:
             return [str(error)]
-        found = []
-        for header in sorted(self.path.glob(f"{TRAINING}/trace.toml")) + sorted(
-            self.path.glob(f"{FRESH}/*/trace.toml")
-        ):
-            try:
-                recorded = Trace.open(header.parent).header.spec_hash
-            except TraceError:
-                continue  # the validation of the trace itself reports it
-            if recorded != spec.hash:
-                found.append(f"{header.parent}: made by another Spec than {self.path / SPEC}")
-        return found
+        return [
+            f"{folder}: made by another Spec than {self.path / SPEC}"
+            for folder, header in self._headers()
+            if header.spec_hash != spec.hash
+        ]
+
+    def signed(self, header: TraceHeader) -> TraceHeader:
+        """The header of a trace of this Run, which names the code that records it."""
+        return replace(header, writer=f"{header.writer}{_CODE}{code_digest(code_of(self.spec))[:12]}")
+
+    def of_other_code(self, spec: Spec) -> bool:
+        """Whether this is a Run of the Spec with a trace that other code recorded."""
+        if not (self.path / SPEC).is_file() or self.spec.hash != spec.hash:
+            return False
+        now = code_digest(code_of(spec))[:12]
+        return any(header.writer.rpartition(_CODE)[2] != now for _, header in self._headers())
+
+    def clear(self) -> None:
+        """Remove all files of the Run."""
+        with report_write_errors(self.path):
+            files = [file for file in self.path.rglob("*") if not file.is_dir()]
+            _empty(self.path, [file.relative_to(self.path) for file in files])
 
     def save_model(self, parameters: Floats) -> None:
         """Write the trained global model, float64 (P,)."""

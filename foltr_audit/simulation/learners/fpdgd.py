@@ -13,9 +13,14 @@ from foltr_audit.core.plugins.learner import BatchedSteps, PDGDStep
 from foltr_audit.core.plugins.registry import made_of
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
-from foltr_audit.core.settings.defaults import SENSITIVITY
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+PUBLISHED_SENSITIVITIES = {1.2: 3.0, 2.3: 3.0, 4.5: 5.0, 10.0: 5.0}
+"""Sensitivity of FPDGD by epsilon.
+
+Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", section 4.2.
+"""
 
 
 class FPDGD(ModelLearner):
@@ -40,13 +45,22 @@ class FPDGD(ModelLearner):
         """Step size, PDGD setting, and when the step stage acts."""
         return self.model_dump(exclude={"interactions"}, exclude_none=True)
 
+    def published_sensitivity(self, eps: float) -> float:
+        """The sensitivity that the paper pairs with an epsilon, or with the next smaller one.
+
+        >>> [FPDGD().published_sensitivity(eps) for eps in (0.5, 1.2, 4.4, 7.0)]
+        [3.0, 3.0, 3.0, 5.0]
+        """
+        smaller = [known for known in PUBLISHED_SENSITIVITIES if known <= eps]
+        return PUBLISHED_SENSITIVITIES[max(smaller, default=min(PUBLISHED_SENSITIVITIES))]
+
     def published_chain(self, eps: float, sensitivity: float | None) -> tuple[Defense, ...]:
-        """A clip at Delta / 2 and Gamma shares of scale Delta / eps; Delta = 3 if None.
+        """A clip at Delta / 2 and Gamma shares of scale Delta / eps; if None, Delta is the published one.
 
         Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
         section 3.3.
         """
-        delta = SENSITIVITY if sensitivity is None else sensitivity
+        delta = self.published_sensitivity(eps) if sensitivity is None else sensitivity
         if not eps > 0:
             raise UsageError(f"eps: {eps:g}; expected a number above 0, or inf for no defense")
         if not 0 < delta < math.inf:
