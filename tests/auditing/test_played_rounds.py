@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -233,21 +234,38 @@ def test_a_difference_is_a_contradiction(setup_of: SetupOf, monkeypatch: pytest.
     assert found.verdict != CONTRADICTION
 
 
-V1 = (
-    "audit --data synthetic:mq2007:30 --clients 20 --rounds 2 --poisoning gradient-reversal:share=0.9 "
-    "--defense clip:norm=1.5,ord=1+gaussian-shares:sigma=8 --view aggregate --unit client --canary message "
-    "--model first --trials 60"
-)
+DATA = "--data synthetic:mq2007:30 --clients 20 --rounds 2 --poisoning gradient-reversal:share=0.9"
+CHAIN = "--defense clip:norm=1.5,ord=1+gaussian-shares:sigma=8"
+V1 = f"audit {DATA} {CHAIN} --view aggregate --unit client --canary message --model first --trials 60"
 
 
-def test_malicious_clients_hide_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proof counts 2 of 20 shares of the noise; one that counts all of them is refused with exit 70."""
+def test_malicious_clients_hide_nobody() -> None:
+    """The proof counts 2 of 20 shares of the noise."""
     (row,) = answer(V1)["results"]
     assert row["eps_upper"] > 2.0
     assert "in the sum of 2 messages" in row["upper_how"]
+
+
+COMMANDS = {
+    "audit": V1,
+    "compare": f"compare {DATA} {CHAIN} --runs 1 --jobs 1 --method olsr --click-model perfect --trials 60",
+    "check": f"check LIMITS {DATA} {CHAIN} --method olsr --trials 60",
+    "check --trace": "check LIMITS --trace RUN --method olsr",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_refuses_a_contradiction(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a proof that counts the noise of malicious clients."""
+    limits = tmp_path / "limits.toml"
+    limits.write_text('max_proven_eps = 9\nmax_ceiling_auc = 0.99\nview = "aggregate"\n')
+    if "RUN" in COMMANDS[name]:
+        assert run(f"attack {DATA} {CHAIN} --method olsr --out {tmp_path / 'run'}").code == 0
     monkeypatch.setattr(Setup, "_without_noise", 0)
-    wrong = run(V1)
-    assert wrong.code == 70
+    wrong = run(COMMANDS[name].replace("LIMITS", str(limits)).replace("RUN", str(tmp_path / "run")))
+    assert wrong.code == 70, wrong.err
     assert "2 messages with noise" in wrong.err
 
 
