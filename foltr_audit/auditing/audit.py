@@ -191,7 +191,7 @@ class Audit:
         lower = next(bound for bound in estimates if bound.estimator == chosen)
         surest = next(bound for bound in strict if bound.estimator == _AT_ANY_LEVEL.get(chosen, chosen))
         own = [trial for trial in played if trial.game.canary is canary]
-        in_rounds = played_bound(own, view, game.trials.score, delta=claim.delta, confidence=1.0 - STRICT)
+        in_rounds = played_bound(own, view, delta=claim.delta, confidence=1.0 - STRICT)
         alarm = STRICT / (len(self.protocol.views) * len(self.protocol.canaries) * len(self.protocol.units))
         # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact

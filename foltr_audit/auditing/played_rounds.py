@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.auditing.canaries import Canary
-from foltr_audit.auditing.estimators import TrialScores
-from foltr_audit.auditing.evaluation import promised_bound
-from foltr_audit.auditing.games import Observation
+from foltr_audit.auditing.estimators import clopper_pearson_bound
 from foltr_audit.auditing.session import AuditSession
-from foltr_audit.auditing.trial_scores import trial_scores
 from foltr_audit.core.plugins import Broadcast, RoundContext
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.privacy.events import NoiseAddition, OpaqueChange
@@ -33,7 +30,6 @@ ROUNDS = 100
 
 _FEWEST = 20  # trials that are compared
 _EQUAL = 1e-9  # sums in another order differ in their last digits
-_SCORES = ("likelihood", "projection", "equality", "last-bits")  # those that learn from no trials
 
 
 class PlayedGame(NamedTuple):
@@ -71,68 +67,29 @@ class PlayedTrial:
     views: Mapping[str, TrialView]
 
 
-@dataclass(kw_only=True, eq=False)
-class _Cohort:
-    """The clients of a round, and what they send.
-
-    Attributes:
-        game, hypothesis: the input that one of them holds.
-        context: the round as it starts.
-        row: the place of the client with the input.
-        parts: places of clients that receive the same, and their context, as they send.
-        local, sent, known: models after the step stage, as they are sent, and as they would be without noise,
-            float64 (C, P).
-        noisy: who sends what the message stage makes, bool (C,).
-    """
-
-    game: PlayedGame
-    hypothesis: int
-    context: RoundContext
-    row: int
-
-    def __post_init__(self) -> None:
-        shape = (self.context.clients.size, self.context.parameters.size)
-        self.parts: list[tuple[Ints, RoundContext]] = []
-        self.local, self.sent, self.known = np.empty(shape), np.empty(shape), np.empty(shape)
-        self.noisy = np.zeros(shape[0], dtype=np.bool_)
-
-    def learnt(self, which: Sequence[int], context: RoundContext, *, quiet: bool = False) -> Floats:
-        """Local models (n, P) of clients that hold these inputs."""
-        clients = self.game.session.clients
-        chain = clients.quiet if quiet else None
-        return self.game.canary.play(clients, np.array(which), context, chain).models
-
-    def own(self, count: int = 1) -> RoundContext:
-        """The context in which the client with the input sent, of `count` such clients."""
-        places, context = next(part for part in self.parts if self.row in part[0])
-        return context.at(np.repeat(np.searchsorted(places, self.row), count))
-
-
 class _CanarySenders(ModelSenders):
     """The clients of training, of whom one holds an input of a canary."""
 
-    cohort: _Cohort
+    playing: _WholeRound
 
     def sent_of(self, local: Floats, context: RoundContext) -> Floats:
-        """See `ModelSenders.sent_of`; the cohort keeps what is sent."""
-        cohort, session, chain = self.cohort, self.cohort.game.session, self.setup.chain
-        others, quiet = session.games.others, session.clients.quiet
-        if others.noisy_steps:  # what they learn depends on noise: as in games, they learn nothing
-            local, silent = (others.resting(each, context) for each in (chain, quiet))
+        """See `ModelSenders.sent_of`; the round keeps what is sent."""
+        playing, chain, quiet = self.playing, self.setup.chain, self.playing.clients.quiet
+        if playing.others.noisy_steps:  # what they learn depends on noise: as in games, they learn nothing
+            local, silent = (playing.others.resting(each, context) for each in (chain, quiet))
         else:
             local = silent = local.copy()
-        places = np.searchsorted(cohort.context.clients, context.clients)
-        here = np.flatnonzero(places == cohort.row)
+        places = np.searchsorted(playing.context.clients, context.clients)
+        here = np.flatnonzero(places == playing.row)
         if here.size:
-            local[here] = cohort.learnt([cohort.hypothesis], context.at(here))
+            local[here] = playing.learnt([playing.hypothesis], context.at(here))
         sent = super().sent_of(local, context)
-        cohort.parts.append((places, context))
-        cohort.local[places], cohort.sent[places] = local, sent
-        cohort.known[places] = quiet.on_message(silent, context)
+        playing.parts.append((places, context))
+        playing.local[places], playing.sent[places] = local, sent
+        playing.known[places] = quiet.on_message(silent, context)
         # Nobody is asked who is malicious: what counts is who sends what the message stage makes.
-        cohort.noisy[places] = self.malicious is None or np.all(
-            sent == chain.on_message(local, context), axis=1
-        )
+        honest = self.malicious is None or np.all(sent == chain.on_message(local, context), axis=1)
+        playing.noisy[places] = honest
         return sent
 
 
@@ -141,12 +98,11 @@ class PlayedRounds:
 
     def __init__(self, session: AuditSession) -> None:
         """Nothing is played yet; any session of the audit will do."""
-        self.setup, self.protocol = session.setup, session.protocol
-        self.progress, self.masked = session.progress, session.masked
+        self.setup, self.progress, self.masked = session.setup, session.progress, session.masked
         self.federation = Federation(self.setup)
         world = self.federation.clientele.world
-        self.federation.training = server = FedAvgServer(self.setup, world, _CanarySenders)
-        self.senders = server.senders
+        self.senders = _CanarySenders.of_training(self.setup, world)
+        self.federation.training = FedAvgServer(self.setup, world, self.senders)
 
     def play(self, games: Sequence[PlayedGame], views: Iterable[str]) -> list[PlayedTrial]:
         """Trials of some canaries in turn, each in a round of random number with streams of its own.
@@ -160,151 +116,181 @@ class PlayedRounds:
         observers, trials = {without_lists(view) for view in views}, []
         with self.progress.task("rounds of training", ROUNDS) as tick:
             for t, (which, round_, (seed, again)) in enumerate(zip(inputs, rounds, seeds, strict=True)):
-                cohort = self._cohort(games[t % len(games)], which, round_, Streams(seed))
-                seen = None if cohort is None else self._played(cohort, Streams(again), observers)
+                seen = self._trial(
+                    games[t % len(games)], which, round_, Streams(seed), Streams(again), observers
+                )
                 trials += [] if seen is None else [seen]
                 tick()
         return trials
 
-    def _cohort(self, game: PlayedGame, hypothesis: int, round_: int, streams: Streams) -> _Cohort | None:
-        """The clients of a round; None where none of those that the server reads is honest."""
-        setup, start = self.setup, game.session.clients.parameters
-        clients = setup.cohort(round_)
-        context = setup.context(round_, clients, self.federation.clientele.most, start)
+    def _trial(
+        self,
+        game: PlayedGame,
+        hypothesis: int,
+        round_: int,
+        streams: Streams,
+        again: Streams,
+        views: set[str],
+    ) -> PlayedTrial | None:
+        """One round, and a trial of the game with the streams `again`; None where nothing arrives."""
+        start, most = game.session.clients.parameters, self.federation.clientele.most
+        context = self.setup.context(round_, self.setup.cohort(round_), most, start)
         context = replace(context, source=streams, sums_only=self.masked)
-        read = np.ones(clients.size, dtype=np.bool_)
-        if setup.malicious is not None:
-            read &= ~setup.malicious.among(clients)
-        if (broadcast := setup.server.send(context)) is not None:
-            read &= ~_its_own(broadcast, clients.size)
-            if broadcast.target is not None:
-                read &= np.arange(clients.size) == broadcast.target
-            if broadcast.reopened is not None:
-                read &= ~broadcast.reopened
-        places = np.flatnonzero(read)
+        places = np.flatnonzero(self._read(context))
         if not places.size:
             return None
         drawn = context.server_stream("canary", round_).uniform(1)[0, 0]
-        return _Cohort(
-            game=game, hypothesis=hypothesis, context=context, row=int(places[int(drawn * places.size)])
-        )
+        playing = _WholeRound(game, hypothesis, context, int(places[int(drawn * places.size)]), again)
+        self.senders.playing = playing
+        done = self.federation.exchange(context, GlobalModel(start))
+        return playing.seen(done, views) if playing.arrives(done) else None
 
-    def _played(self, cohort: _Cohort, again: Streams, observers: set[str]) -> PlayedTrial | None:
-        """The trial of a cohort; None where the message of the canary does not arrive.
+    def _read(self, context: RoundContext) -> Bools:
+        """Which clients of a round are honest, and their messages are in what the server reads, bool (C,)."""
+        size, malicious = context.clients.size, self.setup.malicious
+        read = np.ones(size, np.bool_) if malicious is None else ~malicious.among(context.clients)
+        broadcast = self.setup.server.send(context)
+        if broadcast is not None:
+            read &= ~_its_own(broadcast, size)
+            if broadcast.target is not None:
+                read &= np.arange(size) == broadcast.target
+            if broadcast.reopened is not None:
+                read &= ~broadcast.reopened
+        return read
 
-        `again` are the streams of the game with which it is compared.
+
+class _WholeRound:
+    """What the clients of a round send, and what an observer sees of it."""
+
+    def __init__(
+        self, game: PlayedGame, hypothesis: int, context: RoundContext, row: int, again: Streams
+    ) -> None:
+        """The client at place `row` holds an input; `again` are the streams of the trial of the game."""
+        self.game, self.hypothesis, self.context, self.row, self.again = game, hypothesis, context, row, again
+        self.setup, self.clients = game.session.setup, game.session.clients
+        self.others = game.session.games.others
+        self.updates = self.setup.spec.trace.message == "update"
+        shape = (context.clients.size, context.parameters.size)
+        self.starts = np.broadcast_to(context.parameters, shape)
+        # Models after the step stage, as they are sent, and as they would be sent without noise; and who
+        # sends what the message stage makes. `parts` are the places of clients that receive the same.
+        self.local, self.sent, self.known = np.empty(shape), np.empty(shape), np.empty(shape)
+        self.noisy = np.zeros(shape[0], dtype=np.bool_)
+        self.parts: list[tuple[Ints, RoundContext]] = []
+        self._drawn: dict[int, Floats] = {}
+
+    def learnt(self, which: Sequence[int], context: RoundContext, *, quiet: bool = False) -> Floats:
+        """Local models (n, P) of clients that hold these inputs."""
+        chain = self.clients.quiet if quiet else None
+        return self.game.canary.play(self.clients, np.array(which), context, chain).models
+
+    def arrives(self, done: RoundExchange) -> bool:
+        """Whether the canary's message is in what the server reads.
+
+        Masks that do not cancel leave numbers that no clients can send.
         """
-        self.senders.cohort, clients = cohort, cohort.game.session.clients
-        done = self.federation.exchange(cohort.context, GlobalModel(cohort.context.parameters))
-        wired = done.sent.wired
-        if not wired.survivors[cohort.row] or (wired.is_encoded and wired.total is None):
-            return None
-        twin = replace(cohort.own(), source=again)
-        message = clients.messages(cohort.learnt([cohort.hypothesis], twin), twin)[0]
-        both = replace(cohort.own(2), source=self.setup.streams)  # which neither of them draws from
-        views, sums = {}, _RoundSum(cohort, done, again)
-        for view in observers:
-            if view == "individual" and not self.masked:
-                views[view] = TrialView(sums.alone(), message, int(cohort.noisy[cohort.row]))
-            else:
-                colluders = self.protocol.colluders if view == "colluding" else 0
-                views[view] = sums.seen(message, colluders, released=cohort.game.session.released(view))
-        return PlayedTrial(
-            game=cohort.game,
-            hypothesis=cohort.hypothesis,
-            means=clients.quiet_messages(cohort.learnt([0, 1], both, quiet=True), both),
-            views=views,
-        )
+        wired, encoding = done.sent.wired, self.setup.chain.encoding
+        opened = True
+        if encoding is not None:
+            most = encoding.range * done.context.counts[wired.survivors].sum()
+            opened = wired.sum is not None and bool(np.abs(wired.sum).max() <= most)
+        return opened and bool(wired.survivors[self.row])
 
-
-class _RoundSum:
-    """The sum of a round, as its server reads it, less the messages that are known of other clients."""
-
-    def __init__(self, cohort: _Cohort, done: RoundExchange, again: Streams) -> None:
-        """Of a cohort, what it sent, and the streams of the game with which the trial is compared."""
-        self.cohort, self.done, self.again = cohort, done, again
-        self.setup, self.others = cohort.game.session.setup, cohort.game.session.games.others
-        self.drawn: dict[int, Floats] = {}
+    def seen(self, done: RoundExchange, views: set[str]) -> PlayedTrial:
+        """The trial, of a message that arrives."""
+        self.context = done.context
+        own = self._own_context(1, self.again)
+        message = self.clients.messages(self.learnt([self.hypothesis], own), own)[0]
+        both = self._own_context(2, self.setup.streams)  # which neither round nor game draws from
         wired, broadcast = done.sent.wired, done.sent.broadcast
-        self.starts = np.broadcast_to(done.context.parameters, cohort.sent.shape)
-        self.arrived = wired.survivors.copy()
+        arrived = wired.survivors.copy()
         if broadcast is not None:
             self.starts = broadcast.received
-            own = _its_own(broadcast, wired.survivors.size)
-            cohort.noisy[own], cohort.sent[own] = False, broadcast.received[own]
+            its_own = _its_own(broadcast, arrived.size)
+            self.noisy[its_own], self.sent[its_own] = False, self.starts[its_own]
             if broadcast.reopened is not None and (not wired.is_encoded or wired.second_total is not None):
-                self.arrived &= ~broadcast.reopened
+                arrived &= ~broadcast.reopened
+        found, session = {}, self.game.session
+        for view in views:
+            if view == "individual" and not session.masked:
+                found[view] = TrialView(self._alone(done), message, int(self.noisy[self.row]))
+            else:
+                found[view] = self._of_sum(view, done, arrived, message)
+        means = self.clients.quiet_messages(self.learnt([0, 1], both, quiet=True), both)
+        return PlayedTrial(game=self.game, hypothesis=self.hypothesis, means=means, views=found)
 
-    def alone(self) -> Floats:
+    def _own_context(self, count: int, streams: Streams) -> RoundContext:
+        """The context in which the canary's client sent, of so many clients like it, with other streams."""
+        places, context = next(part for part in self.parts if self.row in part[0])
+        rows = np.repeat(np.searchsorted(places, self.row), count)
+        return replace(context.at(rows), source=streams)
+
+    def _alone(self, done: RoundExchange) -> Floats:
         """The message (P,) of the canary, where it lies open."""
-        messages, at = self.done.sent.messages, np.array([self.cohort.row])
-        if self.setup.chain.encoding is None:
-            return messages[at][0].astype(np.float64)
-        return self.setup.chain.encoding.decode_messages(messages[at], self.done.context.counts[at])[0]
+        sent, encoding, rows = done.sent.messages, self.setup.chain.encoding, np.array([self.row])
+        if encoding is None:
+            return np.asarray(sent[self.row], dtype=np.float64)
+        words = sent[rows].astype(np.uint64)
+        return np.asarray(encoding.decode_messages(words, self.context.counts[rows])[0])
 
-    def seen(self, message: Floats, colluders: int | None, *, released: bool) -> TrialView:
-        """What an observer sees of the sum, of which it knows the messages of some or all other clients.
+    def _of_sum(self, view: str, done: RoundExchange, arrived: Bools, message: Floats) -> TrialView:
+        """What is seen of the sum of what `arrived` (C,), and the server does not take out of it.
 
-        `message` (P,) is that of the canary in the game; the noise on the sum counts where it is `released`.
+        Less what is known: of clients without noise and colluders all, of others what they would send
+        without noise. `message` (P,) is that of the canary in the game.
         """
-        cohort, others = self.cohort, self.others
-        rest = self.arrived.copy()
-        rest[cohort.row] = False
-        noisy = np.flatnonzero(rest & cohort.noisy)
+        session, rest = self.game.session, arrived.copy()
+        rest[self.row] = False
+        noisy = np.flatnonzero(rest & self.noisy)
+        colluders = session.protocol.colluders if view == "colluding" else 0
         hidden = noisy[noisy.size if colluders is None else colluders :]
-        rest[hidden] = False  # of all others, what they send is known
-        known = self._sum_of(cohort.known, hidden) + self._sum_of(cohort.sent, np.flatnonzero(rest))
-        played = self._total(self.arrived, subtracts=True) - known
+        rest[hidden] = False
+        known = self._sum_of(self.known, hidden) + self._sum_of(self.sent, np.flatnonzero(rest))
+        played = self._total(done, arrived, subtracts=True) - known
         game = message + self._noise(hidden)
-        if released and others.noise_on_sums:
-            context, arrived = self.done.context, self.done.sent.wired.survivors
-            start = context.parameters if self.setup.spec.trace.message == "update" else 0.0
-            played = played + arrived.sum() * (self.done.after.parameters - start) - self._total(arrived)
-            game = game + others.noise_on_sum(int(arrived.sum()), replace(context, source=self.again))
-        return TrialView(played, game, hidden.size + int(cohort.noisy[cohort.row]))
+        if session.released(view) and self.others.noise_on_sums:
+            everybody = done.sent.wired.survivors
+            mean = done.after.parameters - (self.context.parameters if self.updates else 0.0)
+            played = played + everybody.sum() * mean - self._total(done, everybody)
+            context = replace(self.context, source=self.again)
+            game = game + self.others.noise_on_sum(int(everybody.sum()), context)
+        return TrialView(played, game, hidden.size + int(self.noisy[self.row]))
 
     def _sum_of(self, models: Floats, places: Ints) -> Floats:
         """The sum (P,) of the models of some clients, as they arrive."""
-        if not places.size:
-            return np.zeros(models.shape[1])
-        update = self.setup.spec.trace.message == "update"
-        sent = models[places] - self.starts[places] if update else models[places]
-        clients = self.cohort.game.session.clients
-        return np.asarray(clients.formatted(sent, self.done.context.at(places)).sum(axis=0))
+        sent = models[places] - self.starts[places] if self.updates else models[places]
+        return np.asarray(self.clients.formatted(sent, self.context.at(places)).sum(axis=0))
 
-    def _total(self, arrived: Bools, *, subtracts: bool = False) -> Floats:
+    def _total(self, done: RoundExchange, arrived: Bools, *, subtracts: bool = False) -> Floats:
         """The sum (P,) of the messages that arrived; the server `subtracts` a second sum that it opens."""
-        wired, encoding = self.done.sent.wired, self.setup.chain.encoding
+        wired, encoding = done.sent.wired, self.setup.chain.encoding
         if wired.total is None or encoding is None:
             return np.asarray(wired.messages[arrived].astype(np.float64).sum(axis=0))
         less = wired.second_total if subtracts and wired.second_total is not None else np.uint64(0)
-        counts = self.done.context.counts[arrived]
-        return encoding.decode_sum(np.asarray(wired.total - less), counts) / counts[0]
+        counts = self.context.counts[arrived]
+        return np.asarray(encoding.decode_sum(np.asarray(wired.total - less), counts) / counts[0])
 
     def _noise(self, places: Ints) -> Floats:
         """The noise (P,) in the sum of the messages of some clients, as the game draws it."""
-        if places.size not in self.drawn:
-            self.drawn[places.size] = self._draw(places)
-        return self.drawn[places.size]
+        if places.size not in self._drawn:
+            self._drawn[places.size] = self._draw(places)
+        return self._drawn[places.size]
 
     def _draw(self, places: Ints) -> Floats:
-        others, law, size = self.others, self.cohort.game.session.noise_of(1).law, self.cohort.sent.shape[1]
+        law, chain, quiet = self.game.session.noise_of(1).law, self.setup.chain, self.clients.quiet
+        size = self.local.shape[1]
         if not places.size:
             return np.zeros(size)
-        if others.lawful and law is not None:
-            context = replace(self.cohort.own(), source=self.again)
-            return law.summed(places.size).sample(context.streams("others"), size)[0]
-        sent, known = np.empty_like(self.cohort.local), np.empty_like(self.cohort.local)
-        chain, quiet = self.setup.chain, self.cohort.game.session.clients.quiet
-        for rows, sending in self.cohort.parts:
-            context = replace(sending, source=self.again)
-            local = silent = self.cohort.local[rows]
-            if others.noisy_steps:
-                local, silent = (others.resting(each, context) for each in (chain, quiet))
-            sent[rows], known[rows] = (
-                chain.on_message(local, context),
-                quiet.on_message(silent, context),
-            )
+        if self.others.lawful and law is not None:
+            streams = self._own_context(1, self.again).streams("others")
+            return np.asarray(law.summed(places.size).sample(streams, size)[0])
+        sent, known = np.empty_like(self.local), np.empty_like(self.local)
+        for rows, sending in self.parts:
+            context, local = replace(sending, source=self.again), self.local[rows]
+            silent = local
+            if self.others.noisy_steps:
+                local, silent = (self.others.resting(each, context) for each in (chain, quiet))
+            sent[rows], known[rows] = chain.on_message(local, context), quiet.on_message(silent, context)
         return self._sum_of(sent, places) - self._sum_of(known, places)
 
 
@@ -365,34 +351,18 @@ def _shift(trial: PlayedTrial, seen: Floats) -> float:
     return float((seen - other) @ apart) / size if size else 0.0
 
 
-def played_bound(
-    trials: Sequence[PlayedTrial], view: str, score: str, *, delta: float, confidence: float
-) -> float:
-    """The Clopper-Pearson bound of the played rounds of one canary, with a threshold chosen in the game."""
-    both = [[trial for trial in trials if trial.hypothesis == which] for which in (0, 1)]
-    count = min(map(len, both))
+def played_bound(trials: Sequence[PlayedTrial], view: str, *, delta: float, confidence: float) -> float:
+    """The Clopper-Pearson bound of whole rounds, by which mean a message is nearer to along their shift."""
+    wrong = [
+        [
+            _shift(each, each.views[without_lists(view)].played) <= 0.5
+            for each in trials
+            if each.hypothesis == which
+        ]
+        for which in (0, 1)
+    ]
+    count = min(map(len, wrong))
     if count < _FEWEST:
         return 0.0
-    session = trials[0].game.session
-    dtype = "" if session.members(view) > 1 else session.setup.spec.trace.dtype
-    name = score if score in _SCORES else "projection"
-    chosen, evaluated = (
-        trial_scores(
-            [tuple(_observed(some[:count], view, which) for some in both)],
-            session.noise(view).law,
-            0,
-            (name,),
-            dtype,
-        )[name]
-        for which in ("game", "played")
-    )
-    scores = TrialScores(
-        choose_zero=chosen[0], choose_one=chosen[1], zero=evaluated[0], one=evaluated[1], independent=True
-    )
-    return promised_bound(scores, confidence=confidence, delta=delta)
-
-
-def _observed(trials: Sequence[PlayedTrial], view: str, which: Literal["played", "game"]) -> Observation:
-    """What is seen of some trials under one hypothesis."""
-    seen = np.stack([getattr(trial.views[without_lists(view)], which) for trial in trials])
-    return Observation(seen=seen, means=np.stack([trial.means for trial in trials], axis=1))
+    errors = (sum(each[:count]) for each in wrong)
+    return clopper_pearson_bound(*errors, count, delta=delta, confidence=confidence)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -271,6 +271,11 @@ class ModelSenders:
         self.malicious = malicious
         self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
 
+    @classmethod
+    def of_training(cls, setup: Setup, world: ClientData) -> Self:
+        """The clients of the rounds of an experiment."""
+        return cls(setup, world, sampled=True, server=setup.server, malicious=setup.malicious)
+
     @cached_property
     def _without_contrast(self) -> ClientSimulator:
         """The same clients, to whom all documents are sent with the same features."""
@@ -377,10 +382,10 @@ class ModelSenders:
 class FedAvgServer:
     """A server that aggregates the models of its cohort."""
 
-    def __init__(self, setup: Setup, world: ClientData, senders: type[ModelSenders] = ModelSenders) -> None:
+    def __init__(self, setup: Setup, world: ClientData, senders: ModelSenders | None = None) -> None:
         self.setup = setup
         self.own = ServerLearning(setup)
-        self.senders = senders(setup, world, sampled=True, server=setup.server, malicious=setup.malicious)
+        self.senders = senders or ModelSenders.of_training(setup, world)
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), without other state."""
