@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence, ISpawnableSeedSequence, SeedSequence
@@ -66,19 +66,27 @@ class Streams:
 
     seed: int
     repetition: int = 0
+    _under: str = field(default="", kw_only=True, repr=False)
 
     @property
     def key(self) -> int:
         """The 64-bit Philox key."""
         return _digest(f"foltr-audit/{self.seed}/{self.repetition}", 64)
 
+    def under(self, name: str) -> Self:
+        """The same streams with a name in front of every purpose, for what is played beside the training.
+
+        The name cannot be asked for: a plug-in must not tell from its streams whether it is audited.
+        """
+        return replace(self, _under=self._under + name)
+
     def clients(self, purpose: str, round_: int, clients: NDArray[np.int64]) -> ClientStreams:
         """One stream per client for a purpose in a round."""
-        return ClientStreams(self.key, purpose, round_, clients)
+        return ClientStreams(self.key, purpose, round_, clients, _under=self._under)
 
     def generator(self, purpose: str) -> np.random.Generator:
         """A NumPy generator for server-side or analysis draws that belong to no client."""
-        key = _StreamKey(_digest(f"{self.key}/{purpose}", 128))
+        key = _StreamKey(_digest(f"{self.key}/{self._under}{purpose}", 128))
         # NumPy takes any ISeedSequence; its types name SeedSequence alone.
         return np.random.Generator(np.random.Philox(cast("SeedSequence", key)))
 
@@ -113,8 +121,9 @@ class BranchStreams(Streams):
 
     def clients(self, purpose: str, round_: int, clients: NDArray[np.int64]) -> ClientStreams:
         """One stream per client for a purpose in a round."""
-        if purpose.startswith(self.shared):
-            return Streams(self.seed, self.repetition).clients(purpose, round_, clients)
+        if (self._under + purpose).startswith(self.shared):
+            shared = Streams(self.seed, self.repetition, _under=self._under)
+            return shared.clients(purpose, round_, clients)
         return super().clients(purpose, round_, clients)
 
 
@@ -133,11 +142,17 @@ class ClientStreams:
     purpose: str
     round: int
     clients: NDArray[np.int64]
+    _under: str = field(default="", kw_only=True, repr=False)
 
     @property
     def purpose_code(self) -> int:
-        """The 32-bit code of the purpose in the Philox counter."""
-        return _digest(self.purpose, 32)
+        """The 32-bit code of the purpose in the Philox counter; it names the streams with key and round."""
+        return _digest(self._under + self.purpose, 32)
+
+    def secret(self, name: str, client: int) -> bytes:
+        """32 bytes of a name for one client, which no numbers of the streams reveal."""
+        text = f"{self._under}{self.purpose}/{name}/{self.round}/{client}"
+        return hashlib.blake2b(text.encode(), key=self.key.to_bytes(8, "little"), digest_size=32).digest()
 
     def at(self, rows: NDArray[np.int64]) -> ClientStreams:
         """The streams of some of the clients."""

@@ -69,9 +69,8 @@ def check_clicks(
 
     `place` is that of the link in the chain, which names its streams; B interactions of a client in a round.
     """
-    tried = _FlipSampler(
-        link, clients.context(0, np.arange(_CLICK_CLIENTS), f"audit/law/defense/{place}/", interactions)
-    )
+    context = clients.context(0, np.arange(_CLICK_CLIENTS), "audit/law/", interactions)
+    tried = _FlipSampler(link, replace(context, prefix=f"defense/{place}/"))
     truth = _every_pattern(_CLICK_CLIENTS)
     flips = tried.flips(truth)
     yield from _check_rates(truth, truth ^ flips, epsilon, columns=True)
@@ -305,9 +304,9 @@ class LinkTests:
             self.tests.setdefault(link, []).extend(tests)
 
     def _context(
-        self, clients: GameClients, number: int, count: int, prefix: str = "audit/law/"
+        self, clients: GameClients, number: int, count: int, under: str = "audit/law/"
     ) -> RoundContext:
-        return clients.context(0, number * count + np.arange(count), prefix, self.interactions)
+        return clients.context(0, number * count + np.arange(count), under, self.interactions)
 
     def draw_noise(
         self, clients: GameClients, models: Floats, context: RoundContext, step: int = 0
@@ -472,8 +471,8 @@ def check_sum_noise(
     messages = np.zeros((largest.size, size))
     for run in range(runs):
         for round_ in range(_RUN_ROUNDS):
-            prefix = f"audit/law/sum/{run}/defense/{place}/"
-            context = clients.context(round_, np.arange(largest.size), prefix)
+            context = clients.context(round_, np.arange(largest.size), f"audit/law/sum/{run}/")
+            context = replace(context, prefix=f"defense/{place}/")
             noise[round_, run] = link.on_aggregate(np.zeros(size), messages, largest, context) / largest.max()
     independent = hidden_rows(noise.reshape(_RUN_ROUNDS, -1), event.bands).reshape(noise.shape)
     if table is not None:

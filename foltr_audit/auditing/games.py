@@ -96,10 +96,9 @@ class OtherClients:
         sums = np.empty((len(trials), silent.shape[1]))
         with self.progress.task("other clients", -(-len(trials) // _TICKS)) as tick:
             for row, trial in enumerate(trials):
-                # A prefix of their own: these ids and rounds also occur among the clients of a canary, whose
+                # Streams of their own: these ids and rounds also occur among the clients of a canary, whose
                 # noise must be independent of theirs.
-                prefix = f"audit/others/{message}/"
-                context = self.clients.context(trial, ids, prefix, self.interactions)
+                context = self.clients.context(trial, ids, f"audit/others/{message}/", self.interactions)
                 local = self.resting(chain, context) if after is None else after
                 known = self.clients.quiet_messages(silent, context).sum(axis=0)
                 sums[row] = self.clients.messages(local, context).sum(axis=0) - known

@@ -111,14 +111,14 @@ class PlayedRounds:
         """
         rng = self.setup.streams.generator("audit/rounds")
         rounds = rng.integers(self.setup.spec.train.rounds, size=ROUNDS).tolist()
-        seeds = rng.integers(2**63, size=(ROUNDS, 2)).tolist()
         inputs = rng.permuted(np.arange(ROUNDS) // len(games) % 2).tolist()
         observers, trials = {without_lists(view) for view in views}, []
         with self.progress.task("rounds of training", ROUNDS) as tick:
-            for t, (which, round_, (seed, again)) in enumerate(zip(inputs, rounds, seeds, strict=True)):
-                seen = self._trial(
-                    games[t % len(games)], which, round_, Streams(seed), Streams(again), observers
+            for t, (which, round_) in enumerate(zip(inputs, rounds, strict=True)):
+                streams, again = (
+                    self.setup.streams.under(f"audit/{name}/{t}/") for name in ("round", "again")
                 )
+                seen = self._trial(games[t % len(games)], which, round_, streams, again, observers)
                 trials += [] if seen is None else [seen]
                 tick()
         return trials

@@ -92,9 +92,9 @@ class GameClients:
         return ClientData.alike(self.data, ClickScript(clicks=None), self.setup.collection.largest_label)
 
     def context(
-        self, round_: int, clients: Ints, prefix: str = "audit/", interactions: int = 1
+        self, round_: int, clients: Ints, under: str = "audit/", interactions: int = 1
     ) -> RoundContext:
-        return self.setup.context(round_, clients, interactions, self.parameters, prefix)
+        return self.setup.context(round_, clients, interactions, self.parameters, under)
 
     def play(
         self,

@@ -265,10 +265,12 @@ class DefenseChain:
         found = [link.encoding for link in self.links("wire") if link.encoding is not None]
         return found[-1] if found else None
 
-    def on_wire(self, messages: Floats | NDArray[np.float32], context: RoundContext) -> WireMessages:
+    def on_wire(
+        self, messages: Floats | NDArray[np.float32], context: RoundContext, *, alone: bool = False
+    ) -> WireMessages:
         """What the server receives when clients send messages (C, P); these themselves without a wire stage.
 
-        Clients outside of the training rounds (with a `context.prefix`) each have a cohort of their own.
+        `alone`: each client has a cohort of its own, of which it is the only one that is played.
 
         Raises:
             PluginError: a link after one that encodes messages, or arrays of another shape.
@@ -280,7 +282,7 @@ class DefenseChain:
                     f"defense {defense.name}: it follows a defense that encodes messages; expected it before"
                 )
             plain_messages = np.asarray(wired.messages, dtype=np.float64)
-            if context.prefix:
+            if alone:
                 after = defense.alone(plain_messages, own)
             else:
                 after = defense.on_wire(plain_messages, wired.survivors, own)

@@ -176,13 +176,13 @@ def make_server(setup: Setup, world: ClientData) -> TrainingServer:
 
 
 def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> Senders:
-    """Fresh clients of a setup's learner, with deterministic or sampled lists.
+    """Fresh clients of a setup's learner, each on its own, with deterministic or sampled lists.
 
     Raises:
         UsageError: its lists are never sampled.
     """
     if setup.learner.sends == "models":
-        return ModelSenders(setup, world, sampled=sampled)
+        return ModelSenders(setup, world, sampled=sampled, alone=True)
     if sampled:
         raise UsageError(
             f"--lists sampled: learner {setup.learner.name} samples no lists of its fresh clients"

@@ -121,10 +121,9 @@ class FreshClients:
         )
         clients = self._clients(population.n_groups)
         for repeat in range(first, self.protocol.repeats):
-            # The prefix names streams apart: no fresh client repeats the clicks or the noise of a training
-            # client.
+            # Streams of their own: no fresh client repeats the clicks or the noise of a training client.
             context = self.setup.context(
-                repeat, clients, self.protocol.interactions, parameters, prefix="fresh/"
+                repeat, clients, self.protocol.interactions, parameters, under="fresh/"
             )
             asked = clientele.assign(self._asked(context), context)
             sent = attacked.send(asked, context)

@@ -209,18 +209,20 @@ class Setup:
         )
 
     def context(
-        self, round_: int, clients: Ints, interactions: int | Ints, parameters: Floats, prefix: str = ""
+        self, round_: int, clients: Ints, interactions: int | Ints, parameters: Floats, under: str = ""
     ) -> RoundContext:
-        """The context of one round for these clients; shares are always those of a whole cohort."""
+        """The context of one round for these clients; shares are always those of a whole cohort.
+
+        Outside of the training rounds `under` names the random streams apart, see `Streams.under`.
+        """
         return RoundContext(
             round=round_,
             shares=self.spec.population.cohort_size,
             clients=clients,
             counts=np.broadcast_to(np.int64(interactions), clients.shape),
             parameters=parameters,
-            source=self.streams,
+            source=self.streams.under(under),
             separation=self.spec.population.rounds_apart,
             message=self.spec.trace.message,
             number_format=self.spec.trace.dtype,
-            prefix=prefix,
         )

@@ -205,7 +205,7 @@ def _weighted_sum(messages: Floats | NDArray[np.float32] | NDArray[np.uint64], w
     return np.concatenate([np.zeros(0), *parts])
 
 
-_PREFIX = "server-queries/"
+_UNDER = "server-queries/"
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +222,7 @@ class ServerLearning:
     def queries(self) -> Ints:
         """The queries of the training split that the server owns, rising, int64; drawn once."""
         every = self.setup.collection.train.n_queries
-        draws = self.setup.streams.clients(f"{_PREFIX}owned", 0, np.zeros(1, dtype=np.int64)).uniform(every)
+        draws = self.setup.streams.clients(f"{_UNDER}owned", 0, np.zeros(1, dtype=np.int64)).uniform(every)
         return np.sort(np.argsort(draws[0], kind="stable")[: self.setup.chain.server_queries])
 
     @cached_property
@@ -237,9 +237,8 @@ class ServerLearning:
         if not self.queries.size:
             return None
         steps = self.setup.clients.interactions
-        server = replace(
-            self.setup.context(context.round, np.zeros(1, dtype=np.int64), steps, context.parameters),
-            prefix=_PREFIX,
+        server = self.setup.context(
+            context.round, np.zeros(1, dtype=np.int64), steps, context.parameters, _UNDER
         )
         drawn = np.floor(server.streams("queries").uniform(steps) * self.queries.size).astype(np.int64)
         local, _ = self._learner.play(QueryAssignment.alike(self.queries[drawn]), server)
@@ -264,9 +263,14 @@ class ModelSenders:
         sampled: bool,
         server: Server | None = None,
         malicious: MaliciousClients | None = None,
+        alone: bool = False,
     ) -> None:
-        """Store who sends the model and who is malicious; kernels are compiled in the first round."""
+        """Store who sends the model and who is malicious; kernels are compiled in the first round.
+
+        `alone`: each client is played as the only one of a cohort of its own.
+        """
         self.setup = setup
+        self.alone = alone
         self.server = server
         self.malicious = malicious
         self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
@@ -293,20 +297,21 @@ class ModelSenders:
             UsageError: the wire stage cannot encode a message.
         """
         chain, trace = self.setup.chain, self.setup.spec.trace
-        if self.clients.world.trained:
-            context = replace(context, manipulated=True)
+        # Facts of the wire stage: noise that went by them could not be tested by calls without them.
+        wire = replace(context, manipulated=bool(self.clients.world.trained))
+        context = replace(context, sums_only=False)
         dtype = trace.dtype if chain.encoding is None else "float64"
         broadcast = None if self.server is None else self.server.send(context)
         if broadcast is None:
             sent, updates, interactions = self._in_blocks(asked, context, dtype)
         else:
-            context = replace(
-                context, received=broadcast.received, contrast=broadcast.contrast, reopened=broadcast.reopened
+            wire = replace(
+                wire, received=broadcast.received, contrast=broadcast.contrast, reopened=broadcast.reopened
             )
             models, updates, interactions = self._answers(broadcast, asked, context)
             sent = self._in_format(models, broadcast.received, dtype, context)
         # The server works with what was really sent, so the number format rounds before anything is summed.
-        wired = chain.on_wire(sent, context)
+        wired = chain.on_wire(sent, wire, alone=self.alone)
         messages: Payload = wired.messages
         if not wired.is_encoded:
             messages = sent if wired.messages is sent else to_format(wired.messages, dtype, context.round)
@@ -396,7 +401,7 @@ class FedAvgServer:
     ) -> tuple[CohortMessages, GlobalModel]:
         """See `TrainingServer.play`. Without any message or any query the model stays as it is."""
         sent = self.senders.send(asked, context)
-        return sent, self.aggregate(sent.wired, context, before)
+        return sent, self.aggregate(sent.wired, replace(context, sums_only=False), before)
 
     def aggregate(self, wired: WireMessages, context: RoundContext, before: GlobalModel) -> GlobalModel:
         """The global model after messages (C, P) of clients with `context.counts` interactions.

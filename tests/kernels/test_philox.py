@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.kernels.philox import philox, uniforms
-from foltr_audit.rng import ClientStreams, Streams
+from foltr_audit.rng import BranchStreams, ClientStreams, Streams
 from tests.fixtures.reference import LOW, Words, chi_square_p, numba_threads, philox_counter, philox_words
 
 # kat_vectors of the Random123 distribution, "philox4x32 10": counter, key words, answer.
@@ -145,6 +145,28 @@ def test_generators_of_the_server_are_named_too() -> None:
     first = [draw(*name) for name in names]
     assert len(set(first)) == len(names)
     assert [draw(*name) for name in reversed(names)] == first[::-1]
+
+
+def test_streams_under_a_name_are_those_of_the_longer_purpose_and_do_not_show_it() -> None:
+    """A defense draws other numbers in an audit than in training, and cannot tell which of both it is in."""
+    who = np.arange(5)
+    own = Streams(3, 2).under("audit/").under("law/")
+    drawn, longer = (
+        own.clients("noise", 4, who),
+        Streams(3, 2).clients("audit/law/noise", 4, who),
+    )
+    assert drawn.uniform(6).tobytes() == longer.uniform(6).tobytes()
+    assert drawn.secret("pair", 1) == longer.secret("pair", 1)
+    assert own.generator("x").random() == Streams(3, 2).generator("audit/law/x").random()
+    branches = BranchStreams(3, 2, branch="b", shared=("noise",))
+    assert branches.under("n").key == branches.key
+    assert branches.under("no").clients("ise", 4, who).key == Streams(3, 2).key
+    plain = Streams(3, 2).clients("noise", 4, who)
+    for shown, usual in ((own, Streams(3, 2)), (drawn, plain)):
+        names = [name for name in dir(usual) if not name.startswith("_") and name != "purpose_code"]
+        values = [(getattr(shown, name), getattr(usual, name)) for name in names]
+        assert all(callable(a) or np.array_equal(a, b) for a, b in values)
+        assert repr(shown) == repr(usual)
 
 
 def test_a_generator_is_numpys_own_of_its_key_and_its_children_come_again() -> None:

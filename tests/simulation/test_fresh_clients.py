@@ -182,7 +182,7 @@ def test_fresh_clients_draw_apart_from_training(setup_of: SetupOf) -> None:
     setup = setup_of()
     clients = np.arange(4)
     training = setup.context(0, clients, 1, MODEL).streams("clicks/perfect").uniform(5)
-    attacked = setup.context(0, clients, 1, MODEL, prefix="fresh/").streams("clicks/perfect").uniform(5)
+    attacked = setup.context(0, clients, 1, MODEL, under="fresh/").streams("clicks/perfect").uniform(5)
     assert not np.isin(training, attacked).any()
 
 

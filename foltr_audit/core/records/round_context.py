@@ -72,18 +72,22 @@ class RoundContext:
         counts: interactions behind each client's message, int64 (C,).
         parameters: the global model at the start of the round, float64 (P,).
         source: the experiment's random streams.
-        contrast: whether the documents that each client received differ in features, bool (C,); None: all do.
-        manipulated: whether clients train on other features than those they rank by.
-        received: the model that each client received, float64 (C, P); None if all received `parameters`.
+        contrast: whether the documents that each client received differ in features, bool (C,); None: all do,
+            and before the wire stage.
+        manipulated: whether clients train on other features than those they rank by; False before the wire
+            stage.
+        received: the model that each client received, float64 (C, P); None if all received `parameters`, and
+            before the wire stage, where these are what the client received.
         reopened: the clients over whose messages the server asks for a second sum, bool (C,); None if it asks
-            for one sum only.
+            for one sum only, and before the wire stage.
         server_update: what the server learnt from labelled queries of its own, float64 (P,); None of a server
             without any, and before messages are aggregated.
         separation: rounds from one in which a client takes part to its next one, at least.
         message: what clients send, a model or an update of the global one.
         number_format: how the numbers of a message are sent.
         sums_only: whether nobody looks at single messages that the wire stage encodes; they may then be zero.
-        prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
+            False before the wire stage.
+        prefix: names the link of the chain that acts; part of the name of every stream.
     """
 
     round: int

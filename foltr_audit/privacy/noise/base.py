@@ -251,7 +251,7 @@ def drawn(law: str, streams: ClientStreams, given: tuple[float, int], draw: Call
     """
 
     def key() -> tuple[object, ...]:
-        return law, *given, streams.key, streams.purpose, streams.round, streams.clients.tobytes()
+        return law, *given, streams.key, streams.purpose_code, streams.round, streams.clients.tobytes()
 
     return remembered(key, draw)
 

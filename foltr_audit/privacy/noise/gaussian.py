@@ -224,7 +224,7 @@ class CorrelatedGaussian:
         if bands == 1:
             return np.asarray(law.sample(stream(round_), size)[0])
         first = stream(0)
-        key = (first.key, first.purpose, sigma, bands, size)
+        key = (first.key, first.purpose_code, sigma, bands, size)
         last = self._runs.pop(key, None)
         if last is None or last.following > round_:
             last = _LastRounds(np.zeros((bands - 1, size)))

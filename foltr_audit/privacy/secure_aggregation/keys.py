@@ -137,8 +137,7 @@ class ClientSecrets:
 
     def secret(self, name: str, client: int) -> bytes:
         """A client's secret, 32 bytes."""
-        text = f"{self.streams.purpose}/{name}/{self.streams.round}/{client}"
-        return hashlib.blake2b(text.encode(), key=self._key, digest_size=SEED_BYTES).digest()
+        return self.streams.secret(name, client)
 
     def private_key(self, private: bytes, agreement: Agreement) -> PrivateKey:
         """The key pair of 32 private bytes."""

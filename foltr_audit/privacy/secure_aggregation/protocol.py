@@ -432,7 +432,7 @@ class SecureSum:
         degree, size = self.plan(cohort).neighbours, values.shape[1]
 
         def key() -> tuple[object, ...]:
-            where = streams.key, streams.purpose, streams.round, streams.clients.tobytes()
+            where = streams.key, streams.purpose_code, streams.round, streams.clients.tobytes()
             return "masks", degree, size, self.agreement, *where
 
         return self.encoding.reduced(payload + remembered(key, lambda: self._masks(degree, size, streams)))
@@ -457,7 +457,7 @@ def circle(secrets: ClientSecrets, clients: Ints, degree: int) -> MaskGraph:
 
     def key() -> tuple[object, ...]:
         streams = secrets.streams
-        return "circle", streams.key, streams.purpose, streams.round, clients.tobytes()
+        return "circle", streams.key, streams.purpose_code, streams.round, clients.tobytes()
 
     def order() -> Ints:
         tickets = [secrets.secret("place", client) for client in clients.tolist()]
