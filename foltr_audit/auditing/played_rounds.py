@@ -115,24 +115,16 @@ class PlayedRounds:
         observers, trials = {without_lists(view) for view in views}, []
         with self.progress.task("rounds of training", ROUNDS) as tick:
             for t, (which, round_) in enumerate(zip(inputs, rounds, strict=True)):
-                streams, again = (
-                    self.setup.streams.under(f"audit/{name}/{t}/") for name in ("round", "again")
-                )
-                seen = self._trial(games[t % len(games)], which, round_, streams, again, observers)
+                seen = self._trial(t, games[t % len(games)], which, round_, observers)
                 trials += [] if seen is None else [seen]
                 tick()
         return trials
 
     def _trial(
-        self,
-        game: PlayedGame,
-        hypothesis: int,
-        round_: int,
-        streams: Streams,
-        again: Streams,
-        views: set[str],
+        self, number: int, game: PlayedGame, hypothesis: int, round_: int, views: set[str]
     ) -> PlayedTrial | None:
-        """One round, and a trial of the game with the streams `again`; None where nothing arrives."""
+        """One round, and one trial of the game; None where nothing arrives."""
+        streams, again = (self.setup.streams.under(f"audit/{name}/{number}/") for name in ("round", "again"))
         start, most = game.session.clients.parameters, self.federation.clientele.most
         context = self.setup.context(round_, self.setup.cohort(round_), most, start)
         context = replace(context, source=streams, sums_only=self.masked)
@@ -353,16 +345,10 @@ def _shift(trial: PlayedTrial, seen: Floats) -> float:
 
 def played_bound(trials: Sequence[PlayedTrial], view: str, *, delta: float, confidence: float) -> float:
     """The Clopper-Pearson bound of whole rounds, by which mean a message is nearer to along their shift."""
-    wrong = [
-        [
-            _shift(each, each.views[without_lists(view)].played) <= 0.5
-            for each in trials
-            if each.hypothesis == which
-        ]
-        for which in (0, 1)
-    ]
-    count = min(map(len, wrong))
+    seen = [(each.hypothesis, _shift(each, each.views[without_lists(view)].played)) for each in trials]
+    zero, one = ([shift <= 0.5 for held, shift in seen if held == which] for which in (0, 1))
+    count = min(len(zero), len(one))
     if count < _FEWEST:
         return 0.0
-    errors = (sum(each[:count]) for each in wrong)
-    return clopper_pearson_bound(*errors, count, delta=delta, confidence=confidence)
+    wrong = sum(zero[:count]), sum(one[:count])
+    return clopper_pearson_bound(wrong[0], wrong[1], count, delta=delta, confidence=confidence)
