@@ -269,7 +269,7 @@ class TraceAttack:
     @property
     def methods(self) -> tuple[str, ...]:
         """The attacks that run on these messages."""
-        return self.protocol.methods_on(self.header.content)
+        return self.protocol.methods_on(self.header.attacked_kind)
 
     @property
     def header(self) -> TraceHeader:

@@ -304,7 +304,7 @@ def judge_attacks(
             make equations that cannot be solved.
     """
     observer = Observer(recording.header, collection, frozenset(protocol.hide), client_step)
-    methods = protocol.methods_on(recording.header.content)
+    methods = protocol.methods_on(recording.header.attacked_kind)
     _LOG.info("attack: %s on %d recorded rounds %s", ", ".join(methods), recording.n_rounds, name)
     try:
         with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:

@@ -27,7 +27,7 @@ from foltr_audit.privacy.events import (
 from foltr_audit.privacy.observer_views import WITH_LISTS, attacked_view, without_lists
 from foltr_audit.privacy.tradeoff import pooled_curve
 from foltr_audit.trace import TraceHeader
-from foltr_audit.trace.declared_header import stated_members
+from foltr_audit.trace.declared_header import revealed_draws, stated_members
 from foltr_audit.utils.arrays import Bools
 from foltr_audit.utils.reading import is_whole
 
@@ -141,6 +141,9 @@ def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
         if event is None or isinstance(event, UnknownNoise):
             event = OpaqueChange(mechanism=text)
         found.append(event)
+    draws = revealed_draws(header)
+    if draws is not None and draws not in found:
+        found.append(draws)
     return in_format(found, header.number_format)
 
 

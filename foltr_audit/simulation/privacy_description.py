@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from foltr_audit.core.declared.checks import warnings
-from foltr_audit.core.declared.declared_system import DeclaredSystem, chain_claims, chain_steps
+from foltr_audit.core.declared.declared_system import DeclaredStep, DeclaredSystem, chain_claims, chain_steps
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, MetricLearner, ModelLearner, PrivacyEvent, RoundContext, Server
 from foltr_audit.core.results import ProofRecord
@@ -181,9 +181,12 @@ class PrivacyDescription:
 
     def declared(self) -> DeclaredSystem:
         """The system that these clients and defenses are, with what it declares about its privacy."""
-        clients = self.clients
+        clients, learner = self.clients, self.clients.learner
+        steps = chain_steps(self.chain, self.context, acts_without_pairs=self._acts_without_pairs)
+        if learner.reveals_draws:
+            steps += (DeclaredStep(name=learner.label, event=RevealedDraws(by=learner.label)),)
         return DeclaredSystem(
-            steps=chain_steps(self.chain, self.context, acts_without_pairs=self._acts_without_pairs),
+            steps=steps,
             claims=chain_claims(self.chain, self.context),
             parameters=self.context.parameters.size,
             clients=clients.spec.clients,
@@ -191,7 +194,7 @@ class PrivacyDescription:
             interactions=clients.interactions,
             number_format=self.context.number_format,
             lists_follow_clicks=clients.lists_follow_clicks,
-            alike_in_number=clients.alike_in_number or clients.learner.sends != "models",
+            alike_in_number=clients.alike_in_number or learner.sends != "models",
             members=self.members(),
             separation=clients.spec.rounds_apart,
         )

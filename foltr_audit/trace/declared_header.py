@@ -28,7 +28,7 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.core.plugins.answers import law_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE, SEEDED
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.accounting.walk import (
@@ -368,6 +368,9 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         claims, complete, basis = chain_claims(chain, context), True, AccountingBasis()
         if n is None and events is not None:
             steps = _with_sums_of(events[0], steps)
+    draws = revealed_draws(header)
+    if draws is not None and draws not in [step.event for step in steps]:
+        steps = (*steps, DeclaredStep(name=draws.by, event=draws))
     claimed = positive_number(facts.get("eps_claimed"))
     if not claims and claimed is not None:
         claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=claimed),)
@@ -386,6 +389,14 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         lists_follow_clicks=_follow(header),
         restated=(*_of_noise(steps, facts), *_of_clip(steps, facts), *_of_events(steps, events)),
     )
+
+
+def revealed_draws(header: TraceHeader) -> RevealedDraws | None:
+    """What reveals the draws of clients: what the events name, or seeds of a generator that everybody has."""
+    texts = header.knowledge.get("events")
+    events = [parse_event(str(text)) for text in texts] if isinstance(texts, list) else []
+    stated = next((event for event in events if isinstance(event, RevealedDraws)), None)
+    return stated or (RevealedDraws(by="each message") if header.attacked_kind == SEEDED else None)
 
 
 def stated_members(header: TraceHeader, cohort: int | None = None) -> SumMembers | None:

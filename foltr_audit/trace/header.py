@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import Payload
+from foltr_audit.core.settings.defaults import SEEDED
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint, OffsetEncoding
 from foltr_audit.recorder.array_layout import BUFFERS, FLOATING, ONE_ARRAY, LayoutArray, n_parameters, widened
@@ -28,6 +29,7 @@ from foltr_audit.recorder.toml_text import FIXED_FACTS, toml_text
 from foltr_audit.recorder.trace_start import FLOWER_MASKS
 from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_number
 from foltr_audit.utils.reading.text import decoded
+from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -296,6 +298,12 @@ class TraceHeader:
         content = self.knowledge.get("of")
         check(content in ("model", "update"), "knowledge.of", content, "model or update")
         return str(content)
+
+    @property
+    def attacked_kind(self) -> str:
+        """The kind of a message for the choice of attacks, see `Spec.attacked_kind`."""
+        seeded = self.kind == "es" and self.knowledge.get("perturbation") == NUMPY_RANDOMSTATE
+        return SEEDED if seeded else self.content
 
     @property
     def holds_models(self) -> bool:

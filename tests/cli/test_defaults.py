@@ -41,6 +41,7 @@ def names(methods: tuple[str, ...]) -> list[str]:
         ({"target": "training"}, "model", ["olsr", "lad", "map"]),
         ({"view": "aggregate"}, "model", ["aggregate"]),
         ({}, "es", ["es-first-click"]),
+        ({}, "seeded es", ["es-first-click", "es-seed"]),
         ({}, "clicks", ["seen-clicks"]),
     ],
 )

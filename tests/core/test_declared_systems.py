@@ -6,6 +6,7 @@ The right numbers come from closed forms, next to each fault.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -20,7 +21,7 @@ from foltr_audit.core.declared.declared_system import (
     Restatement,
     proven,
 )
-from foltr_audit.privacy.events import NormBound
+from foltr_audit.privacy.events import NormBound, RevealedDraws
 from foltr_audit.privacy.gaussian_dp import gaussian_mu
 from tests.fixtures.declared_systems import Sum, TheirNoise, system_of
 
@@ -89,6 +90,15 @@ def removed(interactions: int) -> DeclaredSystem:
         noise="laplace:scale=1.25", sensitivity=1.5, epsilon=1.2, unit="interaction", relation="add-remove"
     )
     return system_of(L1_CLIP, noise, interactions=interactions)
+
+
+def seeded(system: DeclaredSystem) -> DeclaredSystem:
+    """The same system with clients who send the seed of their draws."""
+    draws = DeclaredStep(name="foltr-es", event=RevealedDraws(by="foltr-es"))
+    return replace(system, steps=(*system.steps, draws))
+
+
+METRICS = system_of("metric-rr:eps=1.2", interactions=1)
 
 
 def with_lists(*, follow: bool) -> DeclaredSystem:
@@ -189,9 +199,10 @@ FAULTS = {
     # One of four answers that are each true with epsilon 1.2: pure epsilons add up.
     "batch": Fault(
         system_of("metric-rr:eps=1.2", interactions=4), "batch", 4.8,
-        system_of("metric-rr:eps=1.2", interactions=1), "warning",
+        METRICS, "warning",
     ),
     "lists": Fault(with_lists(follow=True), "lists", None, with_lists(follow=False)),
+    "seed of the draws": Fault(seeded(METRICS), "revealed draws", None, METRICS),
     "last bits": Fault(system_of(NORMAL, number_format="float64"), "last bits", None, GAUSSIAN),
     "weights": Fault(system_of(NORMAL, alike_in_number=False), "weights", None, GAUSSIAN, "warning"),
     "delta": Fault(

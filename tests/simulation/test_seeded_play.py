@@ -91,14 +91,34 @@ def test_rounds_are_those_of_the_published_arrays(tmp_path: Path, ranker: str, c
     assert [next(rounds) for _ in published] == pytest.approx(published, rel=1e-12)
 
 
+WORLD = f"--data {SOURCE} --normalise none --clients 20 --rounds 2 --eps 0.01"
+CLICKS = "--click-model informational"
+SEEDS = "--learner foltr-es:as_published=true"
+
+
 def test_a_run_of_the_published_program_gives_every_click_away(tmp_path: Path) -> None:
-    """At an epsilon of nearly 0; clients whose seed drives nothing else are safe from it."""
-    world = f"--data {SOURCE} --normalise none --clients 20 --rounds 2 --eps 0.01"
-    asked = f"attack {world} --method es-seed --click-model informational --learner"
-    report = answer(asked, "foltr-es:as_published=true", "--lists", "deterministic")
-    (read,) = [row["exact"] for row in report["results"] if row["method"] == "es-seed"][:1]
-    assert read == 1.0
-    assert "perturbation" in run(asked, "foltr-es", "--json").one_error()
+    """At an epsilon of nearly 0, and without asking for it: attack and compare try it, and proofs heed it."""
+    report = answer(f"attack {WORLD} {CLICKS} {SEEDS}")
+    rows = {row["method"]: row for row in report["results"] if not row["baseline"]}
+    assert rows["es-seed"]["exact"] == rows["es-seed"]["auc"] == 1.0
+    assert rows["es-first-click"]["auc"] < 1.0
+    assert "FA121" in {row["code"] for row in report["warnings"]}
+    trained = answer(f"attack {WORLD} {SEEDS} --target training --out", tmp_path / "run")
+    for found in (report, trained, answer("attack --trace", tmp_path / "run")):
+        assert {"es-seed", "es-first-click"} <= {row["method"] for row in found["results"]}
+        assert not any(row.get("ceiling_auc") for row in found["results"]), "nothing is proven"
+    compared = answer(f"compare {WORLD} {CLICKS} {SEEDS} --defense published --runs 1 --no-audit")
+    assert {row["attack"] for row in compared["results"]} == {"es-seed"}
+    assert {one["auc"] for row in compared["results"] for one in row["ceilings"] or ()} <= {1.0}
+
+
+def test_clients_whose_seed_drives_nothing_else_are_safe_from_it() -> None:
+    report = answer(f"attack {WORLD} {CLICKS} --learner foltr-es")
+    assert {row["method"] for row in report["results"] if not row["baseline"]} == {"es-first-click"}
+    assert "FA121" not in {row["code"] for row in report["warnings"]}
+    assert all(row["eps_proven"] == 0.01 for row in report["proven"])
+    assert all(row["ceiling_auc"] < 1.0 for row in report["results"] if not row["baseline"])
+    assert "perturbation" in run(f"attack {WORLD} --learner foltr-es --method es-seed --json").one_error()
 
 
 def test_clients_that_differ_are_refused() -> None:

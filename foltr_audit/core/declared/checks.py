@@ -35,6 +35,7 @@ from foltr_audit.privacy.events import (
     MetricRandomization,
     NoiseAddition,
     NormBound,
+    RevealedDraws,
 )
 from foltr_audit.privacy.gaussian_dp import LARGEST
 from foltr_audit.privacy.loss.composition import few_digits, gaussian_sigma
@@ -513,6 +514,19 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
+def revealed_draws(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
+    """Draws that follow from a seed which is sent."""
+    for step in system.steps:
+        if isinstance(step.event, RevealedDraws):
+            yield DeclarationFinding(
+                check="revealed draws",
+                field=step.name,
+                declared="draws from a seed that clients send",
+                follows="clicks follow from the seed that clients send, so no randomisation protects them",
+                mend="let clients draw from a seed that they keep",
+            )
+
+
 def proof(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each claim that is not proven, with all views in which it is not."""
     unproven: dict[DeclaredClaim, dict[str, UpperBound]] = {}
@@ -613,6 +627,7 @@ Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 
 CHAIN_CHECKS: Sequence[Check] = (
     *(sensitivity, shares, several_noises, filled_coordinates, sum_noise, batch, unequal, lists, last_bits),
+    revealed_draws,
 )
 """What every command that runs a chain warns of."""
 

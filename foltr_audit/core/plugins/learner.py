@@ -104,7 +104,10 @@ class Learner(Plugin):
 
     @property
     def reveals_draws(self) -> bool:
-        """Whether a message says what its client drew, as the seed of its clicks does: nothing hides then."""
+        """Whether whoever has a message knows what its client drew, as from the seed of its clicks.
+
+        Nothing is then proven, whatever is randomised, and a warning says so.
+        """
         return False
 
     def why_not(self, ranker: str) -> str | None:
@@ -208,6 +211,11 @@ class MetricLearner(Learner):
         Then seeds are below 2^32, and equal scores rank as in `kernels.numpy_order.reversed_lists`.
         """
         return False
+
+    @property
+    def reveals_draws(self) -> bool:
+        """Whether the seed of a message, which the server has, drives its client."""
+        return self.draws_from_seed
 
     @property
     def values(self) -> Floats:

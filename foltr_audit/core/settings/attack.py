@@ -126,7 +126,7 @@ class AttackSpec(SpecTable):
         return self.view != "individual"
 
     def methods_on(self, kind: str) -> tuple[str, ...]:
-        """The attacks that run on messages of a kind (`model`, `update`, `es` or `clicks`).
+        """The attacks that run on messages of a kind (`model`, `update`, `es`, `seeded es` or `clicks`).
 
         By default these are the published attacks and the strongest that fits: `map` for one list,
         `joint-map` for several and for sums of rounds, `aggregate` for other sums. `joint-map` takes about a

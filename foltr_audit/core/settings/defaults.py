@@ -83,5 +83,12 @@ SEVERAL_LISTS_ATTACK: Final = "joint-map"
 SUM_ATTACK: Final = "aggregate"
 """The attack on sums of messages."""
 
-OTHER_ATTACKS: Final = {"es": ("es-first-click",), "clicks": ("seen-clicks",)}
+SEEDED: Final = "seeded es"
+"""The kind `es` where the seed of a message drives its client, for the choice of attacks."""
+
+OTHER_ATTACKS: Final = {
+    "es": ("es-first-click",),
+    SEEDED: ("es-first-click", "es-seed"),
+    "clicks": ("seen-clicks",),
+}
 """Attacks on messages that are not models, by their kind."""

@@ -15,7 +15,7 @@ from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.base import SpecTable, canonical_chain, chain_texts, one_error, with_default
 from foltr_audit.core.settings.data import DataSpec, without_paths
-from foltr_audit.core.settings.defaults import NO_DEFENSE, PROTOCOLS
+from foltr_audit.core.settings.defaults import NO_DEFENSE, PROTOCOLS, SEEDED
 from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.core.settings.train import TraceSpec, TrainSpec, default_learner
@@ -135,15 +135,24 @@ class Spec(SpecTable):
         return kinds[make(Learner, self.train.learner).sends]
 
     @property
+    def attacked_kind(self) -> str:
+        """The kind of a message for the choice of attacks: `seeded es` if the seed of `es` drives clients."""
+        from foltr_audit.core.plugins import Learner
+        from foltr_audit.core.plugins.registry import make
+
+        kind = self.message_kind
+        return SEEDED if kind == "es" and make(Learner, self.train.learner).reveals_draws else kind
+
+    @property
     def attacks(self) -> tuple[str, ...]:
         """The attacks that run: the named ones, or the defaults; none without an attack protocol."""
-        return () if self.attack is None else self.attack.methods_on(self.message_kind)
+        return () if self.attack is None else self.attack.methods_on(self.attacked_kind)
 
     def with_strong_attacks(self) -> Spec:
         """The same Spec plus the default attacks, so that no verdict depends on weak attacks alone."""
         if self.attack is None:
             return self
-        return self.model_copy(update={"attack": self.attack.strengthened(self.message_kind)})
+        return self.model_copy(update={"attack": self.attack.strengthened(self.attacked_kind)})
 
     @classmethod
     def parse(

@@ -85,7 +85,7 @@ _VARIED = (
 
 def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
     """The attacks as a grid names them: none if each Spec has its default ones."""
-    protocols = [(spec.attack or AttackSpec(), spec.message_kind) for spec in specs]
+    protocols = [(spec.attack or AttackSpec(), spec.attacked_kind) for spec in specs]
     unnamed = [protocol.defaults_on(kind) for protocol, kind in protocols]
     return () if unnamed == [spec.attacks for spec in specs] else specs[0].attacks
 

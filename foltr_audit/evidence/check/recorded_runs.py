@@ -61,7 +61,7 @@ def check_trace(
     """
     recorded = TraceAttack.open(path, data=data, seed=seed, intents=intents)
     limits = limits.seen_by_server(recorded.protocol.hide)
-    protocol = recorded.protocol.strengthened(recorded.header.content)
+    protocol = recorded.protocol.strengthened(recorded.header.attacked_kind)
     if methods:
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})
     recorded = replace(recorded, protocol=protocol)

@@ -191,7 +191,7 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
 
 def untried_warnings(plan: Plan) -> Iterator[CodedWarning]:
     """A warning if attacks were named and a default one for the kind of messages is not among them."""
-    for protocol, kind in ((spec.attack, spec.message_kind) for spec in plan.specs):
+    for protocol, kind in ((spec.attack, spec.attacked_kind) for spec in plan.specs):
         if protocol is not None:
             ran = {name_in(text) for text in protocol.methods_on(kind)}
             usual = [make(Attack, text) for text in protocol.defaults_on(kind)]

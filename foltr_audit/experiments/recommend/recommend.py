@@ -352,7 +352,7 @@ def describe_sample(found: Recommendation, pool: ComparedPool | None, broken: Se
 def attacked_as_trained(spec: Spec) -> Spec:
     """The experiment of a search: users click in training as where fresh clients are attacked."""
     protocol = changed_protocol(spec.attack or AttackSpec(), {"click_models": [spec.train.click_model]})
-    for text in protocol.methods_on(spec.message_kind):
+    for text in protocol.methods_on(spec.attacked_kind):
         asks = make(Attack, text).asks
         if asks != "clicks":
             raise UsageError(f"--method: {text} infers the {asks}; expected attacks that infer clicks")
