@@ -28,7 +28,8 @@ class CorrelatedGaussianNoise(Defense):
     aggregate). The eps follows from sigma, the clip, the rounds and the separation; who takes part must not
     depend on anybody's data. The aggregator itself is trusted: an enclave, or a server that is believed to
     add the noise. Nothing is proven against whoever sees the messages, or their sum before the noise, such as
-    a server that runs `secure-aggregation` itself, or against one that colludes with clients. One round alone
+    a server that runs `secure-aggregation` itself, or against one that colludes with clients, chooses them or
+    sends them different things. One round alone
     proves at least what independent noise of sigma does. The noise is scaled by the largest weight of a
     message in the average, so that unequal weights and lost messages cost no privacy. Proven for real
     numbers; the average is rounded to float32 after the noise, which removes the last bits.

@@ -15,10 +15,12 @@ class GammaLaplace(LaplaceNoise):
     """Each client adds one of n Gamma shares per coordinate; their sum is Laplace(sensitivity / eps).
 
     Guarantees: the authors claim eps per round for neighbours that differ in one interaction. What is
-    proven is less: an observer of the *sum* sees the Laplace mechanism of scale sensitivity / eps per
-    coordinate, which is eps-DP for inputs whose *L1* distance is at most `sensitivity` (an L2 clip does
-    not ensure that). An observer of *single* messages gets no pure guarantee for n >= 2. Nothing is proven of
-    shares that are rounded after they were drawn, as `secure-aggregation` does.
+    proven is less. In exact numbers an observer of the *sum* sees the Laplace mechanism of scale
+    sensitivity / eps per coordinate, which is eps-DP for inputs whose *L1* distance is at most `sensitivity`
+    (an L2 clip does not ensure that). But messages are sent as float32 or float64, and `secure-aggregation`
+    rounds them to a grid: for n >= 2 most shares are too small to change a coordinate, so that nothing is
+    proven of the sum. Nothing is proven of *single* messages either. `skellam`, `discrete-gaussian` and
+    `gaussian-shares` have a proof.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
     section 3.3 and eq. 16.

@@ -18,8 +18,10 @@ class Guard(Defense):
     not follow the protocol can send: clients refuse a global model with an L2 norm above `max_norm` and,
     with `contrast`, documents that all have the same features, or other features than those by which the
     client ranked them. A client that refuses counts as dropped
-    out, and under secure aggregation a round with too few answers opens nothing. A server may still treat
-    clients differently within the limits; only masks that depend on the received model rule that out.
+    out, and under secure aggregation a round with too few answers opens nothing. In a plain sum shared noise
+    proves nothing where a server does not send the same to all clients: its target may be the only one that
+    answers. A server may still treat clients differently within the limits; only masks that depend on the
+    received model rule that out.
 
     Put it before secure aggregation in the chain.
 

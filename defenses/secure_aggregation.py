@@ -23,6 +23,8 @@ class SecureAggregation(Defense):
     Guarantees: no differential privacy on its own, for any relation or unit. An honest-but-curious server
     sees only sums of at least `threshold` clients' messages (view: aggregate instead of individual), as long
     as fewer of any client's neighbours than the Shamir threshold collude with it. Shown lists are not hidden.
+    The server can say of clients that they dropped out, so proofs count on no more messages than the
+    threshold (with `masks=false`: where some may drop out).
 
     Weighted messages are sent as multiples of 2^-fraction modulo 2^bits, with a rounding error of at most
     2^-(fraction + 1). If fewer clients than the threshold survive, the round aborts and the global model

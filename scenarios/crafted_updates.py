@@ -1,4 +1,7 @@
-"""Malicious clients that agree on updates, which they make from those of the honest clients of the round."""
+"""Malicious clients that agree on updates, which they make from those of the honest clients of the round.
+
+They add no noise of their own, so that a proof of the sum counts on the noise of the honest clients alone.
+"""
 
 from __future__ import annotations
 

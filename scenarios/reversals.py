@@ -39,7 +39,8 @@ class GradientReversal(Poisoning):
     """Malicious clients send their own update g in reverse, longer and with noise: -2 gamma g + mu.
 
     Each client draws gamma uniformly from (1, 2) in each round. Each coordinate of mu is normal, with the
-    mean and the standard deviation of the coordinates of g.
+    mean and the standard deviation of the coordinates of g. Nothing is proven by mu: the noise of defenses is
+    not in what they send.
 
     Example:
         >>> GradientReversal(share=0.3).text
@@ -47,6 +48,11 @@ class GradientReversal(Poisoning):
     """
 
     name: ClassVar[str] = "gradient-reversal"
+
+    @property
+    def knows_others(self) -> bool:
+        """No: each client starts from its own update."""
+        return False
 
     def on_updates(self, updates: Floats, malicious: Bools, context: RoundContext) -> Floats:
         """See `Poisoning`; no client needs to know the update of another."""

@@ -19,7 +19,8 @@ class SaturatingServer(Server):
     direction of the large model is drawn anew for each round.
 
     A check of the model's norm stops it, and so does secure aggregation whose masks depend on the received
-    model (`secure-aggregation:bind=true`). Noise that clients add holds its promise.
+    model (`secure-aggregation:bind=true`). Noise that clients add holds its promise if all of them answer: no
+    model is so large that it is lost in rounding.
 
     Source: the idea is that of Pasquini, Francati & Ateniese 2022, "Eluding secure aggregation in federated
     learning via model inconsistency", section 4, who silence clients by dead activations.
@@ -27,7 +28,9 @@ class SaturatingServer(Server):
 
     name: ClassVar[str] = "saturate"
 
-    norm: float = Field(10_000.0, gt=0, description="L2 norm of the model that all but the target receive")
+    norm: float = Field(
+        10_000.0, gt=0, le=1e6, description="L2 norm of the model that all but the target receive"
+    )
 
     def send(self, context: RoundContext) -> Broadcast:
         draws = context.server_stream("saturate", context.round).uniform(context.parameters.size)[0]

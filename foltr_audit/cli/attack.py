@@ -166,7 +166,7 @@ def _show(report: AttackReport, common: CommonOptions, published: PresetComparis
     else:
         brief = partial(report.show_short, quiet=common.quiet)
         print_published(published, report.show if common.full else brief)
-    facts = warning_code("facts")
-    warn(warning for warning in report.coded_warnings if warning.code == facts)
-    others = [warning for warning in report.coded_warnings if warning.code != facts]
+    whole = {warning_code("facts"), warning_code("truth")}
+    warn(warning for warning in report.coded_warnings if warning.code in whole)
+    others = [warning for warning in report.coded_warnings if warning.code not in whole]
     warn(others, full=common.full, quiet=common.quiet)

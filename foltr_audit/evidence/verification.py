@@ -313,11 +313,9 @@ def _values(path: Path) -> Mapping[str, object]:
     if path.name == RECORDS:
         lines = enumerate(content.splitlines(), start=1)
         tables = {f"line {number}": json_table(line, path.name, TraceError) for number, line in lines}
-        # The code of a run is one of the versions.
-        return {
-            name: {**table, "code": None} if table.get("kind") == "run" else table
-            for name, table in tables.items()
-        }
+        for run in (table for table in tables.values() if table.get("kind") == "run"):
+            run.pop("code", None)  # one of the versions
+        return tables
     return json_table(content, path.name, TraceError)
 
 

@@ -24,6 +24,7 @@ from foltr_audit.experiments.runs.folder import (
     SPEC,
     RunFolder,
     claim_folder,
+    empty_runs,
     lock_folder,
     report_write_errors,
 )
@@ -226,12 +227,11 @@ class RunOutput:
 
     def _clear_other_code(self, places: Mapping[Spec, Path]) -> None:
         """Remove the Runs that other code began or made: nothing is made of two states of the code."""
-        folders = {spec: RunFolder(place) for spec, place in places.items()}
-        stale = [folder for spec, folder in folders.items() if folder.of_other_code(spec)]
+        stale = [place for spec, place in places.items() if RunFolder(place).of_other_code(spec)]
         if stale:
             _LOG.warning(computed_again(len(stale), "Run"))
-        for folder in stale:
-            folder.clear()
+        for place in stale:
+            empty_runs(place)
 
     def _refuse_other_plan(self, plan: Plan) -> None:
         """With --resume a folder of one Run keeps one Run, and a folder of several may only grow."""

@@ -15,10 +15,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.utils.code_version import EVERYTHING, code_version, plugin_version
 
 OURS = "foltr-audit"
-_NO_RESULTS = (
-    *("cli", "evidence", "report", "studies", "testing"),
-    *("__init__.py", "__main__.py", "api.py"),
-)
+_NO_RESULTS = ("__init__.py", "__main__.py", "api.py", "cli", "evidence", "report", "studies", "testing")
 """Rooms and modules that compute no number that is stored."""
 
 Code = Mapping[str, str]

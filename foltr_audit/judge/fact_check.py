@@ -495,7 +495,7 @@ def changing_act(header: TraceHeader) -> str | None:
     for act in acts:
         ball = one_ball and "clip_norm" in header.knowledge and act.text.startswith(_BALLS)
         if act.kind in CHANGES_MESSAGES and not ball:
-            return f"{act.text} may change them"
+            return f"{act.text} may change messages"
     return None
 
 

@@ -126,7 +126,7 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
     where = f"view aggregate: round {record.round}"
     if not header.holds_models:
         raise UsageError(f"{where}: messages of kind {header.kind} are no models; expected models or updates")
-    counts, target = record.counts[_unknown(record)], isolated_client(record)
+    counts, target = record.counts[not_subtracted(record)], isolated_client(record)
     total = _total(record, header)
     if total is None or not np.all(np.isfinite(total)):
         raise UsageError(f"{where}: the sum of its messages is not recorded; expected `total` or `aggregate`")
@@ -148,7 +148,7 @@ def added_up(
     `change` is the sum of counts times updates, (P,), whose numbers rounding may have put `rounding` off; in
     a round with a fact `target` only one client is in it. Errors name the `view`.
     """
-    here, target, weight = _unknown(record), isolated_client(record), _weight(record)
+    here, target, weight = not_subtracted(record), isolated_client(record), _weight(record)
     kept, counts = _in_sum(record)[record.slot], record.counts[here]
     if counts.any() and not kept.any():
         raise UsageError(
@@ -188,7 +188,10 @@ def added_up(
 def _weight(record: RoundRecord) -> float:
     """What the messages of a round weigh on average, or the isolated one; 1 where they weigh nothing."""
     target = isolated_client(record)
-    return float(record.counts[_unknown(record)].mean() if target is None else record.counts[target]) or 1.0
+    return (
+        float(record.counts[not_subtracted(record)].mean() if target is None else record.counts[target])
+        or 1.0
+    )
 
 
 def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
@@ -196,7 +199,7 @@ def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
 
     None where it is not recorded. The messages of a server's own clients are 0.
     """
-    here = _unknown(record)
+    here = not_subtracted(record)
     counts = record.counts[here].astype(np.float64)
     if header.kind != "masked":
         return np.asarray(counts @ record.messages[here].astype(np.float64))
@@ -221,7 +224,7 @@ def isolated_client(record: RoundRecord) -> int | None:
     return int(str(target))
 
 
-def _unknown(record: RoundRecord) -> Bools:
+def not_subtracted(record: RoundRecord) -> Bools:
     """Which messages arrived and cannot be subtracted by the server, bool (M,)."""
     left = record.survivors.copy()
     places = _whole_numbers(record, SUBTRACTED, "messages of the round", record.n_messages)
@@ -258,7 +261,7 @@ def is_read(record: RoundRecord) -> bool:
 
 def _in_sum(record: RoundRecord) -> Bools:
     """Whose updates the sum of a round tells of, bool (M,): all that are unknown, or the isolated one."""
-    target, unknown = isolated_client(record), _unknown(record)
+    target, unknown = isolated_client(record), not_subtracted(record)
     return unknown if target is None else unknown & (np.arange(record.n_messages) == target)
 
 

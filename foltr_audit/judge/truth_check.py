@@ -14,7 +14,6 @@ import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.core.records.round_context import SUBTRACTED, TARGET
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.inference.joint_search import StepSearch, joint_clicks
@@ -35,6 +34,7 @@ from foltr_audit.judge.fact_check import (
 )
 from foltr_audit.judge.observer import InteractionPlacement, Observer
 from foltr_audit.judge.pieces import with_messages
+from foltr_audit.judge.round_sums import isolated_client, not_subtracted
 from foltr_audit.privacy.accounting.walk import ChainAction
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.rng import Streams
@@ -123,7 +123,10 @@ def check_truth(trace: Trace, observer: Observer, malicious: Malicious | None = 
         reason = reason or why_no_steps(header, own_step=own_step)
     if reason is not None:
         return TruthCheck(reason=reason)
-    sample = list(_sampled(trace, replace(observer, hidden=frozenset()), malicious))
+    # Without a click model no view counts grades over the whole training split, for a belief about clicks.
+    facts = {name: fact for name, fact in header.knowledge.items() if name != "click_model"}
+    everything = replace(observer, header=replace(header, knowledge=facts), hidden=frozenset())
+    sample = list(_sampled(trace, everything, malicious))
     if not sample:
         return TruthCheck(reason="no message with recorded lists and known clicks")
     hidden = _hidden_clicks(header, acts)
@@ -148,9 +151,10 @@ def _hidden_clicks(header: TraceHeader, acts: Sequence[ChainAction]) -> str | No
     names = header.knowledge.get("defense")
     try:
         chain = DefenseChain(parse_chain(names if isinstance(names, list) else [str(names)]))
+        hidden = bool(chain.links("click"))
     except UsageError:
-        return f"{opaque[0]} may change clicks"
-    return f"{opaque[0]} may change clicks" if chain.links("click") else None
+        hidden = True
+    return f"{opaque[0]} may change clicks" if hidden else None
 
 
 def _sampled(trace: Trace, observer: Observer, malicious: Malicious | None) -> Iterator[_TrueMessages]:
@@ -186,12 +190,10 @@ def _sampled(trace: Trace, observer: Observer, malicious: Malicious | None) -> I
 
 def _replayable(record: RoundRecord, truth: RoundTruth, malicious: Malicious | None) -> Ints:
     """Messages that arrived, whose clients received the global model and whose clicks are known."""
-    good = record.survivors & (np.bincount(record.slot, minlength=record.n_messages) > 0)
-    if TARGET in record.facts:  # the others received another model
-        good = good & (np.arange(good.size) == record.facts[TARGET])
-    own = record.facts.get(SUBTRACTED)
-    if isinstance(own, list):
-        good[[int(slot) for slot in own if int(slot) < good.size]] = False
+    good = not_subtracted(record) & (np.bincount(record.slot, minlength=record.n_messages) > 0)
+    target = isolated_client(record)
+    if target is not None:  # the others received another model
+        good &= np.arange(good.size) == target
     if truth.known is not None:
         good[record.slot[~truth.known]] = False
     if malicious is not None:
@@ -238,51 +240,37 @@ def _compare(
     if threshold is None:
         return TruthCheck(reason="noise of the declared law is larger than the updates")
     others: list[tuple[int, int]] = []
-    counted, agreed, far, tried, left = 0, 0, 0, 0, _MOST_SEARCHED if refuses else 0
+    counted, agreed, far, tried = 0, 0, 0, 0
     for each in sample:
-        own = _own_clicks(each, threshold)
-        rows = np.flatnonzero(own.far)[:left]
+        counts, agrees, cannot = _own_clicks(each, threshold)
+        counted, agreed, far = (
+            counted + int(counts.sum()),
+            agreed + int(agrees.sum()),
+            far + int(cannot.sum()),
+        )
+        rows = np.flatnonzero(cannot)[: _MOST_SEARCHED - tried if refuses else 0]
         if rows.size:
             found = rows[_follow_from_others(each.at(rows), threshold, search=not doubt)]
             others += [(each.round, slot) for slot in each.slots[found].tolist()]
-        counted, agreed, far = (
-            total + int(each.sum()) for total, each in zip((counted, agreed, far), own, strict=True)
-        )
-        tried, left = tried + rows.size, left - rows.size
+            tried += rows.size
     if counted < FEWEST:
         return TruthCheck(reason=f"only {counted} sampled messages differ enough from the global model")
     explained = agreed + far * len(others) / max(1, tried)
     if explained < GOOD * counted:
         if doubt:
             return TruthCheck(reason=doubt)
-        why = (
-            f"only {explained:.0f} of {counted} sampled messages follow from their true clicks or from others"
-        )
+        why = f"only {explained:.0f} of {counted} sampled messages follow from true or other clicks"
         return TruthCheck(reason=f"{why}: a fact or the truth may be wrong", doubtful=2 * agreed < counted)
     if others:
         raise _of_others(trace, table, *others[0], len(others), tried + agreed)
     return TruthCheck(agreed)
 
 
-class _OwnClicks(NamedTuple):
-    """What the true clicks of some messages explain, bool (n,) each.
+def _own_clicks(sample: _TrueMessages, threshold: ExplanationThreshold) -> tuple[Bools, Bools, Bools]:
+    """Which messages moved enough to count, follow from their clicks, and cannot follow from them, (n,) each.
 
-    Attributes:
-        counts: messages that changed the model enough to be told apart.
-        agrees: those that follow from their clicks.
-        far: those that their clicks cannot have made, but for a chance of `_CHANCE`.
-    """
-
-    counts: Bools
-    agrees: Bools
-    far: Bools
-
-
-def _own_clicks(sample: _TrueMessages, threshold: ExplanationThreshold) -> _OwnClicks:
-    """Replay the true clicks of some messages.
-
-    A message that is the opposite of its update is not far from it: a client may reverse it, and other clicks
-    may have the opposite effect.
+    They cannot but for a chance of `_CHANCE`. A message that is the opposite of its update may follow from
+    it: a client may reverse it, and other clicks may have the opposite effect.
     """
     view, tolerance = sample.view, threshold.tolerance(sample.view)
     moved = tolerance.moved.sum(axis=1)
@@ -293,21 +281,18 @@ def _own_clicks(sample: _TrueMessages, threshold: ExplanationThreshold) -> _OwnC
     agrees = (near & tolerance.moved).sum(axis=1) > enough
     reversed_ = (_near(view, -updates, tolerance, times) & tolerance.moved).sum(axis=1) > enough
     possible = _probability(view, near.sum(axis=1), times * tolerance.near.min(axis=1)) >= _CHANCE
-    return _OwnClicks(counts, counts & agrees, counts & ~(agrees | reversed_ | possible))
+    return counts, counts & agrees, counts & ~(agrees | reversed_ | possible)
 
 
 def _probability(view: View, hits: Ints, half: Floats) -> Floats:
     """How probable it is that noise leaves at most so many numbers of a message within `half`, (n,)."""
     from scipy.stats import binom
 
-    noise = view.knowledge.noise
-    if noise in (None, "none"):
+    if view.knowledge.noise in (None, "none"):
         return np.zeros(len(view))
-    law = parse_law(str(noise))
+    law = parse_law(str(view.knowledge.noise))
     within = None if law is None else law.probability_within(half)
-    return (
-        np.ones(len(view)) if within is None else np.asarray(binom.cdf(hits, view.updates.shape[1], within))
-    )
+    return np.asarray(binom.cdf(hits, view.updates.shape[1], 0.0 if within is None else within))
 
 
 def _follow_from_others(sample: _TrueMessages, threshold: ExplanationThreshold, *, search: bool) -> Bools:
@@ -320,12 +305,8 @@ def _follow_from_others(sample: _TrueMessages, threshold: ExplanationThreshold, 
         found |= (near & tolerance.moved).sum(axis=1) > enough
     if not search or found.all() or why_too_long(view) is not None:
         return found
-    rest = np.flatnonzero(~found)
-    part = rows_of(view, rest)
-    tolerance = threshold.tolerance(part)
-    near = _near(part, _replayed(part, _likely_clicks(part)), tolerance)
-    found[rest] = (near & tolerance.moved).sum(axis=1) > enough[rest]
-    return found
+    likely = _replayed(view, _likely_clicks(view))
+    return np.asarray(found | ((_near(view, likely, tolerance) & tolerance.moved).sum(axis=1) > enough))
 
 
 def _replayed(view: View, clicks: Bools) -> Floats:

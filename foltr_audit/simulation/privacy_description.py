@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from foltr_audit.core.declared.checks import warnings
 from foltr_audit.core.declared.declared_system import DeclaredStep, DeclaredSystem, chain_claims, chain_steps
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import Defense, MetricLearner, ModelLearner, PrivacyEvent, RoundContext, Server
+from foltr_audit.core.plugins import (
+    Defense,
+    MetricLearner,
+    ModelLearner,
+    Poisoning,
+    PrivacyEvent,
+    RoundContext,
+    Server,
+)
 from foltr_audit.core.results import ProofRecord
 from foltr_audit.core.settings.defaults import CLIENT, DELTA, UNIT
 from foltr_audit.core.warning_kinds import CodedWarning
@@ -30,7 +38,7 @@ class PrivacyDescription:
         context: a round without clients: what a chain declares depends on neither clients nor models.
         server: what the server does.
         cohort: fewest clients in a round.
-        malicious: clients that send something else than the defenses give, without noise of their own.
+        poisoning: what malicious clients do; None if everybody is honest.
         searches: the fewest searches of a client in a search log; None where queries are drawn.
     """
 
@@ -39,7 +47,7 @@ class PrivacyDescription:
     context: RoundContext
     server: Server
     cohort: int
-    malicious: int
+    poisoning: Poisoning | None
     searches: int | None
 
     def claim(self) -> float:
@@ -59,7 +67,8 @@ class PrivacyDescription:
     def members(self, colluders: int | None = None, drop_out: float = 0.0) -> SumMembers:
         """Who is in any sum of messages that an observer may see, at worst.
 
-        - Malicious clients that send other updates add no noise; any cohort may hold all of them.
+        - Malicious clients that send other updates add no noise; any cohort may hold all of them. What they
+          make of the messages of others may take the noise of these out of the sum.
         - The server takes out what it knows or has opened twice (`Server.subtracts`).
         - Wire defenses lose messages (`Defense.arriving`): clients drop out, or refuse what a server sent.
         - A client whose interactions may all be left out has no weight in the sum, and so no noise.
@@ -71,14 +80,15 @@ class PrivacyDescription:
         server, clients = self.server, self.cohort
         alike = not (server.isolates or server.manipulates)
         subtracted = server.subtracts(clients, reopens=self.chain.reopens)
-        silent = min(self.malicious, clients - 1)
-        sent = 1 if self.clients.may_send_nothing else max(1, round(clients * (1 - drop_out)))
-        arriving = self.chain.arriving(sent, clients, alike=alike)
+        silent, whose = self._silent(clients)
+        arriving = self.chain.arriving(max(1, round(clients * (1 - drop_out))), clients, alike=alike)
+        if self.clients.may_send_nothing:
+            arriving = 1  # a message of weight 0 arrives, too
         why = {
             f"server {server.name} asks {clients} of {self.context.shares} clients": server.chooses,
             f"{arriving} of {clients} messages arrive at least": arriving < clients,
             f"server {server.name} takes out {subtracted}": subtracted > 0,
-            f"{silent} may be of malicious clients, without noise": silent > 0,
+            whose: silent > 0,
         }
         return SumMembers(
             cohort=self.context.shares,
@@ -112,7 +122,7 @@ class PrivacyDescription:
             members: who is in a sum, if not those of `members()`.
         """
         per_message = self.clients.interactions if interactions is None else interactions
-        searches = self.searches or rounds * per_message
+        searches = self.searches or max(1, rounds * per_message)
         return AccountingContext(
             view=view,
             unit=unit,
@@ -202,6 +212,16 @@ class PrivacyDescription:
     def warnings(self) -> tuple[CodedWarning, ...]:
         """Sentences about incompatible defenses, and about claims that do not hold for a whole message."""
         return warnings(self.declared())
+
+    def _silent(self, cohort: int) -> tuple[int, str]:
+        """The most messages of a cohort whose noise does not count, and why."""
+        poisoning = self.poisoning
+        if poisoning is None or not poisoning.sends_otherwise:
+            return 0, ""
+        if poisoning.knows_others:
+            return cohort - 1, f"malicious clients ({poisoning.name}) know the messages of others"
+        silent = min(poisoning.count(self.clients.spec.clients), cohort - 1)
+        return silent, f"{silent} may be of malicious clients, without noise"
 
     @property
     def _acts_without_pairs(self) -> bool:

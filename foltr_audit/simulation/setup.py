@@ -165,7 +165,7 @@ class Setup:
             context=self.context(0, nobody, 0, model),
             server=self.server,
             cohort=self._smallest_cohort,
-            malicious=self._without_noise,
+            poisoning=None if self.malicious is None else self.malicious.poisoning,
             searches=self._fewest_searches,
         )
 
@@ -175,12 +175,6 @@ class Setup:
         if not self.server.chooses:
             return self.spec.population.cohort_size
         return min(self.cohort(round_).size for round_ in range(self.spec.train.rounds))
-
-    @property
-    def _without_noise(self) -> int:
-        """The number of clients that send something else than the defenses give."""
-        malicious = self.malicious
-        return malicious.ids.size if malicious is not None and malicious.poisoning.sends_otherwise else 0
 
     @property
     def _fewest_searches(self) -> int | None:

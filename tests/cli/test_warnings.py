@@ -94,6 +94,6 @@ def test_a_check_and_a_comparison_warn_of_their_rows(tmp_path: Path) -> None:
 def test_a_piped_warning_is_one_line_and_has_no_colour() -> None:
     done = spawn("train", *SMALL, *CHAIN, "--full", COLUMNS="40")
     (whole,) = [text for text in done.warnings if text.startswith(NOISE)]
-    assert whole.endswith("add secure aggregation, or the whole noise to each message")
+    assert whole.endswith("secure aggregation, or add the whole noise to each message")
     assert done.said.startswith("480 interactions in ")
     assert "\x1b" not in done.err

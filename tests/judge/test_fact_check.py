@@ -222,7 +222,7 @@ def test_an_unknown_change_of_messages_accuses_nobody(tmp_path: Path) -> None:
     signs: dict[str, Any] = {"facts": facts, "change": lambda r: {"messages": np.sign(r.messages)}}
     found = checked(trace_of(tmp_path / "t", replace(B, shares=None), **signs))
     assert found.state == "cannot tell"
-    assert "opaque:sign may change them" in (found.reason or "")
+    assert "opaque:sign may change messages" in (found.reason or "")
 
 
 def test_noise_that_is_not_declared_accuses_nobody(tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from benchmarks.results.__main__ import PAGE, RESULTS
 from benchmarks.results.data_folders import DATA
-from benchmarks.results.declarations import DeclaredRun, DeclaredTable, PublishedClaim, read_declarations
+from benchmarks.results.declarations import (
+    DeclaredRun,
+    DeclaredTable,
+    PublishedClaim,
+    TableColumn,
+    TableExcerpt,
+    read_declarations,
+)
 from benchmarks.results.files import RUN, DoneRun, ResultFolder, text_of
 from benchmarks.results.page import PROSE, ResultsPage
 from benchmarks.results.running import ROOT, ResultRunner, rows_of
@@ -98,6 +105,21 @@ def test_rows_of_a_run_replace_its_earlier_ones_and_are_not_made_again(tmp_path:
     assert runner.run(run) == ("r", "stored", "by other code; --again runs it again")
     assert not replace(runner, again=True).current(run)
     assert not runner.current(replace(run, command="another"))
+
+
+def test_a_page_says_where_rows_of_one_table_are_of_several_states_of_the_code(tmp_path: Path) -> None:
+    done = DoneRun(
+        command="c", data="D", digest="", seeds="", date="2026-01-01", version="0", code="a" * 64, seconds=1.0
+    )
+    table, files = replace(TABLE, runs=["r", "s", "t"]), ResultFolder(tmp_path)
+    excerpt = TableExcerpt(name="e", table="t", by=["run"], columns=[TableColumn(head="run", value="run")])
+    declared = replace(DECLARED, tables={"t": table}, excerpts={"e": excerpt}, claims=())
+    for run in table.runs:
+        files.add(table, run, done, ROWS[:1])
+    assert "states" not in ResultsPage(declared, files).text("{{ e }}")
+    files.add(table, "s", replace(done, code="b" * 64), ROWS[:1])
+    said = f"These rows were made by 2 states of the code: {'a' * 12} of r, t; {'b' * 12} of s."
+    assert ResultsPage(declared, files).text("{{ e }}").endswith(f"\n\n{said}")
 
 
 # --- verdicts -------------------------------------------------------------------------------------

@@ -72,6 +72,40 @@ def test_round_t_is_the_next_batch_of_each_users_queries(log: Collection) -> Non
             assert queries.tolist() == [mine[(3 * number + b) % len(mine)] for b in range(3)]
 
 
+@pytest.mark.parametrize(
+    ("interactions", "rounds", "more"),
+    [
+        (1, 20, {}),
+        (3, 20, {}),
+        (9, 7, {}),
+        (2, 12, {"cohort": 2}),
+        (1, 24, {"cohort": 1, "separation": 3}),
+        (2, 9, {"scenario": "quantity-skew:batches=1/2/4"}),
+    ],
+)
+def test_no_click_is_learnt_from_in_more_rounds_than_is_counted(
+    log: Collection, interactions: int, rounds: int, more: dict[str, object]
+) -> None:
+    """A click that is logged once is learnt from again after the last search of its user."""
+    setup = setup_of(log, interactions=interactions, rounds=rounds, **more)
+    asked = [np.unique(one.asked.queries[one.asked.queries >= 0]) for one in played(setup)]
+    learnt = np.bincount(np.concatenate(asked), minlength=log.train.n_queries)
+    often = max(
+        np.unique(row[row >= 0], return_counts=True)[1].max()
+        for one in played(setup)
+        for row in one.asked.queries
+    )
+    situation = setup.privacy.situation("individual", "click", rounds=rounds)
+    assert learnt.max() <= situation.uses
+    counted = setup.privacy.in_all_rounds(setup.privacy.situation("individual", "click"))
+    assert learnt.max() <= min(counted.uses, rounds)
+    assert often <= counted.repeats
+    assert learnt.max() <= counted.touched
+    if not more:
+        assert learnt.max() == counted.touched > 1
+        assert often == counted.repeats
+
+
 def test_a_sampled_user_is_at_the_same_place_whoever_else_took_part(log: Collection) -> None:
     everybody = played(setup_of(log))
     for whole, some in zip(everybody, played(setup_of(log, cohort=2)), strict=True):

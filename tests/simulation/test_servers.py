@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from foltr_audit.defenses.guard import Guard
 
 import foltr_audit as fa
-from foltr_audit.core.records.round_context import Broadcast, Delivery
+from foltr_audit.core.records.round_context import LARGEST_SENT, Broadcast, Delivery
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import train
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.servers import ROUNDS, exact, rounds, spec
+from tests.fixtures.tiny import context
 
 ISOLATING = ("saturate", "flatten")
 
@@ -87,7 +91,18 @@ def test_a_guard_changes_nothing_under_an_honest_server() -> None:
 
 
 def test_a_guard_measures_models_whose_squares_overflow() -> None:
-    assert not any(one.sent.wired.survivors.sum() > 1 for one in rounds("saturate:norm=1e200", "guard"))
+    received = np.array([np.full(6, 1e200), np.ones(6)])
+    there = replace(context([0, 1]), received=received)
+    assert Guard().accepted(there).tolist() == [False, True]
+
+
+def test_no_model_is_so_large_that_noise_is_lost_next_to_it() -> None:
+    assert np.spacing(LARGEST_SENT) < 1e-9
+    with pytest.raises(UsageError, match="norm"):
+        spec("saturate:norm=1e7")
+    for largest in (1e7, np.nan):
+        with pytest.raises(UsageError, match="noise is lost"):
+            Delivery(rows=np.array([0]), parameters=np.array([1.0, -largest]))
 
 
 def test_the_twin_without_defense_is_honest() -> None:

@@ -328,9 +328,10 @@ def _shares_of(
     )
     sums = [other.event.at_least for other in later if isinstance(other.event, MessageAggregation)]
     if not sums:
+        how = "add" if noise.law.grid > 0 else "take noise on a grid with"  # a secure sum rounds what it gets
         yield finding(
             follows=f"each message carries only 1/{n} of the noise, and the server sees each one",
-            mend="add secure aggregation, or the whole noise to each message",
+            mend=f"{how} secure aggregation, or add the whole noise to each message",
         )
         return
     taking_part = system.cohort or n

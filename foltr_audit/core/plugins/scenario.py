@@ -46,6 +46,14 @@ class Poisoning(Plugin):
         """Whether malicious clients send other updates than their local steps give."""
         return type(self).on_updates is not Poisoning.on_updates
 
+    @property
+    def knows_others(self) -> bool:
+        """Whether `on_updates` may make what a client sends from the messages of others.
+
+        A sum then tells more of these than their own sum does: no proof counts on the noise of several.
+        """
+        return self.sends_otherwise
+
     def on_updates(self, updates: Floats, malicious: Bools, context: RoundContext) -> Floats:
         """What the clients of a round send: a new array in which the rows of malicious clients may differ.
 

@@ -126,6 +126,13 @@ class RoundContext:
         return self.source.clients(f"{self.prefix}server/{purpose}", round_, np.zeros(1, dtype=np.int64))
 
 
+LARGEST_SENT: Final = 1e6
+"""The largest number of a model that a server sends to some clients alone.
+
+Next to far larger numbers the noise that clients add is lost in rounding, also in float64, so that their
+updates would not hold what a proof counts on.
+"""
+
 TARGET: Final = "target"
 """The fact of a round that holds the place of the client whose update its server isolates."""
 
@@ -145,6 +152,9 @@ class Delivery:
         parameters: the model that they receive, float64 (P,).
         contrast: whether documents have their own features; otherwise all documents have the same.
         own: whether the server runs these clients itself: they send no change and no noise.
+
+    Raises:
+        UsageError: a model with a number above `LARGEST_SENT`.
     """
 
     rows: Ints
@@ -154,6 +164,11 @@ class Delivery:
 
     def __post_init__(self) -> None:
         freeze(self, rows=np.int64, parameters=np.float64)
+        if not np.abs(self.parameters).max(initial=0.0) <= LARGEST_SENT:
+            raise UsageError(
+                f"broadcast: a model with a number not within +-{LARGEST_SENT:g}, where noise is lost; "
+                "expected smaller ones"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

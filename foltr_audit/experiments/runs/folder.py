@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -143,12 +143,6 @@ class RunFolder:
         now = code_digest(code_of(spec))[:12]
         return any(header.writer.rpartition(_CODE)[2] != now for _, header in self._headers())
 
-    def clear(self) -> None:
-        """Remove all files of the Run."""
-        with report_write_errors(self.path):
-            files = [file for file in self.path.rglob("*") if not file.is_dir()]
-            _empty(self.path, [file.relative_to(self.path) for file in files])
-
     def save_model(self, parameters: Floats) -> None:
         """Write the trained global model, float64 (P,)."""
         buffer = io.BytesIO()
@@ -245,22 +239,24 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
     for file in held:
         if file.name == SPEC:
             _ = RunFolder(path / file.parent).spec  # refuses to replace another kind of file with that name
+    if overwrite:
+        empty_runs(path)
     with report_write_errors(path):
-        if overwrite:
-            _empty(path, held)
         for file in held if resume else ():
             if atomic_files.is_temporary(file.name):
                 (path / file).unlink()
 
 
-def _empty(path: Path, files: Sequence[Path]) -> None:
+def empty_runs(path: Path) -> None:
     """Remove all files, in an order that leaves shorter Runs and no damaged ones if it is killed."""
 
     def turn(file: Path) -> int:
         ends = {RECORDS: -1, "trace.toml": 2, SPEC: 3, PLAN: 4}
         return 0 if file.name.startswith("part-") else ends.get(file.name, 1)
 
-    for file in sorted(sorted(files, reverse=True), key=turn):  # later parts first
-        (path / file).unlink()
-    for folder in sorted((entry for entry in path.rglob("*") if entry.is_dir()), reverse=True):
-        folder.rmdir()
+    with report_write_errors(path):
+        entries = sorted(path.rglob("*"), reverse=True)  # later parts first
+        for file in sorted((entry for entry in entries if not entry.is_dir()), key=turn):
+            file.unlink()
+        for folder in (entry for entry in entries if entry.is_dir()):
+            folder.rmdir()

@@ -212,13 +212,14 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
         elif sums and members is not None and honest == 1 < members.cohort:
             yield LossProof(None, _alone(members), rests_on="sum")
         elif sums and members is not None and honest > 1:
-            opened, why = members.opened(walked.key_shares, walked.at_least, situation.rounds)
+            keys, rounds = walked.key_shares, situation.rounds
+            opened, why = members.opened(keys, walked.at_least, rounds, colluding=colluding)
             # at delta 0 a sum that nobody can open (probability 0) still counts
-            if colluding and opened > 0 and opened >= situation.delta:
+            if opened > 0 and opened >= situation.delta:
                 yield LossProof(None, why, rests_on="sum")
             else:
                 proofs = _in_sum(noise, members, honest, situation, share)
-                yield from (replace(proof, spent=opened * colluding) for proof in proofs)
+                yield from (replace(proof, spent=opened) for proof in proofs)
 
 
 def _alone(members: SumMembers) -> str:

@@ -69,17 +69,23 @@ class SumMembers:
         gone = self.silent + self.subtracted + (self.colluders or 0) * colluding
         return max(1, self.messages(at_least) - gone)
 
-    def opened(self, shares: KeyShares | None, at_least: int | None, rounds: int) -> tuple[float, str]:
-        """Probability that colluders open a message, or a smaller sum, in any round; and how they do."""
-        if self.colluders is None or shares is None:
+    def opened(
+        self, shares: KeyShares | None, at_least: int | None, rounds: int, *, colluding: bool
+    ) -> tuple[float, str]:
+        """Probability that colluders open a message, or a smaller sum, in any round; and how they do.
+
+        Clients that the server runs itself, whose messages it subtracts, hold shares of keys too.
+        """
+        colluders = self.subtracted + (self.colluders or 0) * colluding
+        if colluders == 0 or shares is None:
             return 0.0, ""
         missing = self.cohort - self.messages(at_least)
-        honest = self.honest(at_least, colluding=True)
-        once = exposure(shares, clients=self.cohort, missing=missing, colluders=self.colluders, honest=honest)
+        honest = self.honest(at_least, colluding=colluding)
+        colluders = min(colluders, self.cohort - 1)
+        once = exposure(shares, clients=self.cohort, missing=missing, colluders=colluders, honest=honest)
         return min(1.0, rounds * once), (
-            f"{self.colluders} clients collude with the server: {shares.needed} of a client's "
-            f"{shares.neighbours} neighbours can open its message, and two runs of neighbours a part of the "
-            "sum"
+            f"{colluders} clients collude with the server: {shares.needed} of a client's {shares.neighbours} "
+            "neighbours can open its message, and two runs of neighbours a part of the sum"
         )
 
 

@@ -159,7 +159,7 @@ class AdditiveNoise(ABC):
         return tuple(found) or (LossProof(None, f"{how}: the law states no privacy loss"),)
 
     def probability_within(self, size: ArrayLike) -> Floats | None:
-        """P[|X| <= size] at each size >= 0; None where it is not known."""
+        """`P[|X| <= size]` at each size >= 0; None where it is not known."""
         return None
 
     def concentration(self, half: ArrayLike) -> Floats | None:

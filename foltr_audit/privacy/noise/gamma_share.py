@@ -158,7 +158,7 @@ class GammaShare(AdditiveNoise):
         return replace(self, scale=self.scale * math.sqrt(share))
 
     def probability_within(self, size: ArrayLike) -> Floats | None:
-        """P[|X| <= size] at each size >= 0; None for a shape above 8, where Bessel functions lose digits.
+        """`P[|X| <= size]` at each size >= 0; None for a shape above 8, where Bessel functions lose digits.
 
         With z = size / scale, v = a - 1/2, and L the modified Struve function, it is
         `z (K_v(z) L_(v-1)(z) + K_(v-1)(z) L_v(z))`.

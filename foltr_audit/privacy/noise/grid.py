@@ -83,7 +83,7 @@ class GridNoise(AdditiveNoise):
         return replace(self, sigma=max(self.sigma * math.sqrt(share), self.fewest_steps * self.step))
 
     def probability_within(self, size: ArrayLike) -> Floats | None:
-        """P[|X| <= size] at each size >= 0: the sum of the masses.
+        """`P[|X| <= size]` at each size >= 0: the sum of the masses.
 
         Where the standard deviation is above 4,096 steps it is that of normal noise within half a step more,
         which is right to 1e-8.
@@ -110,7 +110,7 @@ class GridNoise(AdditiveNoise):
         return np.asarray(self.step * (np.concatenate([[0.0], whole]) + 0.5))
 
     def within_steps(self, steps: Floats) -> Floats | None:
-        """P[|X| <= steps], whole numbers >= 0; None where the masses are not known."""
+        """`P[|X| <= steps]`, whole numbers >= 0; None where the masses are not known."""
         spread = self.scale / self.step
         if spread > _WIDE:
             return within_deviations((steps + 0.5) / spread)
@@ -197,7 +197,7 @@ class DiscreteGaussian(GridNoise):
         return replace(self, count=self.count * count)
 
     def within_steps(self, steps: Floats) -> Floats | None:
-        """P[|X| <= steps], whole numbers >= 0; None for a sum that is no discrete Gaussian."""
+        """`P[|X| <= steps]`, whole numbers >= 0; None for a sum that is no discrete Gaussian."""
         return None if self.tau > _LARGEST_TAU else super().within_steps(steps)
 
     @property
