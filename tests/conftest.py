@@ -77,6 +77,7 @@ def setup_of(collection: Collection) -> SetupOf:
         chain: tuple[Defense, ...] | None = None,
         scenario: str = "uniform",
         poisoning: str | None = None,
+        server: str | None = None,
         cohorts: str | None = None,
         data: Collection | None = None,
     ) -> Setup:
@@ -99,6 +100,7 @@ def setup_of(collection: Collection) -> SetupOf:
                     "learner": learner,
                     "click_model": click_model,
                     "no_relevant": no_relevant,
+                    **({} if server is None else {"server": server}),
                 },
                 "trace": {"message": message, "dtype": dtype, "embed_features": embed_features},
                 "attack": attack,

@@ -14,6 +14,13 @@ from foltr_audit.auditing.declarations import DeclarationCheck, LinkTestInput, c
 from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, FOR_NORMAL, TrialScores, nearly_normal
 from foltr_audit.auditing.evaluation import EarlyStop, Pair, about_best, split
 from foltr_audit.auditing.games import OtherClients
+from foltr_audit.auditing.played_rounds import (
+    PlayedGame,
+    PlayedRounds,
+    PlayedTrial,
+    difference,
+    played_bound,
+)
 from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials, claim_for
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, is_proven, verdict_on
@@ -86,9 +93,21 @@ class Audit:
             for name in self.protocol.canaries
         }
         declared = self._declared(sessions, canaries.values())
-        for (unit, _), found in canaries.items():
-            for view in self.protocol.views_of(unit):
-                yield self._finding(self._worst(sessions, found, view), view, declared)
+        games = [
+            (view, self._worst(sessions, found, view))
+            for (unit, _), found in canaries.items()
+            for view in self.protocol.views_of(unit)
+        ]
+        played = self._in_rounds(games)
+        for view, game in games:
+            yield self._finding(game, view, declared, played)
+
+    def _in_rounds(self, games: Sequence[tuple[str, _CanaryGame]]) -> list[PlayedTrial]:
+        """Trials of the evaluated canaries in whole rounds; none of a chain that does nothing."""
+        views = {view for view, _ in games}
+        distinct = {id(game.canary): PlayedGame(game.session, game.canary) for _, game in games}
+        session = games[0][1].session
+        return PlayedRounds(session).play(list(distinct.values()), views) if session.acts else []
 
     def _sessions(self, models: Mapping[str, Sequence[Floats]]) -> dict[str, AuditSession]:
         """The games at each of the models.
@@ -155,7 +174,9 @@ class Audit:
         likely = [games[number] for number in about_best(promised)]
         return max(likely, key=lambda game: (game.exact or 0.0, game.canary.shift))
 
-    def _finding(self, game: _CanaryGame, view: str, declared: DeclarationCheck) -> AuditRecord:
+    def _finding(
+        self, game: _CanaryGame, view: str, declared: DeclarationCheck, played: Sequence[PlayedTrial]
+    ) -> AuditRecord:
         session, canary = game.session, game.canary
         claim = self._claim(session, canary.unit, view)
         normal = game.trials.score in LINEAR and nearly_normal(session.noise(view).law, session.widest_grid)
@@ -169,6 +190,9 @@ class Audit:
         )
         lower = next(bound for bound in estimates if bound.estimator == chosen)
         surest = next(bound for bound in strict if bound.estimator == _AT_ANY_LEVEL.get(chosen, chosen))
+        own = [trial for trial in played if trial.game.canary is canary]
+        in_rounds = played_bound(own, view, delta=claim.delta, confidence=1.0 - STRICT)
+        alarm = STRICT / (len(self.protocol.views) * len(self.protocol.canaries) * len(self.protocol.units))
         # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact
         # What estimators for normal noise assume was checked by `nearly_normal`.
@@ -178,7 +202,8 @@ class Audit:
                 proven=upper.epsilon,
                 exact=exact,
                 measured=lower.epsilon,
-                strict=surest.epsilon,
+                strict=max(surest.epsilon, in_rounds),
+                differs="" if declared.broken else difference(played, view, session.members(view), alarm),
                 broken=declared.why if declared.broken else "",
                 worst_case=canary.name != "data:typical",
                 believed=declared.believed,
@@ -243,7 +268,7 @@ class Audit:
             interactions=session.interactions,
             rounds=self.protocol.messages,
             delta=claim.delta,
-            members=privacy.members(self.protocol.colluders, self.protocol.drop_out),
+            members=session.in_sums,
         )
         events = privacy.events(declared.acts)
         upper, run = upper_bound(events, situation), run_bound(events, privacy.lifetime(situation))

@@ -49,9 +49,14 @@ class OtherClients:
         """From now on draw the noise in the sum of `members - 1` messages from its law."""
         self._laws[members] = law
 
+    @property
+    def lawful(self) -> bool:
+        """Whether tests have shown that noise adds up as its law says, and it is drawn from it."""
+        return bool(self._laws)
+
     def sums(self, members: int, message: int, trials: Ints) -> Floats:
         """For each of some trials (n,), the sum of `members - 1` messages less that without noise, (n, P)."""
-        if members < 2 or not (self.clients.setup.chain.links("message") or self._noisy_steps):
+        if members < 2 or not (self.clients.setup.chain.links("message") or self.noisy_steps):
             return np.zeros((trials.size, self.clients.parameters.size))
         law = self._laws.get(members)
         if law is None:
@@ -85,18 +90,17 @@ class OtherClients:
 
     def _played(self, members: int, message: int, trials: range) -> Floats:
         chain, quiet, ids = self.clients.setup.chain, self.clients.quiet, np.arange(1, members)
-        models = np.tile(self.clients.parameters, (ids.size, 1))
-        resting = self.clients.context(0, ids, interactions=self.interactions)
-        silent = self._stepped(models, quiet, resting)
-        after = None if self._noisy_steps else self._stepped(models, chain, resting)
-        rounds, sums = self.clients.setup.spec.train.rounds, np.empty((len(trials), models.shape[1]))
+        first = self.clients.context(0, ids, interactions=self.interactions)
+        silent = self.resting(quiet, first)
+        after = None if self.noisy_steps else self.resting(chain, first)
+        rounds, sums = self.clients.setup.spec.train.rounds, np.empty((len(trials), silent.shape[1]))
         with self.progress.task("other clients", -(-len(trials) // _TICKS)) as tick:
             for row, trial in enumerate(trials):
                 # Rounds of training, under streams of their own: these ids and rounds also occur among the
                 # clients of a canary, whose noise must be independent of theirs.
                 round_, under = trial % rounds, f"audit/others/{message}/{trial}/"
                 context = self.clients.context(round_, ids, under, self.interactions)
-                local = self._stepped(models, chain, context) if after is None else after
+                local = self.resting(chain, context) if after is None else after
                 known = self.clients.quiet_messages(silent, context).sum(axis=0)
                 sums[row] = self.clients.messages(local, context).sum(axis=0) - known
                 if row % _TICKS == 0:
@@ -108,16 +112,25 @@ class OtherClients:
 
         A trial is a run of its own, in which round t sums the t-th messages.
         """
-        size = self.clients.parameters.size
-        if not self._sum_links.links("aggregate"):
-            return np.zeros((trials.size, size))
-        nothing = WireMessages(messages=np.zeros((1, size)), survivors=np.ones(1, dtype=np.bool_))
-        weights, noise = np.full(1, 1.0 / members), np.empty((trials.size, size))
-        for row, trial in enumerate(trials):
-            context = self.clients.context(message, np.arange(1), f"audit/sum/{trial}/", self.interactions)
-            average = self._sum_links.on_aggregate(np.zeros(size), nothing, weights, context)
-            noise[row] = members * average
+        noise = np.zeros((trials.size, self.clients.parameters.size))
+        if self.noise_on_sums:
+            for row, trial in enumerate(trials):
+                prefix = f"audit/sum/{trial}/"
+                context = self.clients.context(message, np.arange(1), prefix, self.interactions)
+                noise[row] = self.noise_on_sum(members, context)
         return noise
+
+    def noise_on_sum(self, members: int, context: RoundContext) -> Floats:
+        """The noise (P,) that the server adds to the sum of `members` messages of a round."""
+        size = self.clients.parameters.size
+        nothing = WireMessages(messages=np.zeros((1, size)), survivors=np.ones(1, dtype=np.bool_))
+        average = self._sum_links.on_aggregate(np.zeros(size), nothing, np.full(1, 1.0 / members), context)
+        return np.asarray(members * average)
+
+    @property
+    def noise_on_sums(self) -> bool:
+        """Whether the server adds noise to sums."""
+        return bool(self._sum_links.links("aggregate"))
 
     @cached_property
     def _sum_links(self) -> DefenseChain:
@@ -131,17 +144,19 @@ class OtherClients:
         )
 
     @cached_property
-    def _noisy_steps(self) -> bool:
+    def noisy_steps(self) -> bool:
+        """Whether local models carry noise before the message stage."""
         blank = self.clients.context(0, np.empty(0, np.int64))
         return any(is_random(link, blank) for link in self.clients.setup.chain.links("step"))
 
-    def _stepped(self, models: Floats, chain: DefenseChain, context: RoundContext) -> Floats:
+    def resting(self, chain: DefenseChain, context: RoundContext) -> Floats:
         """Local models of clients that learn nothing, after the step stage, (n, P).
 
         Without noise, one step does the same as several: it only moves what lies outside a bound.
         """
+        models = np.tile(context.parameters, (context.clients.size, 1))
         every = np.ones(len(models), dtype=np.bool_)
-        for step in range(self.interactions if self._noisy_steps else 1):
+        for step in range(self.interactions if self.noisy_steps else 1):
             models = chain.on_step(models, every, step, context)[0]
         return models
 

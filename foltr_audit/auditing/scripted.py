@@ -134,12 +134,16 @@ class GameClients:
 
         Messages that are encoded as integers are decoded again; masks are left out.
         """
-        spec, encoding = self.setup.spec, self.setup.chain.encoding
         sent = self.setup.chain.on_message(models, context)
-        if spec.trace.message == "update":
-            sent = sent - self.parameters
+        return self.formatted(
+            sent - self.parameters if self.setup.spec.trace.message == "update" else sent, context
+        )
+
+    def formatted(self, sent: Floats, context: RoundContext) -> Floats:
+        """What clients send (C, P) in the Spec's number format, or encoded and decoded again, as float64."""
+        encoding = self.setup.chain.encoding
         if encoding is None:
-            return np.asarray(sent.astype(spec.trace.dtype).astype(np.float64))
+            return np.asarray(sent.astype(self.setup.spec.trace.dtype).astype(np.float64))
         integers = encoding.encode(sent, context.counts, context.clients, summed=False)
         return np.asarray(encoding.decode(integers) / np.maximum(context.counts, 1)[:, np.newaxis])
 

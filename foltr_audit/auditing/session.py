@@ -29,6 +29,7 @@ from foltr_audit.core.results import LowerBound
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.errors import UsageError
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.events import (
     GridRounding,
     MessageAggregation,
@@ -202,12 +203,10 @@ class AuditSession:
         """The chain's events, each with its link."""
         return self.setup.privacy.acts()
 
-    @property
-    def arriving(self) -> int:
-        """Messages in a sum: the cohort less dropped-out clients, or the fewest of a secure sum."""
-        fewest = [event.at_least for _, event in self.acts if isinstance(event, MessageAggregation)]
-        cohort = self.setup.spec.population.cohort_size
-        return min(cohort, max(1, *fewest, round(cohort * (1 - self.protocol.drop_out))))
+    @cached_property
+    def in_sums(self) -> SumMembers:
+        """Who is in any sum that the observer may see."""
+        return self.setup.privacy.members(self.protocol.colluders, self.protocol.drop_out)
 
     def canary(self, name: str, unit: str) -> Canary:
         """The canary of a name for a unit."""
@@ -230,7 +229,7 @@ class AuditSession:
 
         Trials show the loss of one coordinate more often than the same loss spread over many.
         """
-        loss = exact_epsilon(self.noise_of(self.arriving), self.games, canary, 0.0) or 0.0
+        loss = exact_epsilon(self.noise_of(self.in_sums.honest()), self.games, canary, 0.0) or 0.0
         shift = np.subtract(*self.games.means(canary))
         return float(f"{loss:.9g}"), float(np.linalg.norm(shift))
 
@@ -243,7 +242,7 @@ class AuditSession:
 
     def noise(self, view: str) -> ObservationNoise:
         """The noise between messages and what the observer of a view sees."""
-        return self.noise_of(self.members(view), released=is_released(view))
+        return self.noise_of(self.members(view), released=self.released(view))
 
     def noise_of(self, members: int, *, released: bool = False) -> ObservationNoise:
         """The same for a sum of `members` messages, as it is `released` or before any noise on the sum."""
@@ -260,12 +259,18 @@ class AuditSession:
         return any(isinstance(event, MessageAggregation) for _, event in self.acts)
 
     def members(self, view: str) -> int:
-        """How many messages, the canary's included, are in a sum that the observer cannot take apart."""
+        """How many messages with noise, the canary's included, an observer cannot take apart, at least."""
         seen = without_lists(view)
-        if seen == "colluding":
-            colluders = self.protocol.colluders
-            return 1 if colluders is None else max(1, self.arriving - colluders)
-        return self.arriving if seen == "aggregate" or self.masked else 1
+        if seen == "individual" and not self.masked:
+            return 1
+        return self.in_sums.honest(colluding=seen == "colluding")
+
+    def released(self, view: str) -> bool:
+        """Whether the observer sees sums as the aggregator releases them, and nothing before.
+
+        A server that does not follow the protocol adds no noise to a sum that it looks at.
+        """
+        return without_lists(view) == "aggregate" and self.in_sums.follows
 
     def lists(self, view: str) -> bool:
         """Whether an observer sees lists that follow from clicks."""
@@ -291,7 +296,7 @@ class AuditSession:
 
     def _scored(self, canary: Canary, view: str, wanted: tuple[str, ...], trials: Ints) -> dict[str, Pair]:
         """Those of some scores that are computable, of some trials (N,)."""
-        members, released = self.members(view), is_released(view)
+        members, released = self.members(view), self.released(view)
         if not set(wanted) <= set(SCORES):
             text = self.protocol.score
             return attack_scores(self.games, canary, text, trials, members=members, released=released)
@@ -301,7 +306,7 @@ class AuditSession:
 
     def independent(self, view: str) -> bool:
         """Whether trials of a view share no noise of other clients, and none on the sum."""
-        return self.members(view) == 1 and not is_released(view)
+        return self.members(view) == 1 and not self.released(view)
 
     @property
     def learning(self) -> int:
@@ -333,11 +338,6 @@ class AuditSession:
             normal=normal,
             among=ANYTIME if self.protocol.stop_early else ESTIMATORS,
         )
-
-
-def is_released(view: str) -> bool:
-    """Whether the observer of a view sees sums as the aggregator releases them, and nothing before."""
-    return without_lists(view) == "aggregate"
 
 
 def _part(pair: Pair, first: int, last: int | None = None) -> Pair:

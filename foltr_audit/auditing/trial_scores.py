@@ -86,6 +86,8 @@ class ObservationNoise:
         law = only_noise(events)
         if law is None or not (alone and once):
             return cls()
+        # Rounding of single messages shows in a sum of shares that are mostly too small to change a digit.
+        rounded |= members > 1 and law.has_pole
         return cls(law=law if members == 1 else law.summed(members), rounded=rounded)
 
 

@@ -36,6 +36,7 @@ class ClaimEvidence:
         exact: the loss of the pair that was played, where it is known.
         measured: lower bound of the trials at the protocol's confidence.
         strict: the same at a confidence of 1 - `STRICT`.
+        differs: how rounds of training differ from the game that was played; empty where they do not.
         broken: why a link does not do what it declares; empty where none is known not to.
         worst_case: the pair was searched for, so that a game that refutes nothing is evidence for the claim.
         believed: the links of others than foltr-audit, whose declarations a proof rests on.
@@ -46,6 +47,7 @@ class ClaimEvidence:
     exact: float | None
     measured: float
     strict: float
+    differs: str = ""
     broken: str = ""
     worst_case: bool = True
     believed: Sequence[str] = ()
@@ -92,7 +94,9 @@ def verdict_on(found: ClaimEvidence) -> tuple[Verdict, str]:
 
 
 def _contradiction(found: ClaimEvidence) -> str:
-    """Why what is proven cannot be right, or empty."""
+    """Why what is proven or played cannot be right, or empty."""
+    if found.differs:
+        return found.differs
     if found.exact is not None and found.exact > found.proven * (1 + _EXACT_SLACK) + _SLACK:
         return f"this pair has a loss of {found.exact:.3g}, and {found.proven:.3g} is proven for every pair"
     if found.strict > found.proven * (1 + _SLACK):

@@ -316,8 +316,8 @@ def _of_claim(claim: float, unit: str, worst: Iterable[Row]) -> Iterator[str]:
 def _judged(row: Row) -> tuple[str, str]:
     """What is said of a finding, before and after its observer; a dot ends what is a sentence of its own."""
     verdict, lost = row["verdict"], _lost(row)
-    if verdict == BROKEN:
-        return "Not proven", f": {row['why']}."
+    if verdict in (BROKEN, CONTRADICTION):
+        return "Not proven" if verdict == BROKEN else "No verdict", f": {row['why']}."
     if verdict == "not refuted":
         return _NO_CLAIM if math.isinf(row["eps_claimed"]) else ("neither proven nor refuted", "")
     if verdict not in FALSE:

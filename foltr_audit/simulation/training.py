@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -275,6 +275,11 @@ class ModelSenders:
         self.malicious = malicious
         self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
 
+    @classmethod
+    def of_training(cls, setup: Setup, world: ClientData) -> Self:
+        """The clients of the rounds of an experiment."""
+        return cls(setup, world, sampled=True, server=setup.server, malicious=setup.malicious)
+
     @cached_property
     def _without_contrast(self) -> ClientSimulator:
         """The same clients, to whom all documents are sent with the same features."""
@@ -353,10 +358,14 @@ class ModelSenders:
     ) -> tuple[Floats, Floats, CohortInteractions]:
         """Models (C, P) that clients send, updates (C, P) without a defense, and the interactions."""
         local, interactions = clients.play(asked, context)
-        models = self.setup.chain.on_message(local.models, context)
+        return self.sent_of(local.models, context), local.steps, interactions
+
+    def sent_of(self, local: Floats, context: RoundContext) -> Floats:
+        """The models (C, P) that clients send of their local ones."""
+        models = self.setup.chain.on_message(local, context)
         if self.malicious is not None and self.malicious.poisoning.sends_otherwise:
-            models = self.malicious.poisoned(models, local.models, context)
-        return models, local.steps, interactions
+            models = self.malicious.poisoned(models, local, context)
+        return models
 
     def _answers(
         self, broadcast: Broadcast, asked: QueryAssignment, context: RoundContext
@@ -378,12 +387,10 @@ class ModelSenders:
 class FedAvgServer:
     """A server that aggregates the models of its cohort."""
 
-    def __init__(self, setup: Setup, world: ClientData) -> None:
+    def __init__(self, setup: Setup, world: ClientData, senders: ModelSenders | None = None) -> None:
         self.setup = setup
         self.own = ServerLearning(setup)
-        self.senders = ModelSenders(
-            setup, world, sampled=True, server=setup.server, malicious=setup.malicious
-        )
+        self.senders = senders or ModelSenders.of_training(setup, world)
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), without other state."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -32,10 +31,10 @@ def test_default_views_and_numbers_that_fit_together() -> None:
     sums = [("aggregate", "sum"), ("aggregate+lists", "sum and lists")]
     assert [(row["view"], row["sees"]) for row in rows] == single + sums
     for row in rows:
-        upper, exact = (math.inf if row[name] == "inf" else row[name] for name in ("eps_upper", "eps_exact"))
+        upper, exact = (float(row[name] or 0) for name in ("eps_upper", "eps_exact"))
         assert exact <= upper + 1e-9, "no pair can be worse than what is proven"
     assert rows[2]["eps_upper"] == rows[3]["eps_upper"] == "inf", "float32 spoils the sum of Gamma shares"
-    assert 1.2 < rows[2]["eps_exact"] < 1.2 * math.sqrt(46)
+    assert rows[2]["eps_exact"] is None, "as its law is not that of the sum of real numbers"
 
 
 def test_a_true_claim_is_proven_for_every_unit() -> None:
@@ -114,9 +113,8 @@ def test_the_published_claim_on_real_data() -> None:
     assert lists["eps_lower"] == lists["eps_ceiling"]
     assert individual["verdict"] == "refuted"
     assert individual["eps_lower"] >= 5
-    assert aggregate["verdict"] in ("false by exact loss", "refuted")
-    assert 1.2 < aggregate["eps_exact"] < 1.2 * 46**0.5
-    assert aggregate["eps_upper"] == "inf"
+    assert aggregate["verdict"] == "refuted"
+    assert (aggregate["eps_exact"], aggregate["eps_upper"]) == (None, "inf")
 
 
 def test_a_proof_that_trials_contradict_is_a_fault_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner, Server
 from foltr_audit.core.plugins.registry import make, make_if_known
 from foltr_audit.core.settings.base import with_default
 from foltr_audit.core.settings.defaults import SERVER
-from foltr_audit.core.settings.population import PopulationSpec
-from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
@@ -53,19 +49,6 @@ def _why_no_learner(spec: Spec) -> str | None:
     return problem and f"learner {learner.name}: {problem}"
 
 
-def _audited_sum(server: Server, cohort: int, chain: DefenseChain) -> tuple[tuple[str, ...], int | None]:
-    """The views and the colluders in the audit of a server that reads sums of rounds.
-
-    An audit assumes in any case that the server knows what other clients have learnt. So a server that lets
-    them learn nothing sees what an honest one does, and one that subtracts messages sees what a server does
-    with which their senders collude.
-    """
-    subtracted = server.subtracts(cohort, reopens=chain.reopens)
-    if not subtracted:
-        return ("aggregate", "aggregate+lists"), None
-    return ("colluding", "colluding+lists"), subtracted
-
-
 def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
     """With a server that isolates one client, updates are sent and sums of training rounds are attacked."""
     train = table.get("train")
@@ -77,17 +60,9 @@ def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
     if table.get("attack") is not None:
         table = with_default(table, "attack", "target", "training")
         table = with_default(table, "attack", "view", "aggregate")
-    if table.get("audit") is None:
-        return table
-    try:
-        cohort = PopulationSpec.model_validate(table.get("population") or {}).cohort_size
-        chain = DefenseChain(parse_chain(cast("tuple[str, ...]", table.get("defense") or ())))
-    except (ValidationError, UsageError, TypeError):  # the fields are refused, with a better reason
-        return table
-    views, colluders = _audited_sum(server, cohort, chain)
-    if colluders is not None:
-        table = with_default(table, "audit", "colluders", colluders)
-    return with_default(table, "audit", "views", views)
+    if table.get("audit") is not None:  # it reads sums
+        table = with_default(table, "audit", "views", ("aggregate", "aggregate+lists"))
+    return table
 
 
 def _why_no_server(spec: Spec) -> str | None:
@@ -116,8 +91,8 @@ def _why_no_manipulation(spec: Spec, server: Server) -> str | None:
 
 def _why_no_choice(spec: Spec) -> str | None:
     """Why a server cannot choose who takes part in a round, or None."""
-    if spec.membership is not None or spec.unlearning is not None or spec.audit is not None:
-        return "expected train or attack; other protocols draw their cohorts"
+    if spec.membership is not None or spec.unlearning is not None:
+        return "expected train, attack or audit; other protocols draw their cohorts"
     if spec.population.rounds_apart > 1 or spec.population.cohorts == "fixed":
         return "its clients take part in any round; expected neither --separation nor --cohorts fixed"
     return None
@@ -131,10 +106,4 @@ def _why_no_sum(spec: Spec, server: Server) -> str | None:
         )
     if spec.attack is not None and (spec.attack.target, spec.attack.view) != ("training", "aggregate"):
         return "it reads sums of training rounds; expected --target training --view aggregate"
-    if spec.audit is not None:
-        chain = DefenseChain(parse_chain(spec.defense))
-        views, colluders = _audited_sum(server, spec.population.cohort_size, chain)
-        if not set(spec.audit.views) <= set(views) or spec.audit.colluders != colluders:
-            number = "" if colluders is None else f" and --colluders {colluders}"
-            return f"expected --view {' and '.join(views)}{number}, or neither option"
     return None

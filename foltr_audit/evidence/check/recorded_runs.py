@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
 from foltr_audit.core.settings.attack import changed_protocol, refuse_unknown_queries
@@ -125,7 +126,11 @@ class _RunProofs(NamedTuple):
 
 
 def _proof(setup: Setup, view: AuditView, progress: Progress) -> tuple[ProofRecord | None, str]:
-    """What is proven of a Run whose links do what they declare, and why these could not be tested."""
+    """What is proven of a Run whose links do what they declare, and why these could not be tested.
+
+    Raises:
+        ContradictionError: a proof and what was found of the same claim cannot both be right.
+    """
     why, audits = "", tuple[AuditRecord, ...]()
     try:
         from foltr_audit.auditing.audit import Audit  # slow to import, and most checks run none
@@ -134,6 +139,9 @@ def _proof(setup: Setup, view: AuditView, progress: Progress) -> tuple[ProofReco
         audits = tuple(Audit(setup, protocol, progress).findings({"first": (first_model(setup),)}))
     except UsageError as error:
         why = str(error)
+    refuse_contradiction(
+        {**vars(each), "defense": "+".join(setup.chain.texts), "sees": view} for each in audits
+    )
     return proof_of(_RunProofs(proofs_of(setup.privacy), audits), view), why
 
 
