@@ -123,9 +123,8 @@ def _of_metrics(view: View) -> Identifiability:
     there = view.is_document.any(axis=2)
     count = np.where(there, np.arange(1, B + 1), 0).max(axis=1, initial=0)
     half = (count + 1) // 2 if view.knowledge.antithetic else count
-    alone = (
-        np.where(np.arange(B) < half[:, np.newaxis], half[:, np.newaxis], (count - half)[:, np.newaxis]) == 1
-    )
+    first = np.arange(B) < half[:, np.newaxis]
+    alone = np.where(first, half[:, np.newaxis], (count - half)[:, np.newaxis]) == 1
     metrics = (half > 0).astype(np.int64) + (count > half)
     facts = nothing_identifiable(n, B, k)
     return facts._replace(
@@ -174,7 +173,6 @@ class RoundAnswers:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Why an attack cannot run on this view, by label."""
         return dict(self._session.refused)
 
     @property
@@ -208,12 +206,8 @@ def _guesses(seen: RoundView, answer: Inference, bits: Floats | None) -> ClickGu
     any_click = answer.any_click
     if any_click is None:
         any_click = np.where(seen.view.is_document, answer.scores, -np.inf).max(axis=2, initial=-np.inf)
-    return ClickGuesses(
-        scores=seen.restored(answer.scores),
-        guess=seen.restored(answer.guess),
-        any_click=any_click,
-        surprisal=bits,
-    )
+    scores, guess = seen.restored(answer.scores), seen.restored(answer.guess)
+    return ClickGuesses(scores=scores, guess=guess, any_click=any_click, surprisal=bits)
 
 
 class _ClickSurprisals:

@@ -25,13 +25,7 @@ _ENOUGH = 2  # false positives that a level must allow for an interval; see `tru
 
 
 class ScoreRanking(NamedTuple):
-    """D scored items in rising order of score.
-
-    Attributes:
-        positive: the truth, bool (D,).
-        tie: number of the distinct score, int64 (D,).
-        cluster: number of the query that an item belongs to, int64 (D,).
-    """
+    """D items in rising order of score: bool truth, int64 number of the distinct score and of the query, (D,)."""
 
     positive: Bools
     tie: Ints
@@ -103,27 +97,17 @@ class ScoreRanking(NamedTuple):
         return rates, allowed
 
     def _queries(self, which: Bools) -> int:
-        """How many queries some items belong to."""
         return int(np.unique(self.cluster[which]).size)
 
     def _totals(self, weights: Ints, which: Bools) -> Ints:
         """How many of some items each resample holds, int64 (R,)."""
         counts = np.bincount(self.cluster[which], minlength=weights.shape[1])
-        totals: Ints = np.einsum("bq,q->b", weights, counts)
-        return totals
+        return np.asarray(np.einsum("bq,q->b", weights, counts))
 
 
 METRICS = (
-    "accuracy",
-    "balanced_accuracy",
-    "precision",
-    "recall",
-    "f1",
-    "exact",
-    "auc",
-    *FALSE_POSITIVES,
-    "accuracy_identifiable",
-    "exact_message",
+    *("accuracy", "balanced_accuracy", "precision", "recall", "f1", "exact", "auc"),
+    *(*FALSE_POSITIVES, "accuracy_identifiable", "exact_message"),
 )
 """Metrics of a row, all between 0 and 1, higher = more is leaked.
 
@@ -180,7 +164,6 @@ class AttackScorer:
     """Scores every guesser on the same lists, those with a click, with the same resamples."""
 
     def __init__(self, evidence: ClickEvidence, streams: Streams, resamples: int = RESAMPLES) -> None:
-        """All judged lists, also those without a click; resamples depend on the number of queries only."""
         self.everything = evidence
         self.evidence = evidence.at(evidence.has_click)
         self.resamples = QueryBootstrap(self.evidence.query, streams, resamples)
@@ -268,8 +251,7 @@ class AttackScorer:
         known = self.evidence.identifiable
         count = known.sum(axis=1)
         total = np.where(known, right, 0.0).sum(axis=1)
-        share: Floats = np.divide(total, count, out=np.full(count.size, np.nan), where=count > 0)
-        return share
+        return np.asarray(np.divide(total, count, out=np.full(count.size, np.nan), where=count > 0))
 
     @cached_property
     def _messages(self) -> tuple[Ints, Bools, QueryBootstrap] | None:
@@ -450,10 +432,7 @@ def group_records(
     for method in (RANDOM, *scorer.evidence.guessed):
         values = _values(scorer, method)
         every = _metrics(scorer, method, values, everybody)
-        groups = []
-        for number in range(len(evidence.groups)):
-            mine = _metrics(scorer, method, values, scorer.evidence.group == number)
-            groups.append(_of_group(scorer, number, method, mine, every))
+        groups = [_of_group(scorer, n, method, values, every) for n in range(len(evidence.groups))]
         for place, record in enumerate(sorted(groups, key=_hardest_first), start=1):
             yield record.model_copy(update={"place": place})
 
@@ -462,12 +441,12 @@ def _of_group(
     scorer: AttackScorer,
     number: int,
     method: str,
-    mine: dict[str, BootstrapDistribution],
+    values: dict[str, Floats],
     every: dict[str, BootstrapDistribution],
 ) -> AttackRecord:
-    """What a method reads in the lists of a group, from each metric over these and over all lists."""
+    """What a method reads in the lists of a group, next to each metric over all lists."""
     judged = scorer.evidence.group == number
-    lists = int(judged.sum())
+    lists, mine = int(judged.sum()), _metrics(scorer, method, values, judged)
     return AttackRecord(
         task="clicks",
         method=method,
@@ -495,15 +474,13 @@ def _metrics(
 ) -> dict[str, BootstrapDistribution]:
     """Each metric of some judged lists, bool (L,), from those of each list, float64 (L,)."""
     blank, resamples = np.full(lists.size, np.nan), scorer.resamples
-    average = resamples.means if method == RANDOM else resamples.shares
-    metrics = {
-        name: average(np.where(lists, values.get(name, blank), np.nan))
-        for name in GROUP_METRICS
-        if name != "auc"
-    }
     if method == RANDOM:
-        return metrics | {"auc": resamples.means(np.where(lists, 0.5, np.nan))}
-    return metrics | {"auc": scorer.ranked(method, lists).areas(resamples)}
+        values = values | {"auc": np.full(lists.size, 0.5)}
+    metrics = {
+        name: resamples.means(np.where(lists, values.get(name, blank), np.nan), share=method != RANDOM)
+        for name in GROUP_METRICS
+    }
+    return metrics if method == RANDOM else metrics | {"auc": scorer.ranked(method, lists).areas(resamples)}
 
 
 def _hardest_first(record: AttackRecord) -> tuple[float, ...]:

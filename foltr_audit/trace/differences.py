@@ -46,14 +46,7 @@ So many floating-point numbers lie between two: exact, whatever they are. `kerne
 
 
 class ModelArray(NamedTuple):
-    """An array of a message that is part of a model.
-
-    Attributes:
-        name: of its column.
-        kind: its number format, float32 or float64.
-        shape: its axes.
-        span: its numbers among the parameters.
-    """
+    """An array of a message, float32 or float64, that is a span of a model's parameters."""
 
     name: str
     kind: str
@@ -90,7 +83,6 @@ class PartDifferences:
     """
 
     def __init__(self, header: TraceHeader) -> None:
-        """Of a part without rounds."""
         self._header = header
         self._models = {array.name: array for array in model_arrays(header)}
         self._names: dict[tuple[str, str], str] = {}  # what stands for a column of a table; "" if it stays

@@ -21,12 +21,7 @@ from foltr_audit.utils.seed_generators import PERTURBATIONS
 
 
 class FactDomain(NamedTuple):
-    """The values of a fact.
-
-    Attributes:
-        values: what is expected, in words.
-        fits: whether a value is one of them.
-    """
+    """The values of a fact: what is expected, in words, and whether a value is one of them."""
 
     values: str
     fits: Callable[[object], bool]

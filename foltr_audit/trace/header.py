@@ -157,11 +157,11 @@ class TraceDataset:
     """The data that the clients searched.
 
     Attributes:
-        source: where it came from, e.g. a path or `synthetic:mq2007`.
-        fold: number of the fold, from 1; 0 where the source has none.
+        source: e.g. a path or `synthetic:mq2007`.
+        fold: from 1; 0 where the source has none.
         fingerprint: SHA-256 (hex) of the parsed content.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
-        parts: names of the parts; an interaction's `part` is an index into them.
+        parts: names, into which an interaction's `part` is an index.
     """
 
     source: str
@@ -474,11 +474,7 @@ def _check_schema(schema: object) -> None:
 
 
 def check(good: bool, name: str, value: object, expected: str) -> None:
-    """Refuse a field that is not good.
-
-    Raises:
-        TraceError: it is not; the line says what was expected.
-    """
+    """Refuse a field that is not good: a `TraceError` says what was expected."""
     if not good:
         raise TraceError(f"trace: header: {name} is {shortened(value)}, expected {expected}")
 

@@ -172,13 +172,7 @@ EVERY = slice(None)
 
 
 class PartTable:
-    """A table of a part, whose columns have the types that `schema.columns` says.
-
-    Attributes:
-        columns: by name.
-        path: the file that they came from.
-        rows: their length.
-    """
+    """A table of a part, whose columns have the types that `schema.columns` says."""
 
     def __init__(self, columns: Columns, part: TracePart, table: str, folder: Path) -> None:
         """Of a table such as `observed/rounds`.
@@ -200,7 +194,6 @@ class PartTable:
         self._edges = np.searchsorted(number, np.append(every, part.last_round + 1))
 
     def error(self, problem: str) -> TraceError:
-        """An error about this file."""
         return TraceError(f"trace: {self.path}: {problem}")
 
     def span(self, i: int) -> slice:

@@ -168,10 +168,7 @@ class Trace:
     """A recorded trace: its header at once, its rounds as a stream.
 
     Attributes:
-        folder: the trace folder.
-        header: the header.
         trace_id: SHA-256 (hex) of `trace.toml`.
-        parts: the committed parts, in order.
         has_truth: whether the truth was recorded and its folder is still there.
         given: names of the header's facts that were given by hand, over those of rounds too.
     """
@@ -213,12 +210,10 @@ class Trace:
 
     @property
     def n_messages(self) -> int:
-        """Number of messages in all rounds."""
         return sum(part.files["observed/messages"].rows for part in self.parts)
 
     @property
     def n_interactions(self) -> int:
-        """Number of recorded interactions in all rounds."""
         return sum(part.files["observed/interactions"].rows for part in self.parts)
 
     def tables(self, part: TracePart) -> tuple[str, ...]:
@@ -282,7 +277,9 @@ class Trace:
         Raises:
             TraceError: rows of other rounds or out of order, or values that do not fit the header.
         """
-        messages, clicks = (self._table(part, f"truth/{name}", tables) for name in ("messages", "clicks"))
+        messages, clicks = (
+            PartTable(tables[name], part, name, self.folder) for name in ("truth/messages", "truth/clicks")
+        )
         messages.expect_slots()
         header, optional = self.header, clicks.columns
         for i, values in enumerate(self._metrics_in(part, tables)):
@@ -313,16 +310,13 @@ class Trace:
             and not all(np.array_equal(tables[truth][key], tables[observed][key]) for key in keys)
         ]
 
-    def _table(self, part: TracePart, name: str, tables: Tables) -> PartTable:
-        return PartTable(tables[name], part, name, self.folder)
-
     def _metrics_in(self, part: TracePart, tables: Tables) -> list[dict[str, float]]:
         """Metrics of each round of a part, from the table `truth/rounds` alone.
 
         Raises:
             TraceError: rows of other rounds, a name twice, or the name `round`.
         """
-        table = self._table(part, "truth/rounds", tables)
+        table = PartTable(tables["truth/rounds"], part, "truth/rounds", self.folder)
         found = []
         for i in range(part.n_rounds):
             pairs = table.named_values(table.span(i))
@@ -356,17 +350,12 @@ class Trace:
         if not self.parts:
             raise UsageError(f"trace: {self.folder} has no round yet")
         part = self.parts[-1]
-        tables = {"observed/rounds": self.columns(part, "observed/rounds")}
-        table = self._table(part, "observed/rounds", tables)
+        table = PartTable(self.columns(part, "observed/rounds"), part, "observed/rounds", self.folder)
         state = None if self.header.holds_models else _row(table, "state", -1).copy()
         return GlobalModel(_row(table, "aggregate", -1).copy(), state)
 
     def check_size(self, part: TracePart, table: str) -> None:
-        """Refuse a file that is missing or of another size than its marker says.
-
-        Raises:
-            TraceError: it is.
-        """
+        """Refuse a file that is missing or of another size than its marker says."""
         path, expected = self.folder / part.file_name(table), part.files[table]
         try:
             found = path.stat()
@@ -464,11 +453,7 @@ class Trace:
         return found
 
     def check_files(self) -> None:
-        """Compare every file with its marker.
-
-        Raises:
-            TraceError: the first that differs.
-        """
+        """Compare every file with its marker; a `TraceError` names the first that differs."""
         for part in self.parts:
             for table in self.tables(part):
                 self.content(part, table)
