@@ -77,10 +77,8 @@ def why_too_long(view: View) -> str | None:
 class PatternDecoder:
     """Weighs the click patterns of a view's lists.
 
-    Attributes:
-        view: the observer's view.
-        prior: clicks before the message: by `position`, by known `relevance`, or `uniform`; a prior that
-            the observer does not know falls back to `position`, then to `uniform`.
+    `prior` says how likely clicks are before the message: by `position`, by known `relevance`, or `uniform`;
+    one that the observer does not know falls back to `position`, then to `uniform`.
     """
 
     view: View
@@ -158,15 +156,30 @@ class PatternDecoder:
     def _by_client_step(self, messages: Ints, b: int, models: Floats, rest: Floats | None) -> Floats:
         from foltr_audit.kernels.patterns import log_likelihoods
 
-        replayed, out = (
-            StepReplay(self.view),
-            np.full((messages.size, 1 << self.view.shown.shape[2]), -np.inf),
-        )
+        replayed = StepReplay(self.view)
+        out = np.full((messages.size, 1 << self.view.shown.shape[2]), -np.inf)
         for row, i in enumerate(messages.tolist()):
             received = self.view.models[i] if rest is None else self.view.models[i] - rest[row]
             for first, local in replayed.patterns(i, b, models[row]):
                 out[row, first : first + len(local)] = log_likelihoods(received - local, self.table)
         return out
+
+    def coefficients(self, messages: Ints) -> tuple[Floats, Floats]:
+        """What each pattern of the first list of some messages (H,) adds to an update, as a sum of columns.
+
+        The terms of `kernels.patterns.pattern_terms`, whose first k + 1 numbers are coefficients of the
+        columns, (H, P, k + 1): documents and, last, the model.
+        """
+        from foltr_audit.kernels.patterns import pattern_terms
+
+        replay = self.replay
+        theta = np.ascontiguousarray(self.view.parameters[messages])
+        J = np.ascontiguousarray(replay.jacobian(theta, messages, 0))
+        weights, lengths = replay.weights(theta, messages, 0), replay.lengths[messages, 0]
+        terms = pattern_terms(
+            weights, J, theta, lengths, replay.learning_rate, replay.only_observed, self.ball
+        )
+        return terms, np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
 
     def log_priors(self, messages: Ints, b: int) -> Floats:
         """Log prior of every pattern of list b of some messages (H,): (H, 2^k)."""

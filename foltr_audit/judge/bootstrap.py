@@ -90,7 +90,7 @@ class QueryBootstrap:
     """
 
     def __init__(self, query: NDArray[np.str_], streams: Streams, resamples: int = RESAMPLES) -> None:
-        """R resamples of the queries (L,) of L lists; they depend on the seed and the number of queries only."""
+        """R resamples of the queries (L,) of L lists; they follow from the seed and the number of queries."""
         self.names, self.cluster = np.unique(query, return_inverse=True)
         self._streams, self._resamples = streams, resamples
         self._known_totals: dict[bytes, Floats] = {}

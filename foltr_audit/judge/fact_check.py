@@ -16,7 +16,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import STEP_FACTS, View
 from foltr_audit.errors import TraceError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from foltr_audit.inference.replay import NEEDS, Replay, StepReplay, why_no_replay
+from foltr_audit.inference.replay import NEEDS, Replay, StepReplay, into_ball, why_no_replay
 from foltr_audit.inference.seeded_clients import perturbed_scores
 from foltr_audit.judge.observer import Observer, knowledge_of
 from foltr_audit.judge.pieces import RowIndex, with_messages, with_rows
@@ -135,13 +135,7 @@ def _usual_noise(law: AdditiveNoise, size: float) -> float | None:
 
 @dataclass(frozen=True)
 class ExplanationCount:
-    """How many of the messages that count are explained.
-
-    Attributes:
-        explained: how many.
-        messages: how many count.
-        clicked: the mean share of a list that is clicked where it is explained.
-    """
+    """How many messages that count are explained, and the mean share of an explained list that is clicked."""
 
     explained: int
     messages: int
@@ -149,7 +143,6 @@ class ExplanationCount:
 
     @property
     def share(self) -> float:
-        """The share of messages; 0 without any."""
         return self.explained / self.messages if self.messages else 0.0
 
 
@@ -211,10 +204,10 @@ class PdgdSteps:
         """The updates that clients send after these steps, (H, P)."""
         start, known = self.replay.view.parameters[i], self.replay.view.knowledge
         if known.clip is None:
-            return self.replay.sent(steps)
+            return into_ball(steps, known.update_clip)
         models = start + steps
         acts = have_pairs | known.clip_without_pairs
-        return np.asarray(np.where(acts[:, np.newaxis], self.replay.clipped(models), models) - start)
+        return np.asarray(np.where(acts[:, np.newaxis], into_ball(models, known.clip), models) - start)
 
 
 def coefficients(weights: Floats, clicks: Bools, *, only_observed: bool) -> Floats:
@@ -300,12 +293,10 @@ class FactCheck:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings for the user, one line each."""
         odd = self.state == "wrong" or (self.state == "explained" and self.reason is not None)
         return (*((self.text,) if odd else ()), *self.contradictions)
 
     def table(self) -> dict[str, object]:
-        """All fields and texts, as a row."""
         return {
             "state": self.state,
             "wrong": self.is_wrong,

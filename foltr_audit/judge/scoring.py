@@ -25,7 +25,7 @@ _ENOUGH = 2  # false positives that a level must allow for an interval; see `tru
 
 
 class ScoreRanking(NamedTuple):
-    """D items in rising order of score: bool truth, int64 number of the distinct score and of the query, (D,)."""
+    """D items in rising order of score: the truth, and numbers of the distinct score and the query, (D,)."""
 
     positive: Bools
     tie: Ints
