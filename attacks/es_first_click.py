@@ -130,7 +130,6 @@ class ESFirstClick(Attack):
     prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses means of DCG, long lists, and a hidden order that the seed does not determine."""
         return super().why_not(view) or _why_no_order(view) or _why_no_metric(view)
 
     def exact_posterior(self, view: View) -> bool:
@@ -196,7 +195,6 @@ def _why_no_metric(view: View) -> str | None:
 
 
 def _reordered(view: View, order: Ints) -> View:
-    """The view with the documents of each list in another order."""
     labels = None if view.labels is None else np.take_along_axis(view.labels, order, axis=2)
     features = cast(Features, np.take_along_axis(view.features, order[..., np.newaxis], axis=2))
     return replace(
@@ -205,7 +203,6 @@ def _reordered(view: View, order: Ints) -> View:
 
 
 def _restored(answer: Inference, order: Ints) -> Inference:
-    """An answer about reordered lists, mapped back to the original order."""
     scores, guess = np.empty_like(answer.scores), np.empty_like(answer.guess)
     np.put_along_axis(scores, order, answer.scores, axis=2)
     np.put_along_axis(guess, order, answer.guess, axis=2)
@@ -252,7 +249,6 @@ class _PatternPosterior:
         return np.asarray(self.view.is_document.sum(axis=2))
 
     def answer(self) -> Inference:
-        """Posterior probabilities of clicks, of any click and of patterns."""
         from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
 
         n, B, k = self.view.shown.shape

@@ -100,7 +100,6 @@ class Linkage(LinkAttack):
         return "intents" in self.use.split("/") and view.knowledge.belief is not None
 
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
-        """The sum of log likelihood ratios over the traits in `use`."""
         ours, theirs, used = _MessageTraits.of(first), _MessageTraits.of(second), self.use.split("/")
         total = np.zeros(offered.shape)
         if "count" in used:
@@ -138,7 +137,6 @@ class _MessageTraits(NamedTuple):
 
     @classmethod
     def of(cls, rows: Floats) -> _MessageTraits:
-        """The traits from rows made by `packed`."""
         first = 2 + _BEHAVIOUR
         last = first + (int(rows[0, 0]) if len(rows) else 0)
         return cls(rows[:, 1], rows[:, 2:first], rows[:, first:last], rows[:, last:])

@@ -43,9 +43,8 @@ _Names = tuple[bytes, bytes]  # topic and document
 class Qrels:
     """Judgements of the same documents under several intents.
 
-    Attributes:
-        rows: (topic, document) -> column of `grades`, in the order of the files.
-        grades: int64, shape (I, judged documents); 0 where an intent's file lacks the document.
+    `rows` has the column of each topic and document in `grades`, int64 (I, judged documents), in the order of
+    the files. A grade is 0 where an intent's file lacks the document.
     """
 
     rows: Mapping[tuple[str, str], int]
@@ -53,7 +52,6 @@ class Qrels:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Every topic once, in the order of the files."""
         return tuple(dict.fromkeys(topic for topic, _ in self.rows))
 
     @property

@@ -123,7 +123,6 @@ def cache_folder() -> Path | None:
 
 @cache
 def _note(line: str) -> None:
-    """Write a line to stderr, once per process."""
     sys.stderr.write(line + "\n")
 
 
@@ -218,7 +217,6 @@ def _origin(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collecti
 
 
 def folds(data: DataSpec) -> tuple[int, ...]:
-    """Numbers of the folds that the source has; empty if it has none."""
     return () if data.is_synthetic or data.is_made else folds_of(data.source)
 
 

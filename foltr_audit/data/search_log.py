@@ -63,7 +63,6 @@ class SearchLog:
         return _parts_in_time(self.times, self.name)
 
     def where(self, search: int) -> str:
-        """File and line of a search, for messages."""
         return f"data: {self.name}:{self.lines[search]}"
 
 
@@ -289,7 +288,6 @@ def number_of_clients(source: str) -> int | None:
 
 @lru_cache(maxsize=4)
 def _count(path: str, stamp: tuple[int, int]) -> int:
-    """As `number_of_clients`, of a file with this size and time of change."""
     log = read_search_log(Path(path))
     return int(log.users[log.part == 0].max()) + 1  # they have the first numbers
 
@@ -379,7 +377,6 @@ def _split(lists: Dataset, part: Ints, times: Ints) -> list[Dataset]:
 
 
 def _between(lists: Dataset, first: int, end: int) -> Dataset:
-    """Queries first .. end-1, in the same memory."""
     rows = slice(int(lists.offsets[first]), int(lists.offsets[end]))
     return replace(
         lists,

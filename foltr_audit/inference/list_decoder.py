@@ -26,7 +26,6 @@ _HYPOTHESES = 1 << 15  # local models in one chunk: bounds the memory of their s
 
 
 def why_no_evidence(view: View) -> str | None:
-    """Why the lists of a view are no evidence about clicks, or None if they may be."""
     known = view.knowledge
     if view.is_document.any(axis=2).sum(axis=1).max(initial=0) < 2:
         return "one list a message: no list follows from a click"

@@ -185,7 +185,6 @@ class RelativeAttack(MembershipAttack):
 
 
 def membership_attack(name: MembershipMethod, protocol: MembershipSpec) -> MembershipAttack:
-    """The attack of a name, with the parameters of a protocol."""
     base, _, offline = name.partition("-")
     if base == LikelihoodRatioAttack.name:
         return LikelihoodRatioAttack(offline=bool(offline))

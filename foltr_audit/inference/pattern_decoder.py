@@ -65,7 +65,6 @@ def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]
 
 
 def why_too_long(view: View) -> str | None:
-    """Why lists are too long to weigh every click pattern, or None."""
     from foltr_audit.kernels.patterns import MOST_WEIGHED
 
     if view.width <= MOST_WEIGHED:
@@ -121,7 +120,6 @@ class PatternDecoder:
         return log_likelihoods(self.view.models[messages] - models, self.table)
 
     def chunks(self) -> Iterator[Ints]:
-        """Numbers of the messages, in chunks with a bounded number of patterns."""
         n, _, k = self.view.shown.shape
         size = max(1, _CHUNK_PATTERNS >> k)
         for first in range(0, n, size):

@@ -29,7 +29,6 @@ WHOLE_UPDATE = (
 
 
 def why_no_step_replay(view: View) -> str | None:
-    """Why messages of a view with a client step cannot be replayed, or None."""
     known = view.knowledge
     several = view.shown.shape[1] > 1 or known.clip is not None
     return WHOLE_UPDATE if known.update_clip is not None and several else None
@@ -111,7 +110,6 @@ class Replay:
 
     @property
     def only_observed(self) -> bool:
-        """Whether only documents down to one below the last click form pairs."""
         return self.view.knowledge.pairs == "last-click+1"
 
     @property
@@ -120,7 +118,6 @@ class Replay:
 
     @property
     def over_candidates(self) -> bool:
-        """Whether PDGD's normaliser sums over all candidates."""
         return self.view.knowledge.normaliser == "candidates"
 
     @cached_property

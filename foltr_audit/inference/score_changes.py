@@ -30,7 +30,6 @@ class ScoreChangeAttack(Attack):
     )
 
     def why_not(self, view: View) -> str | None:
-        """`compare=positions` also requires the order of a list."""
         reason = super().why_not(view)
         if reason is None and self.compare == "positions" and not view.knowledge.has("order"):
             return "the observer does not know: order (compare=positions needs it)"

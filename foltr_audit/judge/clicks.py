@@ -280,7 +280,6 @@ class ClickTask(AttackTask[ClickEvidence]):
         return wanted
 
     def see(self, seen: RoundView) -> None:
-        """Ask the attacks, and note what the messages can reveal to any attack."""
         with one_blas_thread():  # attacks share decompositions with it
             self._facts.append(identifiability(seen.full))
         self._before.append(self._surprisals.before(seen.rows, seen.full))
@@ -327,7 +326,6 @@ class ClickTask(AttackTask[ClickEvidence]):
         self.pieces.append(everything if known.all() else everything.at(known))
 
     def evidence(self) -> ClickEvidence:
-        """Evidence on all rounds, of which there must be one."""
         if not self.pieces:
             raise NothingToReadError(
                 "trace: it holds no round in which a message arrived or a sum was opened"

@@ -184,7 +184,6 @@ class CountTask(MessageTask[CountEvidence]):
         return bool(self._new)
 
     def _begin_round(self, record: SummedRound, truth: RoundTruth) -> bool:
-        """The sum of a round, if all its clients saw one list."""
         self._seen, self._new = [], {}
         if not record.of_one_list:
             if not self.session.refused:
@@ -262,7 +261,6 @@ def _with_noise(view: View, noise: str | None) -> View:
 
 
 def _key(record: RoundRecord, row: int) -> bytes:
-    """What the clients of one sum have in common."""
     asked = record.part[row : row + 1].tobytes() + record.query[row : row + 1].tobytes()
     return bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
 

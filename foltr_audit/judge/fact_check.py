@@ -513,12 +513,10 @@ def why_no_steps(header: TraceHeader, *, own_step: bool) -> str | None:
 
 
 def why_masked(header: TraceHeader) -> str | None:
-    """Why messages cannot be read one by one, or None."""
     return "messages are masked" if header.kind == "masked" else None
 
 
 def _why_not_these(sample: MessageSample) -> str | None:
-    """Why these messages cannot be checked."""
     if not sample.views:
         counts = sorted(sample.lists - {1})
         if counts:
@@ -534,7 +532,6 @@ def _why_not_these(sample: MessageSample) -> str | None:
 
 
 def why_unknown_step(view: View) -> str | None:
-    """Why the steps behind the messages of a view cannot be replayed, or None."""
     own_step = view.knowledge.client_step is not None
     needs = NEEDS - STEP_FACTS if own_step else NEEDS
     missing = sorted(name for name in needs if not view.knowledge.has(name))

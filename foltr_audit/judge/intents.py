@@ -118,7 +118,6 @@ class IntentTask(MessageTask[IntentEvidence]):
         self._likely: dict[str, list[Floats]] = {}
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        """Refuse all attacks on a recording that does not hold the intents."""
         if not super().begin(record, truth):
             return False
         if truth.intents is None:
@@ -126,7 +125,6 @@ class IntentTask(MessageTask[IntentEvidence]):
         return truth.intents is not None
 
     def see(self, seen: RoundView) -> None:
-        """Ask, and note what the lists alone reveal."""
         super().see(seen)
         self._shown.append(relevant_shown(seen.full))
 
@@ -139,7 +137,6 @@ class IntentTask(MessageTask[IntentEvidence]):
         return found
 
     def judged(self, answers: Mapping[str, Floats]) -> None:
-        """Keep the round: decisions are on messages of several rounds."""
         self._clients.append(self.truth.clients)
         self._rounds.append(np.full(self.truth.clients.size, self.record.round))
         if self.truth.intents is not None:

@@ -456,7 +456,6 @@ class Observer:
         return 0 if self.collection is None else self.collection.n_features
 
     def _as_seen(self, view: View, record: RoundRecord) -> View:
-        """A view of some messages of a round, as observers of this kind have it."""
         return view
 
     def _full(

@@ -148,7 +148,6 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
         return True
 
     def see(self, seen: RoundView) -> None:
-        """Ask, and note the sum and what its lists alone reveal."""
         super().see(seen)
         self._sums.append(seen.full.updates[0])
         labels = seen.full.intent_labels
@@ -160,7 +159,6 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
         return answer_of(attack, answer, (len(view), None), "a description of each sum")
 
     def judged(self, answers: Mapping[str, Floats]) -> None:
-        """Keep the round: estimates are made from all of them."""
         for label, rows in answers.items():
             self._said.setdefault(label, []).append(rows[0])
 

@@ -56,7 +56,6 @@ class HonestRounds:
         return self.source.truths()
 
     def rounds(self) -> Iterator[RoundRecord]:
-        """The rounds, in order; messages of colluding clients do not count as survivors."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
             honest = ~np.isin(truth.clients, self.colluders)
             yield replace(record, survivors=record.survivors & honest)
@@ -111,7 +110,6 @@ def task_of(attack: Attack) -> TaskClass:
 
 
 def not_for_clicks(attacks: Sequence[Attack]) -> dict[str, str]:
-    """Why attacks cannot write guesses of clicks, by label."""
     return {
         attack.label: f"guesses are of clicks, and it finds the {task_of(attack).name}"
         for attack in attacks
@@ -171,7 +169,6 @@ class TaskEvidence:
                 yield task_record(task, score, self._promise(task, scores))
 
     def _promise(self, task: str, scores: Sequence[TaskScore]) -> ProvenPromise | None:
-        """What is proven for the secret that a task names."""
         if self.promises is None:
             return None
         if task == LinkTask.name:  # counts in clear tell clients apart, whatever else is proven

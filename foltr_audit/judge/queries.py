@@ -54,7 +54,6 @@ class TruthRanks:
         return np.asarray((harmonic[self.ahead + self.tied] - harmonic[self.ahead]) / self.tied)
 
     def metrics(self) -> dict[str, Floats]:
-        """What is reported of each message, by name."""
         return {
             "accuracy": self.first,
             "mrr": self.reciprocal_rank,
@@ -140,7 +139,6 @@ class QueryTask(MessageTask[QueryEvidence]):
     makes: ClassVar[frozenset[str]] = frozenset({"query", "shown"})
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        """Draw the queries that the attacks choose from."""
         if not super().begin(record, truth):
             return False
         self._views: list[View] = []
@@ -159,7 +157,6 @@ class QueryTask(MessageTask[QueryEvidence]):
         self._views.append(replace(seen.view))
 
     def end(self) -> None:
-        """Ask about all messages of the round, some at a time."""
         if self.record.n_messages and self._reason is None:
             view, lists, round_ = whole_round(self._views), self._lists, self.record.round
             size = max(1, _CHUNK_NUMBERS // max(1, lists.shape[1] * view.features[0].size))
@@ -214,7 +211,6 @@ class RoundQueries:
         return cls(first, query.reshape(-1), names)
 
     def why_not(self, choices: int) -> str | None:
-        """Why there is no other query to choose, or None."""
         if self.first.size >= 2:
             return None
         return f"a round holds {self.first.size} different queries; expected {choices} to choose from, or 2"

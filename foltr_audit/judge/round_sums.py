@@ -104,7 +104,6 @@ class RoundSums:
                 yield self._sum(read)
 
     def truths(self) -> Iterator[SummedTruth]:
-        """The truth of each sum, in the same order."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
             if (read := self._read(record)) is not None:
                 yield _summed_truth(read, truth)

@@ -246,7 +246,6 @@ class MessageTask(AttackTask[Judged]):
         self.ask(seen.view, self.record.round, f"{self.record.round}/{seen.rows.start}")
 
     def end(self) -> None:
-        """Join the answers on the round with the truth."""
         if self.record.n_messages:
             piece = self.judged(self.session.collect())
             if piece is not None:
@@ -286,6 +285,5 @@ def answer_of(attack: Attack, answer: Inference, shape: tuple[int | None, ...], 
 
 
 def refuse_values(attack: Attack, right: bool | np.bool_, what: str) -> None:
-    """Refuse an answer whose values are not right."""
     if not right:
         raise PluginError(f"attack {attack.name}: it gave other numbers than expected: {what}")
