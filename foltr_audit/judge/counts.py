@@ -37,8 +37,7 @@ class CountEvidence(Evidence):
     """L lists, each shown to several clients whose updates were summed.
 
     Attributes:
-        query: name of each list's query, (L,).
-        clients: clients of each sum, int64 (L,).
+        clients: of each sum, int64 (L,).
         shown: position of each shown document inside its query, int64 (L, k), padded with -1.
         counts: clients that clicked each document, the truth, int64 (L, k).
         estimates: each attack's estimate of it, float64 (L, k), by label.
@@ -164,13 +163,13 @@ class CountTask(MessageTask[CountEvidence]):
         """
         if not super().begin(record, truth):
             return False
+        self._seen, self._new = [], {}
+        model = record.parameters if self.observer.header.kind == "model" else 0.0
         if isinstance(record, SummedRound):
-            return self._begin_round(record, truth)
+            return self._begin_round(record, truth, model)
         reason = why_not_one_list(record, self.observer.header)
         if reason is not None:
             raise UsageError(f"view aggregate: {reason}")
-        model = record.parameters if self.observer.header.kind == "model" else 0.0
-        self._seen, self._new = [], {}
         P, k = record.parameters.size, record.shown.shape[1]
         for row in np.flatnonzero(record.survivors).tolist():
             key = _key(record, row)
@@ -183,15 +182,13 @@ class CountTask(MessageTask[CountEvidence]):
             total.clients += 1
         return bool(self._new)
 
-    def _begin_round(self, record: SummedRound, truth: RoundTruth) -> bool:
-        self._seen, self._new = [], {}
+    def _begin_round(self, record: SummedRound, truth: RoundTruth, model: Floats | float) -> bool:
         if not record.of_one_list:
             if not self.session.refused:
                 self.session.refuse_all(
                     f"the clients of round {record.round} saw different lists; it counts clicks on one list"
                 )
             return False
-        model = record.parameters if self.observer.header.kind == "model" else 0.0
         update = record.messages[0].astype(np.float64) - model
         counts = truth.clicks.sum(axis=0)
         self._new[0] = _ListSum(update, np.asarray(counts, dtype=np.int64), record.clients)

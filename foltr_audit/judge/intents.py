@@ -30,7 +30,6 @@ class IntentDecisions:
     """Decisions of one attack: D of them, each on the intent behind some messages of one client.
 
     Attributes:
-        client: name of each decision's client, (D,).
         intent: the truth, from 0, int64 (D,).
         probability: that the attack gave each intent, float64 (D, I).
         shown: of the relevant documents in the messages' lists, the share that is relevant under each
@@ -60,11 +59,7 @@ class IntentDecisions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IntentEvidence(Evidence):
-    """What attacks inferred about intents.
-
-    Attributes:
-        told: each attack's decisions, by label.
-    """
+    """What attacks inferred about intents: each attack's decisions, by label."""
 
     told: dict[str, IntentDecisions] = field(default_factory=dict)
 

@@ -41,11 +41,10 @@ class LinkEvidence(Evidence):
     """L messages whose client's message of the next recorded round attacks had to find.
 
     Attributes:
-        client: name of each message's client, (L,).
         choices: messages to choose from for each, its client's next one included, int64 (L,).
         asked: how many choices the protocol asks for.
-        placed: how each attack ranked the truth, by label.
-        baselines: the same for `count`, the counts in clear alone, and `same-queries`, by name.
+        placed, baselines: how each attack ranked the truth, and `count`, the counts in clear alone, and
+            `same-queries`, by name.
     """
 
     client: NDArray[np.str_] = no_rows(np.str_)
@@ -76,12 +75,9 @@ class LinkEvidence(Evidence):
                 name: (resamples.mean if name == "rank" else resamples.share)(values)
                 for name, values in placed.metrics().items()
             }
+            simple = label in self.baselines
             yield TaskScore(
-                method=label,
-                baseline=label in self.baselines,
-                facts=facts,
-                metrics=metrics,
-                priors=1.0 / self.choices,
+                method=label, baseline=simple, facts=facts, metrics=metrics, priors=1.0 / self.choices
             )
 
 
@@ -96,13 +92,9 @@ def counts_are_alike(scores: Iterable[TaskScore]) -> bool:
 
 
 class _RoundMessages(NamedTuple):
-    """One round's M messages.
+    """One round's M messages: who sent them, counts in clear, (M,), what each asked (part, number).
 
-    Attributes:
-        clients: who sent them, int64 (M,).
-        counts: interactions behind each, which travel in clear, int64 (M,).
-        queries: which queries each asked, as part and number.
-        traits: each attack's description of them, (M, F), by label.
+    `traits` has each attack's description of them, (M, F), by label.
     """
 
     clients: Ints

@@ -79,10 +79,8 @@ def without_colluders(store: RoundStore, colluders: int | None, streams: Streams
     if colluders >= clients.size:
         most = f"expected at most {clients.size - 1}"
         raise UsageError(f"--colluders: {colluders} of {clients.size} clients that send; {most}")
-    order = np.argsort(
-        streams.clients("colluders", 0, clients.astype(np.int64)).uniform(1)[:, 0], kind="stable"
-    )
-    return HonestRounds(store, clients[order[:colluders]])
+    draws = streams.clients("colluders", 0, clients.astype(np.int64)).uniform(1)[:, 0]
+    return HonestRounds(store, clients[np.argsort(draws, kind="stable")[:colluders]])
 
 
 TaskClass = type[AttackTask[Evidence]]
@@ -260,8 +258,7 @@ def _by_task(
     asked: dict[TaskClass, list[Attack]] = {task: [] for task in TASKS.values()}
     for attack in attacks:
         task = task_of(attack)
-        taken = task.name in OF_CLICKS or any(other.name == task.name for other in asked if other is not task)
-        if taken:
+        if task.name in OF_CLICKS or any(other.name == task.name for other in asked if other is not task):
             raise PluginError(
                 f"attack {attack.name}: its task has the name {task.name!r} of another task; "
                 "expected a name of its own"

@@ -26,10 +26,8 @@ _TIE = 1e-9  # relative difference of probabilities that rounding may cause
 class TruthRanks:
     """How one attack ranked the truth among the choices of L messages.
 
-    Attributes:
-        probability: that the attack gave the truth, float64 (L,).
-        ahead: choices more probable than the truth, int64 (L,).
-        tied: choices as probable as the truth, itself included, int64 (L,).
+    Its probability of the truth, float64 (L,), and how many choices are `ahead` of the truth and `tied` with
+    it, itself included, int64 (L,).
     """
 
     probability: Floats
@@ -74,13 +72,11 @@ class QueryEvidence(Evidence):
     """Messages whose query attacks had to identify.
 
     Attributes:
-        query: name of each message's query, (L,).
         has_pairs: whether the clicks form pairs; a message without pairs carries no information, bool (L,).
         choices: queries to choose from for each message, its own included, int64 (L,).
         prior: share of the most frequent of these among all messages of the round that ask one of them,
             float64 (L,).
         asked: how many choices the protocol asks for.
-        placed: how each attack ranked the truth, by label.
     """
 
     query: NDArray[np.str_] = no_rows(np.str_)
@@ -190,12 +186,9 @@ class QueryTask(MessageTask[QueryEvidence]):
 
 @dataclass(frozen=True, eq=False)
 class RoundQueries:
-    """The different queries of a round of M messages, sorted by their number.
+    """The different queries of a round, sorted by their number.
 
-    Attributes:
-        first: the first message of each query, int64 (Q,).
-        query: which of them each message asked, int64 (M,).
-        names: name of each message's query, (M,).
+    The first message of each, int64 (Q,), which of them each message asked, int64 (M,), and its name, (M,).
     """
 
     first: Ints

@@ -155,9 +155,9 @@ def added_up(
             "which a sum tells nothing"
         )
     start = record.parameters if header.content == "model" else 0.0
-    origins = (
-        np.cumsum(here)[record.slot[kept]] - 1 if target is None else np.zeros(kept.sum(), dtype=np.int64)
-    )
+    origins = np.zeros(kept.sum(), dtype=np.int64)
+    if target is None:
+        origins = np.cumsum(here)[record.slot[kept]] - 1
     given = {one.name: getattr(record, one.name) for one in fields(RoundRecord)}
     rows = {name: None if given[name] is None else given[name][kept] for name in _PER_LIST}
     return SummedRound(
