@@ -81,11 +81,8 @@ def reachable_sums(n: int, k: int) -> ReciprocalRankSums | None:
 def mean_likelihoods(means: Floats, laws: Floats) -> Floats:
     """P(mean | value r of interaction i), where the others follow their laws: float64 (m, n, v).
 
-    A mean may be rounded: the nearest possible mean of n values is used.
-
-    Args:
-        means: mean of n reciprocal ranks each, (m,).
-        laws: P(value) of every interaction in the order of `reciprocal_ranks`, (m, n, v).
+    The means (m,) are of n reciprocal ranks each. They may be rounded: the nearest possible one is used. The
+    laws are P(value) of every interaction, of no click and then of each rank of the first, (m, n, v).
 
     Raises:
         ValueError: n values have more than `MOST_SUMS` sums.
@@ -220,13 +217,7 @@ def _restored(answer: Inference, order: Ints) -> Inference:
 
 @dataclass(frozen=True, eq=False)
 class _PatternPosterior:
-    """Posterior of the click patterns of a view's lists, whose documents are in the order shown.
-
-    Attributes:
-        view: lists no wider than the longest.
-        metric: the metric of each list.
-        prior: belief before the message.
-    """
+    """Posterior of the click patterns of a view's lists, whose documents are in the order shown."""
 
     view: View
     metric: ListMetric
@@ -242,11 +233,6 @@ class _PatternPosterior:
         """Maps weights (..., v) of true values to weights of reports, or back: `weights @ law.matrix`."""
         other = (1.0 - self.law.p) / (self.law.values - 1)
         return np.asarray(other * weights.sum(axis=-1, keepdims=True) + (self.law.p - other) * weights)
-
-    @cached_property
-    def lengths(self) -> Ints:
-        """Documents of each list, int64 (n, B)."""
-        return np.asarray(self.view.is_document.sum(axis=2))
 
     def answer(self) -> Inference:
         from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
@@ -264,7 +250,7 @@ class _PatternPosterior:
                 # An outcome that the message rules out correctly gets the logarithm -inf.
                 with np.errstate(divide="ignore"):
                     posterior = beliefs + np.log(likely[:, b, outcomes])
-                lengths = self.lengths[rows, b]
+                lengths = self.view.is_document[rows, b].sum(axis=1)
                 scores[rows, b], _, any_click[rows, b], _ = marginals(posterior, lengths, k)
                 guess[rows, b] = self.named(posterior, lengths)
                 if patterns is not None:

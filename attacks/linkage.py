@@ -114,14 +114,10 @@ class Linkage(LinkAttack):
 
 
 class _MessageTraits(NamedTuple):
-    """Traits of n messages that may persist.
+    """Traits of n messages that may persist, float64: interactions (n,), behaviour, intents, updates (n, P).
 
-    Attributes:
-        sizes: interactions, float64 (n,).
-        behaviour: clicks per list, and click rates on relevant and on other documents, float64 (n, 3), NaN
-            where undefined.
-        intents: log likelihood under each intent, float64 (n, I); I = 0 where they are not weighed.
-        updates: float64 (n, P).
+    The behaviour is clicks per list, and click rates on relevant and on other documents, (n, 3), NaN where
+    undefined. Of intents it is the log likelihood, (n, I); I = 0 where they are not weighed.
     """
 
     sizes: Floats

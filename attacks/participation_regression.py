@@ -23,13 +23,10 @@ _LEAST = 1e-9  # least variance of a number in a sum, relative to the largest
 
 
 class ExplainedSum(NamedTuple):
-    """The sum of one round, and what the lists of its clients explain of it.
+    """The sum (P,) of one round, and what the lists of its clients explain of it.
 
-    Attributes:
-        total: the sum of updates, float64 (P,).
-        owner: place of each list's client among the members of the round, int64 (B,).
-        mean: the update that each list is expected to add under each intent, float64 (B, I, P).
-        covariance: how much clicks make the sum vary, float64 (P, P).
+    Each list has an owner among the members of the round, (B,), and the mean that it is expected to add under
+    each intent, (B, I, P); clicks make the sum vary by the covariance, (P, P).
     """
 
     total: Floats
@@ -150,12 +147,9 @@ _FARTHEST = 1e140  # sums are clipped to this size, so that their squares are fi
 class _Spectrum(NamedTuple):
     """The sums in coordinates in which each has one unknown.
 
-    Attributes:
-        singular: r singular values of the design.
-        right: directions of clients, (N, r).
-        along: sums along the directions that the design reaches, (r, P).
-        rest: sum of squares of what it does not reach, (P,).
-        rows: number of independent rows.
+    The r singular values of the design, directions of clients (N, r), sums along the directions that the
+    design reaches (r, P), the sum of squares of what it does not reach (P,), and the number of independent
+    rows.
     """
 
     singular: Floats

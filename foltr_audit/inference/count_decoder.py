@@ -115,13 +115,8 @@ class CountDecoder:
 
     A client's update is `J^T (s v) + (s - 1) theta`, with v the coefficients that PDGD computes from the
     clicks and s the factor of the clip. So the sum has k + 1 coefficients, whatever the length of the
-    model, and they are sums over independent clients.
-
-    Attributes:
-        view: sums of updates, one list each, of a view that `why_no_replay` accepts.
-        prior: belief about clicks before the message: from the usual grades at a `position`, from known
-            `relevance`, or `uniform` over rates; without the knowledge it needs, it falls back as in
-            `PatternDecoder`.
+    model, and they are sums over independent clients. The prior is that of `PatternDecoder`, but uniform over
+    rates.
     """
 
     view: View

@@ -187,9 +187,8 @@ class PatternDecoder:
     def distinct_log_priors(self, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
         """The different log priors of list b of some messages (H,), as most lists are alike.
 
-        Returns:
-            Log priors of every pattern (D, 2^k), the lengths of their lists (D,), and which of them each
-            message has (H,). Do not write to them.
+        Log priors of every pattern (D, 2^k), the lengths of their lists (D,), and which of them each message
+        has, (H,). Do not write to them.
         """
         from foltr_audit.kernels.patterns import cascade_log_priors
 
@@ -252,13 +251,11 @@ def shares(evidence: Floats) -> Floats:
 def answer_of(
     decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, Floats]], guess: Guess
 ) -> Inference:
-    """The answer of an attack from the posterior of each list.
+    """The answer of an attack on the view of a decoder, from the posterior of each list.
 
-    Args:
-        decoder: of the view that was attacked: n messages of B lists of k documents.
-        posteriors: numbers of messages (H,), which of their lists, and the log posterior of all click
-            patterns of that list up to a constant (H, 2^k).
-        guess: the most probable pattern, or every document that is more likely clicked than not.
+    Each has numbers of messages (H,), which of their lists, and the log posterior of all click patterns of
+    that list up to a constant, (H, 2^k). The guess is the most probable pattern, or every document that is
+    more likely clicked than not.
     """
     from foltr_audit.kernels.patterns import MOST_WEIGHED, marginals, pattern_probabilities
 

@@ -71,9 +71,6 @@ class SeededClients:
 
     They draw in this order, interaction after interaction: the number of a query, evenly; then down the
     list for each document whether it is clicked and, if so, whether the user stops.
-
-    Attributes:
-        view: messages of kind `es` with seeds, candidates and grades, and a belief about clicks.
     """
 
     view: View

@@ -75,11 +75,9 @@ FOLLOWED = ("followed by other lists", "last of its message")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClickGuesses:
-    """What one attack answered for L lists of up to k documents.
+    """What one attack answered for L lists of up to k documents, (L, k).
 
     Attributes:
-        scores: float64 (L, k).
-        guess: bool (L, k).
         any_click: how surely a list has any click, float64 (L,).
         surprisal: -log2 of the probability that it gave to the pattern of all clicks on a list, in bits,
             infinite for 0; float64 (L,), NaN where it weighed no patterns, None where it never does.

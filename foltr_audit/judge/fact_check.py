@@ -43,12 +43,9 @@ _STANDS_OUT = 5.0  # times as many numbers must stand out as noise alone would m
 
 
 class MatchTolerance(NamedTuple):
-    """How near a number must come to count as reproduced.
+    """How near a number must come to count as reproduced, (n, P), and numbers far enough from 0 to count.
 
-    Attributes:
-        near: tolerance of each number of a message, (n, P), without the part that depends on the step.
-        step: that part, relative to the size of a step.
-        moved: numbers that count, (n, P): those that are far enough from 0.
+    A part of the tolerance is relative to the size of a step.
     """
 
     near: Floats
@@ -323,13 +320,10 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
 
 @dataclass
 class MessageSample:
-    """What was sampled of a trace.
+    """What was sampled of a trace: messages by round, each with one list.
 
-    Attributes:
-        views: sampled messages by round, each with one list.
-        lists: numbers of lists that the examined messages hold, from one on.
-        silent: messages of one list that do not differ from the global model.
-        contradictions: what the counts of a round contradict, one line each.
+    Also the numbers of lists of the examined messages, how many of one list do not differ from the global
+    model, and what the counts of a round contradict.
     """
 
     views: list[View] = field(default_factory=list)

@@ -161,13 +161,7 @@ class LinkTask(MessageTask[LinkEvidence]):
 
 
 class LinkChoices(NamedTuple):
-    """Messages whose client's next one is to be found, and the messages to choose from.
-
-    Attributes:
-        message: numbers of L messages of one round, int64 (L,).
-        choices: messages of the next round, one of the same client among them, int64 (L, m).
-        right: which of these it is, int64 (L,).
-    """
+    """Messages (L,) of a round, choices (L, m) in the next one, and which of them is right, (L,)."""
 
     message: Ints
     choices: Ints

@@ -117,14 +117,10 @@ def not_for_clicks(attacks: Sequence[Attack]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskEvidence:
-    """What attacks found about recorded rounds, by task.
+    """What attacks found about recorded rounds, by task, and what is proven where a header declares events.
 
-    Attributes:
-        found: the evidence of each task that an attack has, by its name.
-        not_here: why an attack does not fit the view, by label.
-        view: the view, as in `AttackSpec.view`.
-        promises: what is proven for these messages; None where their header declares no events.
-        singled_out: of view `client`, how often a change of the global model is one client's update.
+    `not_here` says why an attack does not fit the view, by label; `singled_out` how often, in view `client`,
+    a change of the global model is one client's update.
     """
 
     found: Mapping[str, Evidence] = field(default_factory=dict)

@@ -64,12 +64,7 @@ class SummedRound(RoundRecord):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SummedTruth(RoundTruth):
-    """What is behind a sum, and behind each message in it.
-
-    Attributes:
-        members: the client behind each message in the sum, int64 (n,).
-        member_updates: their updates before any defense, float64 (n, P), as in `RoundTruth.updates`.
-    """
+    """What is behind a sum, and behind each message in it: its client (n,) and the update of that, (n, P)."""
 
     members: Ints
     member_updates: Floats

@@ -76,12 +76,9 @@ def layout_from(entries: object) -> tuple[LayoutArray, ...]:
 
 
 def joined(layout: Sequence[LayoutArray], arrays: Sequence[NDArray[np.generic]], dtype: str) -> Payload:
-    """The messages as records hold them, (M, P): the floating arrays, one after the other.
+    """The messages as records hold them, (M, P): the floating arrays (M, *shape), one after the other.
 
-    Args:
-        layout: of the messages.
-        arrays: one for each of the layout, (M, *shape).
-        dtype: type of the result, which holds every value exactly.
+    The type of the result holds every value exactly.
     """
     pieces = [
         widened(values, array.dtype).reshape(len(values), array.size)
