@@ -75,7 +75,8 @@ class Linkage(LinkAttack):
         n, B, k = view.shown.shape
         scores, evidence = np.zeros((n, B, k)), np.zeros((n, 0))
         if self._decodes(view):
-            worlds = under_each(view) if self._weighs_intents(view) else []
+            weighed = "intents" in self.use.split("/") and view.knowledge.belief is not None
+            worlds = under_each(view) if weighed else []
             evidence = np.zeros((n, len(worlds)))
             neutral = PatternDecoder(view, "uniform")
             for rows, b, likely in list_likelihoods(neutral, self.shortlist, self.sweeps):
@@ -95,9 +96,6 @@ class Linkage(LinkAttack):
             return False
         known = all(view.knowledge.has(name) for name in NEEDS)
         return known and why_no_replay(view) is None and why_too_long(view) is None
-
-    def _weighs_intents(self, view: View) -> bool:
-        return "intents" in self.use.split("/") and view.knowledge.belief is not None
 
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
         ours, theirs, used = _MessageTraits.of(first), _MessageTraits.of(second), self.use.split("/")

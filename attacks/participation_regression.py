@@ -270,7 +270,8 @@ class ParticipationRegression(ParticipantAttack):
         owner = np.zeros((n, B)) if view.senders is None else view.senders.astype(np.float64)
         sizes = np.broadcast_to(np.array([P, B, mean.shape[2]], dtype=np.float64), (n, _SIZES))
         rows: tuple[Floats, ...] = (sizes, view.updates, owner, mean, covariance)
-        return Inference.about(view, np.concatenate([_flat(row) for row in rows], axis=1))
+        flat = [row.reshape(n, math.prod(row.shape[1:])) for row in rows]
+        return Inference.about(view, np.concatenate(flat, axis=1))
 
     def participants(self, sums: Sequence[Floats], taking_part: Participation) -> ParticipantEstimates:
         """Mean updates by regression; intents where lists explain every sum."""
@@ -288,11 +289,6 @@ class ParticipationRegression(ParticipantAttack):
             for one, members in zip(told, taking_part.rounds, strict=True)
         )
         return owned and taking_part.clients * told[0].mean.shape[1] <= MOST_UNKNOWNS
-
-
-def _flat(values: Floats) -> Floats:
-    """Values (n, ...) with one row for each of n sums, also of none."""
-    return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
 def _unpacked(row: Floats) -> ExplainedSum:

@@ -359,21 +359,18 @@ def load_data(
         read = with_intents(read, intents, source)
     parts = complete_parts(read, seed, source)
     made_up = intents is not None and are_synthetic(intents)
+    # `foltr-audit data synth` writes such document ids.
+    named_so = all(name.startswith("synthetic-") for part in parts.values() for name in part.document_ids)
     collection = Collection.parsed(
         (parts[name] for name in Collection.PARTS),
         source=source,
-        synthetic=made_up or all(map(_synthetic, parts.values())),
+        synthetic=made_up or named_so,
         fold=located.fold,
         intents_from=intents,
         read=counted,
     )
     # Nothing else holds the parsed features, so that their memory may be used again.
     return normalise(collection, normalisation, dtype, overwrite=True)
-
-
-def _synthetic(part: Dataset) -> bool:
-    """Whether `foltr-audit data synth` wrote it: its document ids say so."""
-    return all(name.startswith("synthetic-") for name in part.document_ids)
 
 
 def _same_width(parts: Mapping[str, Sequence[LetorFile]], layout: Layout) -> dict[str, Dataset]:

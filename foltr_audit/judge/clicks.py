@@ -82,9 +82,13 @@ def identifiability(view: View) -> Identifiability:
     Where a message has several lists, all are taken at the global model; the drift of the local model is
     ignored.
     """
-    if view.kind in ("es", "clicks"):
-        return _of_metrics(view) if view.kind == "es" else _of_clicks(view)
     n, B, k = view.shown.shape
+    if view.kind == "es":
+        return _of_metrics(view)
+    unknowns = np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1)
+    if view.kind == "clicks":  # in clear, they reveal everything
+        facts = nothing_identifiable(n, B, k)
+        return facts._replace(independent=view.is_document, rank=unknowns, unknowns=unknowns)
     columns = view.columns
     if not columns.size:
         return nothing_identifiable(n, B, k)
@@ -97,21 +101,12 @@ def identifiability(view: View) -> Identifiability:
     inside = np.einsum("nr,nrm->nm", kept, Vt**2)  # 1 where a unit vector lies in the row space
     independent = (inside > 1 - 1e-6).reshape(n, B, k) & view.is_document
     rank = np.broadcast_to(kept.sum(axis=1)[:, np.newaxis], (n, B)).astype(np.int64)
-    unknowns = np.broadcast_to(view.is_document.sum(axis=(1, 2))[:, np.newaxis], (n, B)).astype(np.int64)
     known = columns if view.knowledge.clip is None else with_model_column(view)
     fit = least_squares(known, view.click_updates, roundings(view), view.feature_resolution)
     errors = fit.errors[:, : B * k].reshape(n, B, k)
     faintest = _SURE * errors / (view.knowledge.learning_rate or 1.0)
     only_first = np.zeros((n, B), dtype=np.bool_)
     return Identifiability(independent, rank, unknowns, faintest, _pair_weights(view), only_first)
-
-
-def _of_clicks(view: View) -> Identifiability:
-    """Clicks that travel in clear reveal everything."""
-    n, B, k = view.shown.shape
-    documents = np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1)
-    facts = nothing_identifiable(n, B, k)
-    return facts._replace(independent=view.is_document, rank=documents, unknowns=documents)
 
 
 def _of_metrics(view: View) -> Identifiability:

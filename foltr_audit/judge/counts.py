@@ -172,7 +172,9 @@ class CountTask(MessageTask[CountEvidence]):
             raise UsageError(f"view aggregate: {reason}")
         P, k = record.parameters.size, record.shown.shape[1]
         for row in np.flatnonzero(record.survivors).tolist():
-            key = _key(record, row)
+            # What the clients of one sum have in common.
+            asked = record.part[row : row + 1].tobytes() + record.query[row : row + 1].tobytes()
+            key = bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
             if key not in self._sums:
                 self._sums[key] = self._new[row] = _ListSum(np.zeros(P), np.zeros(k, dtype=np.int64))
             total = self._sums[key]
@@ -222,9 +224,9 @@ class CountTask(MessageTask[CountEvidence]):
         return super().evidence()
 
     def _judged(self, begun: _BeginningSums) -> CountEvidence:
-        clients = np.array([each.clients for each in begun.sums])
-        counts, updates = (
-            np.array([getattr(each, name) for each in begun.sums]) for name in ("counts", "updates")
+        clients, counts, updates = (
+            np.array([getattr(each, name) for each in begun.sums])
+            for name in ("clients", "counts", "updates")
         )
         stated = knowledge_of(self.observer.header).noise  # of a message; the attack adds it up
         view, full = (
@@ -255,11 +257,6 @@ def _with_noise(view: View, noise: str | None) -> View:
     """The view with another noise law, unless its observer does not know the noise."""
     known = view.knowledge
     return view if known.noise in (None, noise) else replace(view, knowledge=known.having(noise=noise))
-
-
-def _key(record: RoundRecord, row: int) -> bytes:
-    asked = record.part[row : row + 1].tobytes() + record.query[row : row + 1].tobytes()
-    return bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
 
 
 def _in_order(values: Floats, seen: Ints, recorded: Ints) -> Floats:

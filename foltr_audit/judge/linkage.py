@@ -123,12 +123,16 @@ class LinkTask(MessageTask[LinkEvidence]):
 
     def judged(self, answers: Mapping[str, Floats]) -> LinkEvidence | None:
         """Evidence on the messages of the last round whose clients send in this one again."""
-        before, now = self._before, self._messages(answers)
+        record = self.record
+        queries: list[set[tuple[int, int]]] = [set() for _ in range(record.n_messages)]
+        for slot, part, query in zip(record.slot, record.part, record.query, strict=True):
+            queries[int(slot)].add((int(part), int(query)))
+        before, now = self._before, _RoundMessages(self.truth.clients, record.counts, queries, answers)
         self._before = now
         if before is None:
             return None
-        asked, round_ = self.setting.protocol.choices, self.record.round
-        offer = offered(before.clients, now.clients, asked, self.setting.streams, round_)
+        asked = self.setting.protocol.choices
+        offer = offered(before.clients, now.clients, asked, self.setting.streams, record.round)
         if offer is None:
             return None
         likely = {
@@ -151,13 +155,6 @@ class LinkTask(MessageTask[LinkEvidence]):
             return super().evidence()
         refused = {attack.label: _NOBODY for attack in self.session.attacks} | self.session.refused
         return LinkEvidence(asked=self.setting.protocol.choices, refused=refused)
-
-    def _messages(self, traits: Mapping[str, Floats]) -> _RoundMessages:
-        record = self.record
-        asked: list[set[tuple[int, int]]] = [set() for _ in range(record.n_messages)]
-        for slot, part, query in zip(record.slot, record.part, record.query, strict=True):
-            asked[int(slot)].add((int(part), int(query)))
-        return _RoundMessages(self.truth.clients, record.counts, asked, traits)
 
 
 class LinkChoices(NamedTuple):

@@ -400,7 +400,10 @@ class Observer:
         header = self.header.in_round(record.facts)
         placement = InteractionPlacement.of(record)
         features = features_of(record, header, self.collection, own_step=self.client_step is not None)
-        self._check_step(record)
+        step = self.client_step
+        problem = None if step is None else step.why_not(record.parameters.size, self._features(record))
+        if step is not None and problem is not None:
+            raise PluginError(f"client step {step.text}: it does not fit the trace: {problem}")
         messages, everything = readable(record, header), self._everything(record)
         knowledge = everything.without(self.hidden)
         each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
@@ -430,12 +433,6 @@ class Observer:
             several = self.collection.n_intents > 1
             return given.having(candidates=True, relevance=True, intents=several, belief=belief)
         return given.having(candidates=record.candidates is not None)
-
-    def _check_step(self, record: RoundRecord) -> None:
-        step = self.client_step
-        problem = None if step is None else step.why_not(record.parameters.size, self._features(record))
-        if step is not None and problem is not None:
-            raise PluginError(f"client step {step.text}: it does not fit the trace: {problem}")
 
     def _features(self, record: RoundRecord) -> int:
         if record.features is not None:

@@ -170,10 +170,14 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
             self.session.refuse_all(
                 f"it solves for {_MOST_CLIENTS} clients at most; {clients.size} take part"
             )
-        taking_part = self._participation(clients)
+        members = (
+            RoundMembers(np.searchsorted(clients, truth.members), weights)
+            for truth, weights in zip(self._truths, self._weights, strict=True)
+        )
+        taking_part = Participation(clients=clients.size, rounds=tuple(members))
         matrix = taking_part.matrix
         truth = self._true_updates(taking_part) / matrix.sum(axis=0)[:, np.newaxis]
-        owners = np.concatenate([members.clients for members in taking_part.rounds])
+        owners = np.concatenate([each.clients for each in taking_part.rounds])
         intent = message_intents(owners, taking_part.clients, np.concatenate(self._intents))
         estimates, baselines = self._estimates(taking_part, truth.shape[1]), self._baselines(taking_part)
         return ParticipantEvidence(
@@ -217,13 +221,6 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
             "own-mean": ParticipantEstimates(own),
             "shown": ParticipantEstimates(everybody, self._shown_by_client(taking_part)),
         }
-
-    def _participation(self, clients: Ints) -> Participation:
-        rounds = (
-            RoundMembers(np.searchsorted(clients, truth.members), weights)
-            for truth, weights in zip(self._truths, self._weights, strict=True)
-        )
-        return Participation(clients=clients.size, rounds=tuple(rounds))
 
     def _true_updates(self, taking_part: Participation) -> Floats:
         """The weighted sum of each client's true updates, (N, P)."""

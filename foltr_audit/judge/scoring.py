@@ -178,9 +178,11 @@ class AttackScorer:
             yield self._record(f"random:k={size}", self._random(float(size)), most)
         yield self._record(RANDOM, self._random(self.mean_clicks), most)
         for label in self.evidence.guessed:
-            lists = self.of_lists(label)
+            lists, documents = self.of_lists(label), self.ranked(label)
+            metrics = {name: self.resamples.share(values) for name, values in lists.items()}
+            metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
             undefined = int(np.isnan(lists["precision"]).sum())
-            yield self._record(label, self._attack(label, lists), most, undefined)
+            yield self._record(label, metrics | self._exact_messages(label), most, undefined)
 
     def _record(
         self, method: str, metrics: dict[str, Estimate], ceiling: dict[str, float], undefined: int = 0
@@ -239,12 +241,6 @@ class AttackScorer:
         return ScoreRanking.of(
             self.evidence.guessed[label].scores[which], self.evidence.clicks[which], cluster
         )
-
-    def _attack(self, label: str, lists: dict[str, Floats]) -> dict[str, Estimate]:
-        documents = self.ranked(label)
-        metrics = {name: self.resamples.share(values) for name, values in lists.items()}
-        metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
-        return metrics | self._exact_messages(label)
 
     def _identifiable(self, right: Floats) -> Floats:
         """How right each list's identifiable documents are (L,), from that of each document (L, k)."""
@@ -430,7 +426,11 @@ def group_records(
     scorer = AttackScorer(evidence, streams, resamples)
     everybody = np.ones(scorer.evidence.query.size, dtype=np.bool_)
     for method in (RANDOM, *scorer.evidence.guessed):
-        values = _values(scorer, method)
+        values: dict[str, Floats] = {}
+        if method != RANDOM:
+            values = scorer.of_lists(method)
+        elif everybody.size:
+            values = scorer.random_lists(scorer.mean_clicks)
         every = _metrics(scorer, method, values, everybody)
         groups = [_of_group(scorer, n, method, values, every) for n in range(len(evidence.groups))]
         for place, record in enumerate(sorted(groups, key=_hardest_first), start=1):
@@ -461,12 +461,6 @@ def _of_group(
         everybody={name: every[name].value for name in GROUP_METRICS},
         differences={name: mine[name].minus(every[name]) for name in GROUP_METRICS},
     )
-
-
-def _values(scorer: AttackScorer, method: str) -> dict[str, Floats]:
-    if method != RANDOM:
-        return scorer.of_lists(method)
-    return scorer.random_lists(scorer.mean_clicks) if scorer.evidence.query.size else {}
 
 
 def _metrics(

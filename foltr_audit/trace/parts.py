@@ -6,7 +6,7 @@ A marker is written last. It names the trace, the rounds and the SHA-256 of ever
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -117,16 +117,11 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
         found = f"is the marker of part {table.get('index')!r}"
         raise TraceError(f"trace: {path}: {found}, expected part {index}")
     first = _whole(path, table, "first_round", 0)
-    part = TracePart(
-        trace=trace_id,
-        index=index,
-        first_round=first,
-        last_round=_whole(path, table, "last_round", first),
-        files={},
-    )
+    last = _whole(path, table, "last_round", first)
     required = OBSERVED + (TRUTH if header.has_truth else ())
-    names = {part.file_name(name): name for name in required + OBSERVED_TOO}
-    part = replace(part, files=_files(path, table.get("files"), names, required))
+    names = {file_name(name, index): name for name in required + OBSERVED_TOO}
+    files = _files(path, table.get("files"), names, required)
+    part = TracePart(trace=trace_id, index=index, first_round=first, last_round=last, files=files)
     _check_rows(path, part)
     return part
 

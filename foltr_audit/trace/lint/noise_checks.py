@@ -416,7 +416,8 @@ class NoiseReuseCheck(LintCheck):
     def look(self, seen: ServerView) -> None:
         counted = ~seen.silent if seen.is_real else seen.survivors
         self.equal.messages_of(seen.round, _of_several(seen.rows) & counted)
-        digests = _digests(seen.residuals if seen.is_real else seen.messages)
+        changes: Payload = seen.residuals if seen.is_real else seen.messages
+        digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in changes]
         again = np.array([digest in self.met for digest in digests], dtype=np.bool_)
         self.again.messages_of(seen.round, again & counted)
         self.met.update(digests)
@@ -499,11 +500,6 @@ def _of_several(rows: NDArray[np.void]) -> Bools:
     """Which rows occur more than once, (M,)."""
     _, group, counts = np.unique(rows, return_inverse=True, return_counts=True)
     return np.asarray(counts[group.reshape(-1)] > 1)
-
-
-def _digests(rows: Payload) -> list[bytes]:
-    """Sixteen bytes for each row: equal where rows are equal bit for bit."""
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
 
 
 _SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
