@@ -83,9 +83,6 @@ def mean_likelihoods(means: Floats, laws: Floats) -> Floats:
 
     The means (m,) are of n reciprocal ranks each. They may be rounded: the nearest possible one is used. The
     laws are P(value) of every interaction, of no click and then of each rank of the first, (m, n, v).
-
-    Raises:
-        ValueError: n values have more than `MOST_SUMS` sums.
     """
     from foltr_audit.kernels.click_sums import sum_likelihoods
 

@@ -168,9 +168,6 @@ def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
 
     Documents that no file judges are left out, and queries that are no topic with them: nobody knows
     whether they are relevant. The labels of the part are not used.
-
-    Raises:
-        DataError: a document of a judged query has no id.
     """
     topics = set(qrels.topics)
     kept: list[int] = []
@@ -234,11 +231,7 @@ PURPOSE = "intents/balance"
 
 
 def intent_files(intents: str | None) -> tuple[Path, ...]:
-    """Every file that the intents are read from.
-
-    Raises:
-        DataError: a folder that holds no complete set of qrels.
-    """
+    """Every file that the intents are read from."""
     return () if intents is None or are_synthetic(intents) else qrels_files(Path(intents))
 
 

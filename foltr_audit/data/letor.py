@@ -82,9 +82,6 @@ def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes
     """Lines of a stream without their ends, some megabytes at a time.
 
     `raw`: the file it reads from, which may be compressed.
-
-    Raises:
-        DataError: a line without an end, or a packed file of nothing but repetitions.
     """
     rest, total = b"", 0
     while piece := stream.read(_BATCH_BYTES):

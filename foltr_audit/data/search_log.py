@@ -189,9 +189,6 @@ def _parts_in_time(times: Ints, name: str) -> Ints:
     """Part of each search (n,): the first 60 % train, then 20 % vali and 20 % test; equal times together.
 
     Who is in which part so follows from the times alone, whatever the order of the rows.
-
-    Raises:
-        DataError: too few different times.
     """
     size = max(1, round(SPLIT_SHARE * times.size))
     rising = np.sort(times)
@@ -250,11 +247,7 @@ class LogFiles:
 
     @classmethod
     def of(cls, source: str) -> LogFiles | None:
-        """Those in a folder, plain or gzip; None where it holds no search log, or is none.
-
-        Raises:
-            DataError: one of them exists twice.
-        """
+        """Those in a folder, plain or gzip; None where it holds no search log, or is none."""
         folder, found = Path(source), []
         for name in LOG_FILES:
             there = [name + end for end in _ENDS if _is_file(folder / (name + end))]

@@ -255,9 +255,6 @@ def _pieces(folder: Path) -> tuple[Path, ...]:
     """The files NAME1.txt, NAME2.txt and so on, by number from 0 or 1; () without, or with parts or folds.
 
     Other files and folders are passed over, so that a description may lie next to the data.
-
-    Raises:
-        DataError: pieces of several names, or a number that is twice or not there.
     """
     names = [path.name for path in _entries(folder)]
     if _text_layout(folder) or _group_layout(folder) or any(_FOLD.fullmatch(name) for name in names):

@@ -151,11 +151,7 @@ class RelativeAttack(MembershipAttack):
     scale: float = 0.3
 
     def scores(self, known: ShadowEvidence) -> Floats:
-        """The share of other clients that the candidate exceeds.
-
-        Raises:
-            UsageError: there are no other clients.
-        """
+        """The share of other clients that the candidate exceeds."""
         if not known.attacked_others.size:
             raise UsageError("rmia: no other clients; expected some that took part in no federation")
         without = _log_mean(known.shadows, ~known.members)

@@ -139,11 +139,6 @@ class CountTask(MessageTask[CountEvidence]):
     name: ClassVar[str] = "counts"
 
     def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
-        """See `AttackTask`.
-
-        Raises:
-            UsageError: messages are masked one by one.
-        """
         super().__init__(attacks, setting)
         if self.observer.header.kind == "masked":
             raise UsageError(
@@ -156,11 +151,7 @@ class CountTask(MessageTask[CountEvidence]):
         self._begun: list[_BeginningSums] = []
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        """Add the round's updates to their sums; views are wanted of a round in which sums begin.
-
-        Raises:
-            UsageError: lists that are not deterministic, or several in a message.
-        """
+        """Add the round's updates to their sums; views are wanted of a round in which sums begin."""
         if not super().begin(record, truth):
             return False
         self._seen, self._new = [], {}

@@ -89,11 +89,7 @@ class RoundSums:
         return replace(header, kind=header.content, dtype="float64", layout=())
 
     def rounds(self) -> Iterator[SummedRound]:
-        """The sums of the rounds, in order.
-
-        Raises:
-            UsageError: a round whose sum is not recorded, or whose lists are not.
-        """
+        """The sums of the rounds, in order."""
         for record in self.source.rounds():
             if (read := self._read(record)) is not None:
                 yield self._sum(read)

@@ -251,8 +251,7 @@ class MessageTask(AttackTask[Judged]):
     def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
         """What an attack answers, with a row for each message of the view; see `answer_of`.
 
-        Raises:
-            PluginError: another shape, or values that are no answer; it names attack and shape.
+        A `PluginError` names another shape, or values that are no answer.
         """
 
     @abstractmethod

@@ -230,11 +230,7 @@ class _MessageRound(NamedTuple):
 
 
 def _rounds(tables: Mapping[str, Columns]) -> Iterator[_MessageRound]:
-    """The rounds of a part that have messages.
-
-    Raises:
-        ValueError: messages of a round that is not there.
-    """
+    """The rounds of a part that have messages."""
     rounds, number = tables[_ROUNDS], tables[_MESSAGES]["round"]
     edges = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1], [True]])).tolist()
     for begin, end in pairwise(edges if number.size else []):

@@ -97,11 +97,6 @@ def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list
 
 
 def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePart:
-    """One marker.
-
-    Raises:
-        TraceError: not a marker of this schema, of another part or trace, or files that do not fit.
-    """
     if not path.is_file():  # a pipe would be waited for
         raise TraceError(f"trace: {path}: no regular file; expected one")
     content = file_bytes(path, TraceError, MOST_MARKER_BYTES, "trace: ")
@@ -170,11 +165,6 @@ class PartTable:
     """A table of a part, whose columns have the types that `schema.columns` says."""
 
     def __init__(self, columns: Columns, part: TracePart, table: str, folder: Path) -> None:
-        """Of a table such as `observed/rounds`.
-
-        Raises:
-            TraceError: rows of other rounds, or out of order.
-        """
         self.columns = columns
         self.path = folder / part.file_name(table)
         self.rows = row_count(columns)
@@ -196,22 +186,14 @@ class PartTable:
         return slice(int(self._edges[i]), int(self._edges[i + 1]))
 
     def whole(self, name: str, rows: slice = EVERY) -> Ints:
-        """Some rows of a column of whole numbers, int64.
-
-        Raises:
-            TraceError: a number beyond them.
-        """
+        """Some rows of a column of whole numbers, int64."""
         values = self.columns[name][rows]
         if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(np.int64).max:
             raise self.error(f"column {name} holds {values.max()}, expected less than 2^63")
         return values.astype(np.int64, copy=False)
 
     def places(self, name: str) -> Ints:
-        """A column of positions, int64; the largest number of an unsigned type is -1.
-
-        Raises:
-            TraceError: a number beyond them.
-        """
+        """A column of positions, int64; the largest number of an unsigned type is -1."""
         values = self.columns[name]
         if values.dtype.kind != "u":
             return self.whole(name)
@@ -230,11 +212,7 @@ class PartTable:
         return np.unpackbits(packed, axis=1, count=count).astype(np.bool_)
 
     def words(self, name: str, rows: slice) -> Words | None:
-        """Some rows of a column of whole numbers from 0 on, uint64; None where the table lacks it.
-
-        Raises:
-            TraceError: a number below 0.
-        """
+        """Some rows of a column of whole numbers from 0 on, uint64; None where the table lacks it."""
         if name not in self.columns:
             return None
         values = self.columns[name][rows]

@@ -255,11 +255,7 @@ class Trace:
             yield from self.truths_in(part, tables)
 
     def rounds_in(self, part: TracePart, tables: Tables) -> Iterator[RoundRecord]:
-        """The records of a part from its observed tables.
-
-        Raises:
-            TraceError: rows of other rounds or out of order, or a round that does not fit the header.
-        """
+        """The records of a part from its observed tables."""
         decoder = _RoundDecoder(self.header, part, tables, self.folder)
         for i in range(part.n_rounds):
             try:
@@ -272,11 +268,7 @@ class Trace:
             yield record
 
     def truths_in(self, part: TracePart, tables: Tables) -> Iterator[RoundTruth]:
-        """The truths of a part's rounds from its truth tables.
-
-        Raises:
-            TraceError: rows of other rounds or out of order, or values that do not fit the header.
-        """
+        """The truths of a part's rounds from its truth tables."""
         messages, clicks = (
             PartTable(tables[name], part, name, self.folder) for name in ("truth/messages", "truth/clicks")
         )
@@ -311,11 +303,7 @@ class Trace:
         ]
 
     def _metrics_in(self, part: TracePart, tables: Tables) -> list[dict[str, float]]:
-        """Metrics of each round of a part, from the table `truth/rounds` alone.
-
-        Raises:
-            TraceError: rows of other rounds, a name twice, or the name `round`.
-        """
+        """Metrics of each round of a part, from the table `truth/rounds` alone."""
         table = PartTable(tables["truth/rounds"], part, "truth/rounds", self.folder)
         found = []
         for i in range(part.n_rounds):
@@ -370,11 +358,7 @@ class Trace:
             raise TraceError(f"trace: {path}: has {size} bytes, expected {expected.size}; {origin}")
 
     def content(self, part: TracePart, table: str) -> bytes:
-        """The bytes of a file, checked against its marker.
-
-        Raises:
-            TraceError: missing, cut, altered, or another file under its name.
-        """
+        """The bytes of a file, checked against its marker."""
         self.check_size(part, table)
         path = self.folder / part.file_name(table)
         # The caller parses these very bytes. A second read could find another file than the one that was
@@ -387,11 +371,7 @@ class Trace:
         return data
 
     def whole_columns(self, part: TracePart, tables: Sequence[str]) -> Tables:
-        """Tables of a part with the columns that their files leave out, and those from which these follow.
-
-        Raises:
-            TraceError: as `columns`, or rows that other tables do not have.
-        """
+        """Tables of a part with the columns that their files leave out, and those from which these follow."""
         found = {table: self.columns(part, table) for table in tables}
         while more := self._sources(part, found) - found.keys():
             found |= {table: self.columns(part, table) for table in sorted(more)}
@@ -401,9 +381,6 @@ class Trace:
         """The tables of a part with the columns that its files leave out; without those that lack some.
 
         Messages and true updates are there as such, where they were written as differences.
-
-        Raises:
-            TraceError: rows that other tables do not have, or a part of the columns that go together.
         """
         try:
             return from_differences(self.header, with_implied(tables))
@@ -422,12 +399,7 @@ class Trace:
         return TraceError(f"trace: {self.folder / part.file_name(table)}: {problem}")
 
     def columns(self, part: TracePart, table: str) -> Columns:
-        """The columns of the file of a table of a part, read-only; some that follow from others are left out.
-
-        Raises:
-            TraceError: a file that is damaged, is no archive of plain arrays, or has other columns, types,
-                shapes or rows than it should.
-        """
+        """The columns of the file of a table, read-only; some that follow from others are left out."""
         where, rows = f"trace: {self.folder / part.file_name(table)}", part.files[table].rows
         # A round without messages of a large model: its axes are compared with those of the header.
         stored = read_archive(self.content(part, table), where, TraceError, stored=True, longest=MOST_WHOLE)

@@ -240,11 +240,7 @@ class TraceWriter:
 
 
 def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -> Tables:
-    """The rows of one round in every table; only arrays of messages may be those of the record.
-
-    Raises:
-        UsageError: numbers that the layout does not hold.
-    """
+    """The rows of one round in every table; only arrays of messages may be those of the record."""
     arrays = split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}")
     try:
         rows = None if truth is None else _truth(header, truth)

@@ -108,11 +108,6 @@ class Linter:
         self.rounds = self.rounds_without = self.messages = 0
 
     def take(self, record: RoundRecord) -> None:
-        """Look at one more round.
-
-        Raises:
-            TraceError: it holds a number that is not finite.
-        """
         if not record.n_messages:
             self.rounds_without += 1
             return

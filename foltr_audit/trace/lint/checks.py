@@ -76,11 +76,7 @@ class FindingTally:
 
 
 class ServerView:
-    """What an honest-but-curious server sees of one round; M messages of P numbers, none of it truth.
-
-    Raises:
-        TraceError: a number that is not finite.
-    """
+    """What an honest-but-curious server sees of one round; M messages of P numbers, none of it truth."""
 
     def __init__(self, record: RoundRecord, kind: str) -> None:
         self.record, self.round = record, record.round
