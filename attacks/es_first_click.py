@@ -51,15 +51,6 @@ class ReciprocalRankSums(NamedTuple):
         return np.asarray(np.where(wanted - low <= high - wanted, right - 1, right), dtype=np.int64)
 
 
-def reciprocal_ranks(k: int) -> Floats:
-    """The values of MaxRR on lists of up to k documents: 0 without a click, else 1 / rank; float64 (k + 1,).
-
-    >>> reciprocal_ranks(2).tolist()
-    [0.0, 1.0, 0.5]
-    """
-    return np.concatenate([[0.0], 1.0 / np.arange(1, k + 1)])
-
-
 @lru_cache(maxsize=16)
 def reachable_sums(n: int, k: int) -> ReciprocalRankSums | None:
     """The sums of n reciprocal ranks of up to k documents each; None if there are more than `MOST_SUMS`."""
