@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.part_files import HEADER, marker_name
 from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace.facts import fact_problems, round_problem
 from foltr_audit.trace.header import SCHEMA, TraceHeader, read_header
 from foltr_audit.trace.parts import TracePart, read_markers
-from foltr_audit.trace.reader import Trace
+from foltr_audit.trace.reader import Tables, Trace
 from foltr_audit.trace.schema import FeatureFormat, contradiction, truth_misfit
 
 
@@ -110,12 +110,7 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
                 if record.features is not None:
                     forms.add(FeatureFormat.of(record.features))
         if trace.has_truth and all(table in tables for table in part.truth):
-            rows = trace.row_problems(part, tables)
-            truths = list(trace.truths_in(part, tables))
-            problems += rows
-            if not rows and len(records) == len(truths):
-                for record, truth in zip(records, truths, strict=True):
-                    problems += [where + problem for problem in _truth_problems(trace.header, record, truth)]
+            problems += _truth_problems(trace, part, tables, records)
     except TraceError as error:
         problems.append(str(error))
     return problems
@@ -138,11 +133,17 @@ def _record_problems(header: TraceHeader, record: RoundRecord) -> list[str]:
     return problems if wrong is None else [*problems, wrong]
 
 
-def _truth_problems(header: TraceHeader, record: RoundRecord, truth: RoundTruth) -> list[str]:
-    misfit = truth_misfit(header, record, truth)
-    problems = [] if misfit is None else [misfit]
-    # A row of NaN is an update that nobody knows.
-    known = ~np.isnan(truth.updates).all(axis=1)
-    if not np.isfinite(truth.updates[known]).all():
-        problems.append(f"round {record.round}: true updates hold a value that is not finite")
+def _truth_problems(trace: Trace, part: TracePart, tables: Tables, records: list[RoundRecord]) -> list[str]:
+    problems, where = trace.row_problems(part, tables), f"trace: {trace.folder}: part {part.index}: "
+    truths = list(trace.truths_in(part, tables))
+    if problems or len(records) != len(truths):
+        return problems
+    for record, truth in zip(records, truths, strict=True):
+        misfit = truth_misfit(trace.header, record, truth)
+        if misfit is not None:
+            problems.append(where + misfit)
+        # A row of NaN is an update that nobody knows.
+        known = ~np.isnan(truth.updates).all(axis=1)
+        if not np.isfinite(truth.updates[known]).all():
+            problems.append(f"{where}round {record.round}: true updates hold a value that is not finite")
     return problems
