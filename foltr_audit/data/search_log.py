@@ -36,17 +36,14 @@ _QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SearchLog:
-    """The searches of users, in the order of the file.
+    """The searches of users, in the order of the file: n of them, with different query ids.
 
     Attributes:
-        name: the file, for messages.
-        lines: line of each search, int64 (n,).
-        query_ids: id of each search; all different.
-        users: number of the user, int64 (n,); the user with the most searches before the validation split
-            is 0, and of equals the one that the file names first.
-        times: microseconds since 1970, int64 (n,).
+        users: number of the user; the user with the most searches before the validation split is 0, and of
+            equals the one that the file names first.
+        times: microseconds since 1970.
         clicked: id of the clicked document.
-        listed: number of documents in the list, int64 (n,); 0 where the file does not say.
+        listed: number of documents in the list; 0 where the file does not say.
     """
 
     name: str

@@ -118,9 +118,8 @@ def name_by_weight(view: View, fit: LeastSquaresFit, tolerance: float | None) ->
     A weight counts as 0 up to `tolerance` times the message's largest absolute one; where that is None, up
     to four times its rounding error.
     """
-    if tolerance is None:
-        return _named_above(view, fit, _SURE * fit.errors)
-    return _named_above(view, fit, tolerance * np.abs(fit.weights).max(axis=1, keepdims=True, initial=0.0))
+    largest = np.abs(fit.weights).max(axis=1, keepdims=True, initial=0.0)
+    return _named_above(view, fit, _SURE * fit.errors if tolerance is None else tolerance * largest)
 
 
 def name_above_gap(view: View, fit: LeastSquaresFit) -> Inference:

@@ -57,12 +57,8 @@ class MatchTolerance(NamedTuple):
 class ExplanationThreshold:
     """What counts as an explained message.
 
-    Attributes:
-        size: the usual size of an update's numbers.
-        noise: size of noise that a reproduced number may have.
-        share: the share of the moved numbers that must be reproduced.
-        least: the fewest numbers that must have moved for a message to count.
-        by_noise: the most numbers that noise alone moves.
+    A share of the moved numbers must be reproduced, up to a size of noise; `least` numbers, and more than
+    noise alone moves, must have moved for a message to count. `size` is the usual one of an update's numbers.
     """
 
     size: float
@@ -258,15 +254,10 @@ _BALLS = (*_BOUNDS, "resized:of=model")  # acts that `clip_norm` and `clip_ord` 
 
 @dataclass(frozen=True)
 class FactCheck:
-    """Result of the check.
+    """How large a share of the examined messages the declared facts explain under the best clicks.
 
-    Attributes:
-        state: `explained`, `wrong`, `cannot tell` or `not checked`.
-        reason: why the check has no answer, or was not made; for explained and wrong facts what else was
-            noticed, or None.
-        messages: how many messages were examined.
-        explained: the share of them that the declared facts explain under the best clicks; None without any.
-        contradictions: what the counts of messages contradict.
+    The reason says why the check has no answer, or was not made; for explained and wrong facts what else was
+    noticed. Contradictions are those of the counts of messages.
     """
 
     state: State

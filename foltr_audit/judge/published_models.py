@@ -135,8 +135,7 @@ class SingledOut:
     """How often the change of the global model is told to be the update of one client.
 
     Attributes:
-        rounds: rounds in which the global model changed.
-        unchanged: further rounds, in which it did not.
+        rounds, unchanged: rounds in which the global model changed, and in which it did not.
         singled_out: rounds in which the lists of one client explain the change up to rounding.
         several: of these, rounds in which those of more than one do; the best fit is taken.
         right: of these, rounds in which it is that client's message.
