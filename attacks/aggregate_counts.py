@@ -44,7 +44,6 @@ class AggregateCounts(Attack):
     restarts: int = Field(8, ge=0, le=1000, description="additional searches, each from random grades")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses clients with several lists, and lists with too many patterns."""
         if view.shown.shape[1] > 1:
             return "it reads sums over clients who all saw one list"
         return super().why_not(view) or why_no_replay(view) or why_too_long(view)

@@ -34,7 +34,6 @@ class BoxLeastSquares(Attack):
     turns: int = Field(3, ge=0, le=100, description="how often the drift of the local model is recomputed")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses messages that cannot be replayed."""
         return super().why_not(view) or why_no_replay(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:

@@ -30,7 +30,6 @@ class PositionPrior(Attack):
     prior: ClassVar[Prior] = "position"
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses lists with too many patterns."""
         return super().why_not(view) or why_too_long(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:

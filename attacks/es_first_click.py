@@ -51,15 +51,6 @@ class ReciprocalRankSums(NamedTuple):
         return np.asarray(np.where(wanted - low <= high - wanted, right - 1, right), dtype=np.int64)
 
 
-def reciprocal_ranks(k: int) -> Floats:
-    """The values of MaxRR on lists of up to k documents: 0 without a click, else 1 / rank; float64 (k + 1,).
-
-    >>> reciprocal_ranks(2).tolist()
-    [0.0, 1.0, 0.5]
-    """
-    return np.concatenate([[0.0], 1.0 / np.arange(1, k + 1)])
-
-
 @lru_cache(maxsize=16)
 def reachable_sums(n: int, k: int) -> ReciprocalRankSums | None:
     """The sums of n reciprocal ranks of up to k documents each; None if there are more than `MOST_SUMS`."""
@@ -81,14 +72,8 @@ def reachable_sums(n: int, k: int) -> ReciprocalRankSums | None:
 def mean_likelihoods(means: Floats, laws: Floats) -> Floats:
     """P(mean | value r of interaction i), where the others follow their laws: float64 (m, n, v).
 
-    A mean may be rounded: the nearest possible mean of n values is used.
-
-    Args:
-        means: mean of n reciprocal ranks each, (m,).
-        laws: P(value) of every interaction in the order of `reciprocal_ranks`, (m, n, v).
-
-    Raises:
-        ValueError: n values have more than `MOST_SUMS` sums.
+    The means (m,) are of n reciprocal ranks each. They may be rounded: the nearest possible one is used. The
+    laws are P(value) of every interaction, of no click and then of each rank of the first, (m, n, v).
     """
     from foltr_audit.kernels.click_sums import sum_likelihoods
 
@@ -130,7 +115,6 @@ class ESFirstClick(Attack):
     prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses means of DCG, long lists, and a hidden order that the seed does not determine."""
         return super().why_not(view) or _why_no_order(view) or _why_no_metric(view)
 
     def exact_posterior(self, view: View) -> bool:
@@ -196,7 +180,6 @@ def _why_no_metric(view: View) -> str | None:
 
 
 def _reordered(view: View, order: Ints) -> View:
-    """The view with the documents of each list in another order."""
     labels = None if view.labels is None else np.take_along_axis(view.labels, order, axis=2)
     features = cast(Features, np.take_along_axis(view.features, order[..., np.newaxis], axis=2))
     return replace(
@@ -205,7 +188,6 @@ def _reordered(view: View, order: Ints) -> View:
 
 
 def _restored(answer: Inference, order: Ints) -> Inference:
-    """An answer about reordered lists, mapped back to the original order."""
     scores, guess = np.empty_like(answer.scores), np.empty_like(answer.guess)
     np.put_along_axis(scores, order, answer.scores, axis=2)
     np.put_along_axis(guess, order, answer.guess, axis=2)
@@ -223,13 +205,7 @@ def _restored(answer: Inference, order: Ints) -> Inference:
 
 @dataclass(frozen=True, eq=False)
 class _PatternPosterior:
-    """Posterior of the click patterns of a view's lists, whose documents are in the order shown.
-
-    Attributes:
-        view: lists no wider than the longest.
-        metric: the metric of each list.
-        prior: belief before the message.
-    """
+    """Posterior of the click patterns of a view's lists, whose documents are in the order shown."""
 
     view: View
     metric: ListMetric
@@ -246,13 +222,7 @@ class _PatternPosterior:
         other = (1.0 - self.law.p) / (self.law.values - 1)
         return np.asarray(other * weights.sum(axis=-1, keepdims=True) + (self.law.p - other) * weights)
 
-    @cached_property
-    def lengths(self) -> Ints:
-        """Documents of each list, int64 (n, B)."""
-        return np.asarray(self.view.is_document.sum(axis=2))
-
     def answer(self) -> Inference:
-        """Posterior probabilities of clicks, of any click and of patterns."""
         from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
 
         n, B, k = self.view.shown.shape
@@ -268,7 +238,7 @@ class _PatternPosterior:
                 # An outcome that the message rules out correctly gets the logarithm -inf.
                 with np.errstate(divide="ignore"):
                     posterior = beliefs + np.log(likely[:, b, outcomes])
-                lengths = self.lengths[rows, b]
+                lengths = self.view.is_document[rows, b].sum(axis=1)
                 scores[rows, b], _, any_click[rows, b], _ = marginals(posterior, lengths, k)
                 guess[rows, b] = self.named(posterior, lengths)
                 if patterns is not None:

@@ -31,7 +31,6 @@ class ESSeed(Attack):
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "candidates", "relevance", "click_model", "belief"})
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses other generators, and an order that the seed does not determine."""
         known = view.knowledge
         reason = super().why_not(view) or why_not_seeded(view)
         if reason is None and not known.order and not (known.has("sigma") and known.lists == "deterministic"):

@@ -46,7 +46,6 @@ class IntentInference(IntentAttack):
     )
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses data with one intent, click models other than cascades, and long lists."""
         if not view.knowledge.intents or view.intent_labels is None:
             return "the observer does not know: intents, of which data need several (see --intents)"
         reason = super().why_not(view) or why_too_long(view)

@@ -17,7 +17,6 @@ _MOST_SUMMED = 16  # lists of a sum that are searched together
 
 
 def _why_no_sum(view: View) -> str | None:
-    """Why a sum over several clients is not searched, or None."""
     if view.observer != "aggregate":
         return None
     if view.knowledge.client_step is not None:
@@ -67,7 +66,6 @@ class JointMaximumPosterior(Attack):
         return None if value else value
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses lists with too many patterns, and sums of too many lists or of unequal weights."""
         replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)
         return super().why_not(view) or replay or why_too_long(view) or _why_no_sum(view)
 

@@ -75,7 +75,8 @@ class Linkage(LinkAttack):
         n, B, k = view.shown.shape
         scores, evidence = np.zeros((n, B, k)), np.zeros((n, 0))
         if self._decodes(view):
-            worlds = under_each(view) if self._weighs_intents(view) else []
+            weighed = "intents" in self.use.split("/") and view.knowledge.belief is not None
+            worlds = under_each(view) if weighed else []
             evidence = np.zeros((n, len(worlds)))
             neutral = PatternDecoder(view, "uniform")
             for rows, b, likely in list_likelihoods(neutral, self.shortlist, self.sweeps):
@@ -96,11 +97,7 @@ class Linkage(LinkAttack):
         known = all(view.knowledge.has(name) for name in NEEDS)
         return known and why_no_replay(view) is None and why_too_long(view) is None
 
-    def _weighs_intents(self, view: View) -> bool:
-        return "intents" in self.use.split("/") and view.knowledge.belief is not None
-
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
-        """The sum of log likelihood ratios over the traits in `use`."""
         ours, theirs, used = _MessageTraits.of(first), _MessageTraits.of(second), self.use.split("/")
         total = np.zeros(offered.shape)
         if "count" in used:
@@ -115,14 +112,10 @@ class Linkage(LinkAttack):
 
 
 class _MessageTraits(NamedTuple):
-    """Traits of n messages that may persist.
+    """Traits of n messages that may persist, float64: interactions (n,), behaviour, intents, updates (n, P).
 
-    Attributes:
-        sizes: interactions, float64 (n,).
-        behaviour: clicks per list, and click rates on relevant and on other documents, float64 (n, 3), NaN
-            where undefined.
-        intents: log likelihood under each intent, float64 (n, I); I = 0 where they are not weighed.
-        updates: float64 (n, P).
+    The behaviour is clicks per list, and click rates on relevant and on other documents, (n, 3), NaN where
+    undefined. Of intents it is the log likelihood, (n, I); I = 0 where they are not weighed.
     """
 
     sizes: Floats
@@ -138,7 +131,6 @@ class _MessageTraits(NamedTuple):
 
     @classmethod
     def of(cls, rows: Floats) -> _MessageTraits:
-        """The traits from rows made by `packed`."""
         first = 2 + _BEHAVIOUR
         last = first + (int(rows[0, 0]) if len(rows) else 0)
         return cls(rows[:, 1], rows[:, 2:first], rows[:, first:last], rows[:, last:])

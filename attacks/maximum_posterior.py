@@ -50,7 +50,6 @@ class MaximumPosterior(Attack):
     guess: Guess = Field("pattern", description="most probable pattern, or documents")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses several interactions in a message, and lists with too many patterns."""
         if view.is_document.any(axis=2).sum(axis=1).max(initial=0) > 1:
             return "it decodes one interaction a message; joint-map decodes several"
         replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)

@@ -23,13 +23,10 @@ _LEAST = 1e-9  # least variance of a number in a sum, relative to the largest
 
 
 class ExplainedSum(NamedTuple):
-    """The sum of one round, and what the lists of its clients explain of it.
+    """The sum (P,) of one round, and what the lists of its clients explain of it.
 
-    Attributes:
-        total: the sum of updates, float64 (P,).
-        owner: place of each list's client among the members of the round, int64 (B,).
-        mean: the update that each list is expected to add under each intent, float64 (B, I, P).
-        covariance: how much clicks make the sum vary, float64 (P, P).
+    Each list has an owner among the members of the round, (B,), and the mean that it is expected to add under
+    each intent, (B, I, P); clicks make the sum vary by the covariance, (P, P).
     """
 
     total: Floats
@@ -46,9 +43,7 @@ def intent_weights(sums: Sequence[ExplainedSum], taking_part: Participation) -> 
     estimate of an indicator of each client's intent, if intents are equally likely and do not change: 1 / I
     for each where the sums say nothing.
 
-    Args:
-        sums: of each round.
-        taking_part: who took part; at most `MOST_UNKNOWNS` clients times intents.
+    There are at most `MOST_UNKNOWNS` clients times intents.
     """
     intents, N = sums[0].mean.shape[1], taking_part.clients
     left = np.eye(N * intents) * intents  # an indicator varies by 1 / I, less than what all of them share
@@ -85,18 +80,6 @@ def _further_variance(sums: Sequence[ExplainedSum], misfits: Sequence[Floats]) -
 _MOST_PARAMETERS = 256  # a covariance of more would take a megabyte for each sum
 
 
-class ExpectedUpdates(NamedTuple):
-    """Moments of what each list adds to the update of its client, given the list.
-
-    Attributes:
-        mean: under each intent, float64 (n, B, I, P); 0 where a message has fewer lists.
-        covariance: of the sum over all lists, if intents are equally likely and known, float64 (n, P, P).
-    """
-
-    mean: Floats
-    covariance: Floats
-
-
 def knows_expected_updates(view: View) -> bool:
     """Whether an observer can compute the updates that are expected under each intent."""
     known = view.knowledge
@@ -108,8 +91,11 @@ def knows_expected_updates(view: View) -> bool:
     )
 
 
-def expected_updates(view: View) -> ExpectedUpdates:
-    """The moments for all lists of a view that `knows_expected_updates` accepts.
+def expected_updates(view: View) -> tuple[Floats, Floats]:
+    """Moments of what each list of a view that `knows_expected_updates` accepts adds to its client's update.
+
+    The mean under each intent, float64 (n, B, I, P), 0 where a message has fewer lists; and the covariance of
+    the sum over all lists, if intents are equally likely and known, (n, P, P).
 
     The probability of each of the 2^k click patterns under the grades of an intent times the update that
     follows from it, summed over the patterns. Each list is taken at the global model, so that they are
@@ -120,7 +106,8 @@ def expected_updates(view: View) -> ExpectedUpdates:
     (n, B, _), P = view.shown.shape, view.parameters.shape[1]
     mean, covariance = np.zeros((n * B, len(worlds), P)), np.zeros((n, P, P))
     for rows in decoder.chunks():
-        terms, columns = _updates_by_pattern(decoder, rows)
+        terms, columns = decoder.coefficients(rows)
+        terms = terms[:, :, : columns.shape[2]]
         chances = np.stack([np.exp(world.log_priors(rows, 0)) for world in worlds])
         first = np.einsum("ihs,hsj->hij", chances, terms)
         mean[rows] = np.einsum("hij,hpj->hip", first, columns)
@@ -128,17 +115,13 @@ def expected_updates(view: View) -> ExpectedUpdates:
         second = np.matmul(weighted.transpose(0, 2, 1), terms)
         spread = second - np.einsum("hij,hil->hjl", first, first) / len(worlds)
         np.add.at(covariance, rows // B, np.matmul(np.matmul(columns, spread), columns.transpose(0, 2, 1)))
-    return ExpectedUpdates(mean.reshape(n, B, len(worlds), P), covariance)
+    return mean.reshape(n, B, len(worlds), P), covariance
 
 
 def _one_list_each(view: View) -> View:
     """The same lists as messages of their own, (n B, 1)."""
     n, B, k = view.shown.shape
-    candidates = view.candidates
-    lists = {
-        name: None if values is None else values.reshape(n * B, 1, *values.shape[2:])
-        for name, values in (("labels", view.labels), ("intent_labels", view.intent_labels))
-    }
+    candidates, labels, grades = view.candidates, view.labels, view.intent_labels
     return replace(
         view,
         parameters=np.repeat(view.parameters, B, axis=0),
@@ -147,30 +130,11 @@ def _one_list_each(view: View) -> View:
         shown=view.shown.reshape(n * B, 1, k),
         features=view.features.reshape(n * B, 1, *view.features.shape[2:]),
         candidates=None if candidates is None else replace(candidates, query=candidates.query.reshape(-1, 1)),
-        labels=lists["labels"],
-        intent_labels=lists["intent_labels"],
+        labels=None if labels is None else labels.reshape(n * B, 1, k),
+        intent_labels=None if grades is None else grades.reshape(n * B, 1, k, grades.shape[3]),
         clients=np.ones(1, dtype=np.int64),
         senders=None,
     )
-
-
-def _updates_by_pattern(decoder: PatternDecoder, rows: Ints) -> tuple[Floats, Floats]:
-    """Coefficients of each pattern, (H, 2^k, k + 1), and the columns that they are of, (H, P, k + 1)."""
-    from foltr_audit.kernels.patterns import pattern_terms
-
-    replay, k = decoder.replay, decoder.view.shown.shape[2]
-    theta = np.ascontiguousarray(decoder.view.parameters[rows])
-    J = np.ascontiguousarray(replay.jacobian(theta, rows, 0))
-    terms = pattern_terms(
-        replay.weights(theta, rows, 0),
-        J,
-        theta,
-        replay.lengths[rows, 0],
-        replay.learning_rate,
-        replay.only_observed,
-        decoder.ball,
-    )
-    return terms[:, :, : k + 1], np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
 
 
 _PENALTIES = np.geomspace(1e-12, 1e4, 65)
@@ -183,12 +147,9 @@ _FARTHEST = 1e140  # sums are clipped to this size, so that their squares are fi
 class _Spectrum(NamedTuple):
     """The sums in coordinates in which each has one unknown.
 
-    Attributes:
-        singular: r singular values of the design.
-        right: directions of clients, (N, r).
-        along: sums along the directions that the design reaches, (r, P).
-        rest: sum of squares of what it does not reach, (P,).
-        rows: number of independent rows.
+    The r singular values of the design, directions of clients (N, r), sums along the directions that the
+    design reaches (r, P), the sum of squares of what it does not reach (P,), and the number of independent
+    rows.
     """
 
     singular: Floats
@@ -208,10 +169,8 @@ def mean_updates(sums: Floats, taking_part: Participation, drift: int = 2) -> Fl
     deviations. Clients that the cohorts do not tell apart, such as those of fixed cohorts, get the same
     estimate.
 
-    Args:
-        sums: sum of the updates in each of R rounds, weighted as in `taking_part`, float64 (R, P).
-        taking_part: who took part.
-        drift: degree of the polynomial; a lower one for few rounds.
+    `sums` are of the updates in each of R rounds, weighted as in `taking_part`, (R, P); `drift` is the degree
+    of the polynomial, a lower one for few rounds.
 
     Source: Lam, Wei, Brooks, Reddi & Mitzenmacher 2021, "Gradient disaggregation: breaking privacy in
     federated learning by reconstructing the user participant matrix", for a matrix that is known; the penalty
@@ -229,14 +188,11 @@ def mean_updates(sums: Floats, taking_part: Participation, drift: int = 2) -> Fl
     left = sums - matrix @ deviations
     common = basis @ (basis.T @ left)
     squares = matrix**2
-    own = squares.T @ ((left - common) / squares.sum(axis=1, keepdims=True)) / _nonzero(matrix.sum(axis=0))
+    turns = matrix.sum(axis=0)[:, np.newaxis]
+    turns[turns <= 0] = 1.0  # a client who takes part in no round
+    own = squares.T @ ((left - common) / squares.sum(axis=1, keepdims=True)) / turns
     size = matrix.sum(axis=1)
     return np.asarray(deviations + own + (size @ common) / (size @ size))
-
-
-def _nonzero(weights: Floats) -> Floats:
-    """Total weights (N,) as divisors, (N, 1); 1 for a client who takes part in no round."""
-    return np.where(weights > 0, weights, 1.0)[:, np.newaxis]
 
 
 def _common(weights: Floats, drift: int) -> Floats:
@@ -310,11 +266,12 @@ class ParticipationRegression(ParticipantAttack):
         if not knows_expected_updates(view):
             sizes = np.broadcast_to(np.array([P, 0, 0]), (n, _SIZES))
             return Inference.about(view, np.concatenate([sizes, view.updates], axis=1))
-        expected = expected_updates(view)
+        mean, covariance = expected_updates(view)
         owner = np.zeros((n, B)) if view.senders is None else view.senders.astype(np.float64)
-        sizes = np.broadcast_to(np.array([P, B, expected.mean.shape[2]], dtype=np.float64), (n, _SIZES))
-        rows: tuple[Floats, ...] = (sizes, view.updates, owner, expected.mean, expected.covariance)
-        return Inference.about(view, np.concatenate([_flat(row) for row in rows], axis=1))
+        sizes = np.broadcast_to(np.array([P, B, mean.shape[2]], dtype=np.float64), (n, _SIZES))
+        rows: tuple[Floats, ...] = (sizes, view.updates, owner, mean, covariance)
+        flat = [row.reshape(n, math.prod(row.shape[1:])) for row in rows]
+        return Inference.about(view, np.concatenate(flat, axis=1))
 
     def participants(self, sums: Sequence[Floats], taking_part: Participation) -> ParticipantEstimates:
         """Mean updates by regression; intents where lists explain every sum."""
@@ -332,11 +289,6 @@ class ParticipationRegression(ParticipantAttack):
             for one, members in zip(told, taking_part.rounds, strict=True)
         )
         return owned and taking_part.clients * told[0].mean.shape[1] <= MOST_UNKNOWNS
-
-
-def _flat(values: Floats) -> Floats:
-    """Values (n, ...) with one row for each of n sums, also of none."""
-    return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
 def _unpacked(row: Floats) -> ExplainedSum:

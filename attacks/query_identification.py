@@ -46,7 +46,6 @@ class QueryIdentification(Attack):
     prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses sampled lists, which a server cannot reproduce, and lists with too many patterns."""
         reason = super().why_not(view) or why_no_replay(view) or why_too_long(view)
         if reason is None and view.knowledge.lists != "deterministic":
             return f"it makes the lists of other queries: expected deterministic, not {view.knowledge.lists}"

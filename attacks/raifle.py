@@ -40,7 +40,6 @@ class Raifle(Attack):
     rate: float = Field(0.2, gt=0, description="step size of Adam")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses messages that cannot be replayed."""
         replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)
         return super().why_not(view) or replay
 

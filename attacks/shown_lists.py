@@ -42,7 +42,6 @@ class ShownLists(Attack):
     )
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses messages with one list, lists ranked by the global model, and too many patterns."""
         return super().why_not(view) or why_no_replay(view) or why_no_evidence(view) or why_too_long(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:

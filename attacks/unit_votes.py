@@ -35,7 +35,6 @@ class UnitVotes(Attack):
     takes_step: ClassVar[bool] = True
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses a client step that does not say where its units lie."""
         reason = super().why_not(view)
         if reason is not None:
             return reason

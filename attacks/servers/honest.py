@@ -20,7 +20,6 @@ class HonestServer(Server):
 
     @property
     def isolates(self) -> bool:
-        """No: what it receives is the sum of all updates."""
         return False
 
     def send(self, context: RoundContext) -> Broadcast | None:

@@ -57,7 +57,8 @@ class ManipulatingServer(Server):
             columns = np.arange(data.n_features) < round(self.alpha * data.n_features)
             changed[:, columns] = drawn[:, columns]
             return (changed,)
-        return tuple(_only(drawn, columns) for columns in self._columns(data.n_features))
+        every = np.arange(data.n_features)
+        return tuple(np.where(np.isin(every, part), drawn, 0.0) for part in self._columns(data.n_features))
 
     def _columns(self, width: int) -> list[Ints]:
         return [part for part in np.array_split(np.arange(width), min(self.blocks, width)) if part.size]
@@ -69,9 +70,3 @@ class ManipulatingServer(Server):
         largest = math.floor(math.log2(self.sd))
         out[np.arange(place.size), column] = np.ldexp(1.0, largest - place % BITS)
         return out
-
-
-def _only(values: Floats, columns: Ints) -> Floats:
-    out = np.zeros_like(values)
-    out[:, columns] = values[:, columns]
-    return out

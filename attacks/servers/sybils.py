@@ -30,7 +30,6 @@ class SybilServer(Server):
     )
 
     def subtracts(self, cohort: int, *, reopens: bool) -> int:
-        """The share of the cohort, rounded down."""
         # .29 * 100 is 28.999999999999996 in floating point, which would lose a client.
         return min(math.floor(self.share * cohort + 1e-9), cohort - 1)
 

@@ -43,9 +43,8 @@ _Names = tuple[bytes, bytes]  # topic and document
 class Qrels:
     """Judgements of the same documents under several intents.
 
-    Attributes:
-        rows: (topic, document) -> column of `grades`, in the order of the files.
-        grades: int64, shape (I, judged documents); 0 where an intent's file lacks the document.
+    `rows` has the column of each topic and document in `grades`, int64 (I, judged documents), in the order of
+    the files. A grade is 0 where an intent's file lacks the document.
     """
 
     rows: Mapping[tuple[str, str], int]
@@ -53,7 +52,6 @@ class Qrels:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Every topic once, in the order of the files."""
         return tuple(dict.fromkeys(topic for topic, _ in self.rows))
 
     @property
@@ -170,9 +168,6 @@ def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
 
     Documents that no file judges are left out, and queries that are no topic with them: nobody knows
     whether they are relevant. The labels of the part are not used.
-
-    Raises:
-        DataError: a document of a judged query has no id.
     """
     topics = set(qrels.topics)
     kept: list[int] = []
@@ -236,11 +231,7 @@ PURPOSE = "intents/balance"
 
 
 def intent_files(intents: str | None) -> tuple[Path, ...]:
-    """Every file that the intents are read from.
-
-    Raises:
-        DataError: a folder that holds no complete set of qrels.
-    """
+    """Every file that the intents are read from."""
     return () if intents is None or are_synthetic(intents) else qrels_files(Path(intents))
 
 

@@ -82,9 +82,6 @@ def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes
     """Lines of a stream without their ends, some megabytes at a time.
 
     `raw`: the file it reads from, which may be compressed.
-
-    Raises:
-        DataError: a line without an end, or a packed file of nothing but repetitions.
     """
     rest, total = b"", 0
     while piece := stream.read(_BATCH_BYTES):
@@ -153,13 +150,12 @@ Entries = tuple[NDArray[np.int32], Features]  # feature ids from 1, values; both
 
 @dataclass(frozen=True)
 class FeatureBlock:
-    """Parsed features of some consecutive rows.
+    """Parsed features of some consecutive rows, up to the feature `width`.
 
     Attributes:
         counts: number of given features of each row, shape (rows,).
         columns: 0-based feature of each value, shape (entries,); None if every row gives 1..width in order.
         values: shape (entries,).
-        width: the largest feature id.
     """
 
     counts: Ints
@@ -235,7 +231,6 @@ def _parse_quickly(text: bytes, counts: Ints, dtype: str) -> Entries | None:
 
 
 def _distinct(ids: NDArray[np.int32], counts: Ints) -> bool:
-    """Whether no row gives a feature twice."""
     rising = ids[1:] > ids[:-1]
     starts = np.cumsum(counts)
     rising[starts[(starts > 0) & (starts < ids.size)] - 1] = True
@@ -264,7 +259,6 @@ def _parse_carefully(rows: Sequence[bytes], numbers: Sequence[int], name: str, d
 
 
 def _as_features(values: ArrayLike, dtype: str) -> Features:
-    """A copy of numbers as float32 or float64."""
     return np.array(values, dtype=np.float64) if dtype == "float64" else np.array(values, dtype=np.float32)
 
 
@@ -336,16 +330,10 @@ def _refuse_unreadable(dataset: Dataset, path: Path) -> None:
         ("query", dataset.query_ids, _NO_QUERY),
         ("document", dataset.document_ids, _NO_DOCUMENT),
     ):
-        bad = next(
-            (
-                name
-                for name in names
-                if refused.search(name) or not _is_utf8(name.encode(errors="surrogatepass"))
-            ),
-            None,
-        )
-        if bad is not None:
-            raise DataError(f"{where}: {kind} id {bad!r} cannot be written; expected a name without spaces")
+        for name in names:
+            if refused.search(name) or not _is_utf8(name.encode(errors="surrogatepass")):
+                problem = f"{kind} id {name!r} cannot be written; expected a name without spaces"
+                raise DataError(f"{where}: {problem}")
 
 
 def _text(dataset: Dataset, start: int, stop: int) -> bytes:
@@ -368,7 +356,6 @@ def _text(dataset: Dataset, start: int, stop: int) -> bytes:
 
 @contextmanager
 def _packed_by_name(path: Path) -> Iterator[BufferedIOBase]:
-    """A stream for a whole file, packed where its name ends in `.gz`."""
     with whole_file(path) as raw:
         if path.name.endswith(".gz"):
             # No name and no time inside: the same data gives the same bytes.

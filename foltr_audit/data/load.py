@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -104,9 +104,8 @@ def cached(origin: SourceKey, load: Callable[[], Collection]) -> Collection:
     try:
         store(entry, collection, identity)
     except (OSError, ValueError) as error:  # ValueError: a name contains a NUL
-        _note(
-            f"note: data cache: {folder}: {getattr(error, 'strerror', None) or error}; continuing without it"
-        )
+        reason = getattr(error, "strerror", None) or error
+        _note(f"note: data cache: {folder}: {reason}; continuing without it")
     return map_entry(entry, origin, identity) or collection
 
 
@@ -123,7 +122,6 @@ def cache_folder() -> Path | None:
 
 @cache
 def _note(line: str) -> None:
-    """Write a line to stderr, once per process."""
     sys.stderr.write(line + "\n")
 
 
@@ -204,21 +202,16 @@ def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collect
     """
     if data.is_made:
         return made_collection(data)
-    origin, load = _origin(data, seed)
+    log = None if data.is_synthetic else LogFiles.of(data.source)
+    if log is not None:
+        origin = SourceKey(data, files=_resolved(data, log.metadata, log.letor))
+        load: Callable[[], Collection] = partial(load_search_log, data, log)
+    else:
+        origin, load = _synthetic(data) if data.is_synthetic else _files(data, seed)
     return cached(origin, load) if cache else load()
 
 
-def _origin(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
-    if data.is_synthetic:
-        return _synthetic(data)
-    log = LogFiles.of(data.source)
-    if log is None:
-        return _files(data, seed)
-    return SourceKey(data, files=_resolved(data, log.metadata, log.letor)), lambda: load_search_log(data, log)
-
-
 def folds(data: DataSpec) -> tuple[int, ...]:
-    """Numbers of the folds that the source has; empty if it has none."""
     return () if data.is_synthetic or data.is_made else folds_of(data.source)
 
 

@@ -36,17 +36,14 @@ _QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SearchLog:
-    """The searches of users, in the order of the file.
+    """The searches of users, in the order of the file: n of them, with different query ids.
 
     Attributes:
-        name: the file, for messages.
-        lines: line of each search, int64 (n,).
-        query_ids: id of each search; all different.
-        users: number of the user, int64 (n,); the user with the most searches before the validation split
-            is 0, and of equals the one that the file names first.
-        times: microseconds since 1970, int64 (n,).
+        users: number of the user; the user with the most searches before the validation split is 0, and of
+            equals the one that the file names first.
+        times: microseconds since 1970.
         clicked: id of the clicked document.
-        listed: number of documents in the list, int64 (n,); 0 where the file does not say.
+        listed: number of documents in the list; 0 where the file does not say.
     """
 
     name: str
@@ -63,7 +60,6 @@ class SearchLog:
         return _parts_in_time(self.times, self.name)
 
     def where(self, search: int) -> str:
-        """File and line of a search, for messages."""
         return f"data: {self.name}:{self.lines[search]}"
 
 
@@ -190,9 +186,6 @@ def _parts_in_time(times: Ints, name: str) -> Ints:
     """Part of each search (n,): the first 60 % train, then 20 % vali and 20 % test; equal times together.
 
     Who is in which part so follows from the times alone, whatever the order of the rows.
-
-    Raises:
-        DataError: too few different times.
     """
     size = max(1, round(SPLIT_SHARE * times.size))
     rising = np.sort(times)
@@ -251,11 +244,7 @@ class LogFiles:
 
     @classmethod
     def of(cls, source: str) -> LogFiles | None:
-        """Those in a folder, plain or gzip; None where it holds no search log, or is none.
-
-        Raises:
-            DataError: one of them exists twice.
-        """
+        """Those in a folder, plain or gzip; None where it holds no search log, or is none."""
         folder, found = Path(source), []
         for name in LOG_FILES:
             there = [name + end for end in _ENDS if _is_file(folder / (name + end))]
@@ -289,7 +278,6 @@ def number_of_clients(source: str) -> int | None:
 
 @lru_cache(maxsize=4)
 def _count(path: str, stamp: tuple[int, int]) -> int:
-    """As `number_of_clients`, of a file with this size and time of change."""
     log = read_search_log(Path(path))
     return int(log.users[log.part == 0].max()) + 1  # they have the first numbers
 
@@ -379,7 +367,6 @@ def _split(lists: Dataset, part: Ints, times: Ints) -> list[Dataset]:
 
 
 def _between(lists: Dataset, first: int, end: int) -> Dataset:
-    """Queries first .. end-1, in the same memory."""
     rows = slice(int(lists.offsets[first]), int(lists.offsets[end]))
     return replace(
         lists,

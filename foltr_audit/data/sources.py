@@ -21,7 +21,7 @@ from foltr_audit.data.intents import count_read, with_intents
 from foltr_audit.data.letor import LetorFile, name_in_messages, read_letor, shown
 from foltr_audit.errors import DataError, UsageError, suggest_name
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Features, Floats
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 NORMALISATIONS = ("none", "zscore", "zscore-parts", "query-minmax")
 _BATCH_ROWS = 8_192  # float64 copies of this many rows at a time
@@ -29,7 +29,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def check_normalisation(how: str) -> None:
-    """Refuse a name that is no normalisation."""
     if how not in NORMALISATIONS:
         raise UsageError(f"normalise: no normalisation {how!r}; {suggest_name(how, NORMALISATIONS)}")
 
@@ -56,18 +55,17 @@ def normalise(
         )
     if how == "none" and dtype == "float32":
         return collection
-    parts = [collection.part(name) for name in Collection.PARTS]
-    if how == "none":
-        scaled = [part.with_features(part.features.astype(dtype, copy=False)) for part in parts]
-    elif how == "zscore":
-        scales = _statistics(collection.train)
-        scaled = [_zscore(part, _room(part, dtype, overwrite), *scales) for part in parts]
-    elif how == "zscore-parts":
-        scaled = [
-            _zscore(part, _room(part, dtype, overwrite), *_statistics(part, of_sample=True)) for part in parts
-        ]
-    else:
-        scaled = [_query_minmax(part, _room(part, dtype, overwrite)) for part in parts]
+    scales = _statistics(collection.train) if how == "zscore" else None
+    scaled = []
+    for part in map(collection.part, Collection.PARTS):
+        if how == "none":
+            scaled.append(part.with_features(part.features.astype(dtype, copy=False)))
+            continue
+        room = _room(part, dtype, overwrite)
+        if how == "query-minmax":
+            scaled.append(_query_minmax(part, room))
+        else:
+            scaled.append(_zscore(part, room, *(scales or _statistics(part, of_sample=True))))
     return collection.with_parts(scaled, normalised=how)
 
 
@@ -159,19 +157,13 @@ Layout = Mapping[str, tuple[RankingFile, ...]]
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """Which files a source is read from.
-
-    Attributes:
-        layout: part name -> its files, for the parts that exist.
-        fold: the fold they are of; 0 where there are none.
-    """
+    """Which files a source is read from, and the fold that they are of; 0 where there are none."""
 
     layout: Layout
     fold: int
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file that is read, group files included."""
         pairs = ((file.path, file.groups) for files in self.layout.values() for file in files)
         return tuple(path for pair in pairs for path in pair if path is not None)
 
@@ -263,9 +255,6 @@ def _pieces(folder: Path) -> tuple[Path, ...]:
     """The files NAME1.txt, NAME2.txt and so on, by number from 0 or 1; () without, or with parts or folds.
 
     Other files and folders are passed over, so that a description may lie next to the data.
-
-    Raises:
-        DataError: pieces of several names, or a number that is twice or not there.
     """
     names = [path.name for path in _entries(folder)]
     if _text_layout(folder) or _group_layout(folder) or any(_FOLD.fullmatch(name) for name in names):
@@ -367,21 +356,18 @@ def load_data(
         read = with_intents(read, intents, source)
     parts = complete_parts(read, seed, source)
     made_up = intents is not None and are_synthetic(intents)
+    # `foltr-audit data synth` writes such document ids.
+    named_so = all(name.startswith("synthetic-") for part in parts.values() for name in part.document_ids)
     collection = Collection.parsed(
         (parts[name] for name in Collection.PARTS),
         source=source,
-        synthetic=made_up or all(map(_synthetic, parts.values())),
+        synthetic=made_up or named_so,
         fold=located.fold,
         intents_from=intents,
         read=counted,
     )
     # Nothing else holds the parsed features, so that their memory may be used again.
     return normalise(collection, normalisation, dtype, overwrite=True)
-
-
-def _synthetic(part: Dataset) -> bool:
-    """Whether `foltr-audit data synth` wrote it: its document ids say so."""
-    return all(name.startswith("synthetic-") for name in part.document_ids)
 
 
 def _same_width(parts: Mapping[str, Sequence[LetorFile]], layout: Layout) -> dict[str, Dataset]:
@@ -452,6 +438,14 @@ def complete_parts(parts: Mapping[str, Dataset], seed: int, source: str) -> dict
 
 def describe(collection: Collection) -> dict[str, object]:
     """JSON-ready facts of a fold, for `data info`; `ndcg_ceiling` is the share of queries that can score."""
+    joined_from_files = {}
+    if collection.read is not None:
+        joined_from_files = {
+            "rows_read": collection.read[0],
+            "rows_joined": collection.n_documents,
+            "queries_read": collection.read[1],
+            "queries_joined": collection.n_queries,
+        }
     return {
         "source": collection.source,
         "synthetic": collection.synthetic,
@@ -460,56 +454,33 @@ def describe(collection: Collection) -> dict[str, object]:
         "features": collection.n_features,
         "intents": collection.n_intents,
         "intents_from": collection.intents_from,
-        **_join_facts(collection),
+        **joined_from_files,
         **({} if collection.train.users is None else {"queries_left_out": collection.left_out}),
         "parts": {name: _facts(collection.part(name)) for name in Collection.PARTS},
     }
 
 
-def _join_facts(collection: Collection) -> dict[str, object]:
-    """Rows and queries before and after intents were joined, where they come from files."""
-    if collection.read is None:
-        return {}
-    rows, queries = collection.read
-    return {
-        "rows_read": rows,
-        "rows_joined": collection.n_documents,
-        "queries_read": queries,
-        "queries_joined": collection.n_queries,
-    }
-
-
-def _intent_facts(part: Dataset) -> dict[str, object]:
-    """Relevant documents of each intent, where there are several."""
-    if part.intents is None:
-        return {}
-    relevant = np.count_nonzero(part.intents > 0, axis=1).tolist()
-    return {"relevant_per_intent": {str(intent): count for intent, count in enumerate(relevant, start=1)}}
-
-
-def _user_facts(part: Dataset) -> dict[str, object]:
-    """Users of the queries and their numbers of queries, where they are known."""
-    if part.users is None:
-        return {}
-    counts = np.unique(part.users, return_counts=True)[1]
-    each = {"min": int(counts.min()), "mean": float(counts.mean()), "max": int(counts.max())}
-    return {"users": counts.size, "queries_per_user": each}
+def _spread(counts: Ints) -> dict[str, float]:
+    return {"min": int(counts.min()), "mean": float(counts.mean()), "max": int(counts.max())}
 
 
 def _facts(part: Dataset) -> dict[str, object]:
     lengths = part.lengths
     grades, counts = np.unique(part.labels, return_counts=True)
+    more: dict[str, object] = {}
+    if part.intents is not None:
+        relevant = np.count_nonzero(part.intents > 0, axis=1).tolist()
+        more["relevant_per_intent"] = {str(intent): count for intent, count in enumerate(relevant, start=1)}
+    if part.users is not None:
+        each = np.unique(part.users, return_counts=True)[1]
+        more["users"] = each.size
+        more["queries_per_user"] = _spread(each)
     return {
         "queries": part.n_queries,
         "documents": part.n_documents,
-        "documents_per_query": {
-            "min": int(lengths.min()),
-            "mean": part.n_documents / part.n_queries,
-            "max": int(lengths.max()),
-        },
+        "documents_per_query": _spread(lengths),
         "labels": {str(grade): int(count) for grade, count in zip(grades, counts, strict=True)},
-        **_intent_facts(part),
-        **_user_facts(part),
+        **more,
         "queries_without_relevant": int(np.count_nonzero(~part.has_relevant)),
         "queries_with_one_document": int(np.count_nonzero(lengths == 1)),
         "queries_with_10_documents": int(np.count_nonzero(lengths >= 10)),

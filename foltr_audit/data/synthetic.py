@@ -109,11 +109,8 @@ def grid(values: object) -> Floats:
 class QueryBatch(NamedTuple):
     """What the generators of synthetic data have in common.
 
-    Attributes:
-        key: of the counter-based random numbers.
-        purposes: a code for each kind of draws.
-        abouts: the hidden factors of each query, as `kernels.synthetic.query_bells` makes them.
-        offsets: int64 (queries + 1,), from the numbers of documents.
+    The key of the counter-based random numbers and a code for each kind of draws; the hidden factors of each
+    query, as `kernels.synthetic.query_bells` makes them; and offsets, int64 (queries + 1,).
     """
 
     key: np.uint64
@@ -241,11 +238,8 @@ MOST_QUERIES = 1_000_000
 def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Collection:
     """Generate a data set in the likeness of a real one, split 60/20/20 by query; nothing is normalised.
 
-    Args:
-        like: one of `LIKES`.
-        queries: number of queries, at least 5; where None as many as the real set, with several intents
-            as many in its training split, or 1,500 of istella-s.
-        seed: of every draw.
+    Without a number of queries, there are as many as in the real set, with several intents as many as in its
+    training split, and 1,500 of istella-s.
 
     Raises:
         UsageError: an unknown `like`, fewer than 5 queries, or more than `MOST_QUERIES`.
@@ -265,13 +259,7 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
     return Collection.parsed(parts, source=f"synthetic:{like}", synthetic=True, fold=0)
 
 
-def _part(
-    first: int,
-    last: int,
-    offsets: NDArray[np.int64],
-    features: NDArray[np.float32],
-    labels: NDArray[np.int64],
-) -> Dataset:
+def _part(first: int, last: int, offsets: Ints, features: Singles, labels: Ints) -> Dataset:
     """Queries first .. last-1, without a copy of their features."""
     start, stop = offsets[first], offsets[last]
     spans = enumerate(np.diff(offsets[first : last + 1]).tolist(), start=first + 1)
@@ -319,12 +307,7 @@ class _IntentFrequency(NamedTuple):
     documents: int  # upper end of its share of a query's relevant documents, which is uniform from 0
 
 
-_PROFILES = (
-    _IntentFrequency(94, 134),
-    _IntentFrequency(95, 90),
-    _IntentFrequency(90, 70),
-    _IntentFrequency(66, 52),
-)
+_PROFILES = tuple(_IntentFrequency(*pair) for pair in ((94, 134), (95, 90), (90, 70), (66, 52)))
 _LEAST, _MOST = 50, 160  # per cent of these shares where a query's intents are not, or most, alike
 _ALIKE = 16  # weight of the direction that intents share where they are most alike; of their own: I
 
@@ -370,9 +353,8 @@ def _shares(intents: int, queries: Ints, alike: Ints) -> Ints:
         profile = _PROFILES[min(intent, len(_PROFILES) - 1)]
         occurs, share = _whole("shares", intent, queries, 2).T
         there = occurs * 100 < profile.queries * _STEPS
-        shares[:, intent] = np.where(
-            there, np.minimum(share * profile.documents * factor // whole, whole), -1
-        )
+        most = np.minimum(share * profile.documents * factor // whole, whole)
+        shares[:, intent] = np.where(there, most, -1)
     # Every relevant document needs an intent: the first one takes the queries that no intent has.
     shares[shares.max(axis=1) < 0, 0] = whole
     return shares
@@ -381,13 +363,11 @@ def _shares(intents: int, queries: Ints, alike: Ints) -> Ints:
 def _directions(intents: int, queries: Ints, alike: Ints, features: int) -> Ints:
     """Weights of each feature for each intent of a query, shape (queries, F, I)."""
     half = _STEPS // 2
-    own = np.stack(
-        [_whole("directions", intent, queries, features) - half for intent in range(intents)], axis=-1
-    )
+    each = [_whole("directions", intent, queries, features) - half for intent in range(intents)]
+    own = np.stack(each, axis=-1)
     shared = (_whole("shared", 0, queries, features) - half) * (_ALIKE * alike * alike // _STEPS) // _STEPS
     # Less the mean over intents, times I to stay whole: `shared` alone says what intents have in common.
-    weights: Ints = intents * own - own.sum(axis=-1, keepdims=True) + shared[:, :, np.newaxis]
-    return weights
+    return np.asarray(intents * own - own.sum(axis=-1, keepdims=True) + shared[:, :, np.newaxis])
 
 
 def _deal(merits: Ints, shares: Ints) -> Bools:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foltr_audit.core.records.view import ClickBelief, Knowledge, View
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, density_table, noise_law
-from foltr_audit.inference.replay import Replay
 from foltr_audit.privacy.noise import NoiseLaw, RoundingNoise, ScaleFreeNoise
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -116,21 +115,12 @@ class CountDecoder:
 
     A client's update is `J^T (s v) + (s - 1) theta`, with v the coefficients that PDGD computes from the
     clicks and s the factor of the clip. So the sum has k + 1 coefficients, whatever the length of the
-    model, and they are sums over independent clients.
-
-    Attributes:
-        view: sums of updates, one list each, of a view that `why_no_replay` accepts.
-        prior: belief about clicks before the message: from the usual grades at a `position`, from known
-            `relevance`, or `uniform` over rates; without the knowledge it needs, it falls back as in
-            `PatternDecoder`.
+    model, and they are sums over independent clients. The prior is that of `PatternDecoder`, but uniform over
+    rates.
     """
 
     view: View
     prior: Prior = "position"
-
-    @cached_property
-    def replay(self) -> Replay:
-        return Replay(self.view)
 
     def counts(self, starts: Ints) -> Floats:
         """Expected clicks on each document, float64 (n, k).
@@ -173,21 +163,17 @@ class CountDecoder:
 
     def sums(self, rows: Ints) -> UpdateSums:
         from foltr_audit.kernels.click_sums import UpdateSums
-        from foltr_audit.kernels.patterns import pattern_terms
 
-        replay, k = self.replay, self.view.shown.shape[2]
-        theta = np.ascontiguousarray(self.view.parameters[rows])
-        J = np.ascontiguousarray(replay.jacobian(theta, rows, 0))
-        lengths, ball = replay.lengths[rows, 0], PatternDecoder(self.view).ball
-        weights, rate = replay.weights(theta, rows, 0), replay.learning_rate
-        terms = pattern_terms(weights, J, theta, lengths, rate, replay.only_observed, ball)
-        design = np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
-        most = np.abs(terms[:, :, :k]).max(axis=(1, 2)) * np.abs(J).max(axis=(1, 2))
+        terms, design = PatternDecoder(self.view).coefficients(rows)
+        documents = slice(self.view.shown.shape[2])
+        most = np.abs(terms[:, :, documents]).max(axis=(1, 2)) * np.abs(design[..., documents]).max(
+            axis=(1, 2)
+        )
         return UpdateSums(
             received=np.clip(self.view.updates[rows], -_FARTHEST, _FARTHEST),
             design=np.ascontiguousarray(design),
             terms=terms,
-            lengths=lengths,
+            lengths=self.view.is_document[rows, 0].sum(axis=1),
             clients=self.view.clients[rows].copy(),
             finest=np.maximum(_FAINT * most, _NOTHING),
         )

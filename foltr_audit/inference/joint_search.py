@@ -27,13 +27,7 @@ _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
 
 class SearchState(NamedTuple):
-    """State of the search: H hypotheses, each about one message.
-
-    Attributes:
-        message: the message of each, int64 (H,).
-        clicks: bool (H, B, k).
-        value: log posterior, float64 (H,).
-    """
+    """H hypotheses: each about one message, int64 (H,), with clicks (H, B, k) and a log posterior, (H,)."""
 
     message: Ints
     clicks: Bools
@@ -49,12 +43,9 @@ class SearchState(NamedTuple):
 
 
 class BegunPaths(NamedTuple):
-    """What hypotheses share that agree in their first b lists.
+    """What hypotheses share that agree in their first b lists: the local models, (b + 1, H, P).
 
-    Attributes:
-        models: local models before these lists and after them, float64 (b + 1, H, P).
-        told: b, and the log probability of the lists up to number b, float64 (H,); None where lists are no
-            evidence.
+    Also b, and the log probability of the lists up to number b, (H,); None where lists are no evidence.
     """
 
     models: Floats
@@ -62,12 +53,9 @@ class BegunPaths(NamedTuple):
 
 
 class JointSearchResult(NamedTuple):
-    """What the search found for some messages.
+    """The best hypothesis for each of H messages, and the share of ends that clicked a document, (H, B, k).
 
-    Attributes:
-        best: the best hypothesis for each of H messages.
-        votes: share of all ends of the search that clicked each document, float64 (H, B, k).
-        lost: where even the best leaves a larger residual than the noise law allows, bool (H,).
+    It is lost where even the best leaves a larger residual than the noise law allows, bool (H,).
     """
 
     best: SearchState
@@ -91,14 +79,10 @@ class JointSearch:
     """
 
     def __init__(self, decoder: PatternDecoder, shortlist: int, sweeps: int, *, lists: bool = False) -> None:
-        """Prepare the search.
+        """Search with the belief and the noise law of a decoder, in at most so many sweeps over the lists.
 
-        Args:
-            decoder: the view, the belief before its messages, and the noise law.
-            shortlist: patterns of a list that are replayed exactly.
-            sweeps: most passes over the lists.
-            lists: whether lists are evidence about the clicks before them; only for views that
-                `why_no_evidence` accepts.
+        `shortlist` patterns of a list are replayed exactly. Lists may be evidence about the clicks before
+        them in views that `why_no_evidence` accepts.
         """
         self.decoder = decoder
         self.evidence = ListLikelihood(decoder) if lists else None
@@ -131,9 +115,8 @@ class JointSearch:
         begin = starts.reshape(n * S, *starts.shape[2:])
         clicks = np.concatenate([begin, self.softened(message, begin)]) if B > 1 else begin
         message = np.tile(message, clicks.shape[0] // message.size)
-        ends = self.settled(
-            SearchState(message, clicks, self.values(message, clicks)), self.sweep, self.sweeps
-        )
+        begun = SearchState(message, clicks, self.values(message, clicks))
+        ends = self.settled(begun, self.sweep, self.sweeps)
         # Every message has equally many ends, so sorted rows form a table. A stable sort keeps their order:
         # of equally good ends the same one wins in every run.
         by_message = np.argsort(ends.message, kind="stable").reshape(n, -1)
@@ -279,13 +262,7 @@ _REPLAYED = 8  # patterns of a list that are replayed through the later lists
 
 
 class ReplayedClicks(NamedTuple):
-    """Clicks on the lists of one message, and the local models that they lead to.
-
-    Attributes:
-        clicks: bool (B, k).
-        path: local models before each list and at the end, (B + 1, P).
-        value: log posterior, up to a constant.
-    """
+    """Clicks (B, k) on the lists of one message, local models (B + 1, P) on the way, and log posterior."""
 
     clicks: Bools
     path: Floats
@@ -320,10 +297,8 @@ class StepSearch:
             best = self._best(i, starts[i])
             guess[i] = best.clicks
             for b in range(B):
-                posterior, length = (
-                    self._posterior(self.decoder, i, b, best.path),
-                    self.replay.lengths[i, [b]],
-                )
+                posterior = self._posterior(self.decoder, i, b, best.path)
+                length = self.replay.lengths[i, [b]]
                 scores[i, b], _, any_click[i, b], _ = (part[0] for part in marginals(posterior, length, k))
                 if patterns is not None:
                     patterns[i, b] = pattern_probabilities(posterior, length)[0]
@@ -374,15 +349,13 @@ class StepSearch:
             before = now.value
             for b in np.flatnonzero(self.replay.lengths[i]).tolist():
                 likely = np.argsort(-self._posterior(decoder, i, b, now.path)[0], kind="stable")
-                tried = patterns_as_clicks(likely[: self._enough(i, b)], clicks.shape[1])
+                # Of the last list the best alone is replayed: its weight is exact.
+                enough = _REPLAYED if self.replay.lengths[i, b + 1 :].any() else 1
+                tried = patterns_as_clicks(likely[:enough], clicks.shape[1])
                 now = max((now, *self._alternatives(decoder, i, b, now, tried)), key=lambda one: one.value)
             if not now.value > before:
                 break
         return now
-
-    def _enough(self, i: int, b: int) -> int:
-        """How many patterns of a list are replayed: the best alone of the last one, whose weight is exact."""
-        return _REPLAYED if self.replay.lengths[i, b + 1 :].any() else 1
 
     def _alternatives(
         self, decoder: PatternDecoder, i: int, b: int, now: ReplayedClicks, tried: Bools

@@ -29,11 +29,8 @@ def with_model_column(view: View) -> Floats:
 class LeastSquaresFit(NamedTuple):
     """A least-squares fit of each of n systems.
 
-    Attributes:
-        weights: the shortest solution, float64 (n, m).
-        errors: standard deviation of each weight from rounding alone, of the values and while solving,
-            (n, m).
-        noisy: whether the residual is larger than rounding explains, bool (n,).
+    The shortest solution, (n, m); the standard deviation of each weight from rounding alone, of the values
+    and while solving, (n, m); and whether the residual is larger than rounding explains, bool (n,).
     """
 
     weights: Floats
@@ -42,17 +39,11 @@ class LeastSquaresFit(NamedTuple):
 
 
 def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float = 0.0) -> LeastSquaresFit:
-    """The shortest least-squares solution of each of n systems.
+    """The shortest least-squares solution of each of n systems: columns (n, P, m) of unknowns, values (n, P).
 
-    Args:
-        columns: float64 (n, P, m), one column per unknown.
-        values: float64 (n, P).
-        roundings: rounding error of each value, float64 (n, P).
-        off: relative error of the numbers in the columns.
-
-    Returns:
-        The fit. Singular values below `max(P, m) * 2.2e-16` of the largest count as zero, so identical
-        documents share their weight, and a system without columns gives zeros.
+    `roundings` are errors of the values, (n, P), and `off` is the relative error of the numbers in the
+    columns. Singular values below `max(P, m) * 2.2e-16` of the largest count as zero, so identical documents
+    share their weight, and a system without columns gives zeros.
     """
     if not columns.size:
         nothing = np.zeros((columns.shape[0], columns.shape[2]))
@@ -88,13 +79,8 @@ def clicks_in_box(view: View, columns: Floats, *, absolute: bool, values: Floats
     """Clicks (n, B k) between 0 and 1 that explain the updates best by the columns of a client step.
 
     Where a list's clicks are known up to a common part only, as under a listwise loss, few such clicks lie
-    between 0 and 1.
-
-    Args:
-        view: a view with a client step.
-        columns: those of the documents and last the global model's, (n, P, B k + 1).
-        absolute: minimise the sum of absolute residuals, not of their squares.
-        values: what the columns explain, (n, P); None for `View.click_updates`.
+    between 0 and 1. The last of the columns (n, P, B k + 1) is the global model's; they explain the `values`
+    (n, P), by default `View.click_updates`. The sum of absolute residuals is minimised, or of their squares.
     """
     from foltr_audit.kernels.regression import box_least_absolute, box_least_squares
 
@@ -132,9 +118,8 @@ def name_by_weight(view: View, fit: LeastSquaresFit, tolerance: float | None) ->
     A weight counts as 0 up to `tolerance` times the message's largest absolute one; where that is None, up
     to four times its rounding error.
     """
-    if tolerance is None:
-        return _named_above(view, fit, _SURE * fit.errors)
-    return _named_above(view, fit, tolerance * np.abs(fit.weights).max(axis=1, keepdims=True, initial=0.0))
+    largest = np.abs(fit.weights).max(axis=1, keepdims=True, initial=0.0)
+    return _named_above(view, fit, _SURE * fit.errors if tolerance is None else tolerance * largest)
 
 
 def name_above_gap(view: View, fit: LeastSquaresFit) -> Inference:
@@ -181,8 +166,7 @@ def roundings(view: View) -> Floats:
     """Rounding error of the numbers of a message: float64 (n, P).
 
     A message is rounded to its number format, or encoded as integers; a client computes in float64 at the
-    size of its model. The
-    effect of rounding the features depends on the weights: see `rounding_fit` and `least_squares`.
+    size of its model. The effect of rounding the features depends on the weights: see `rounding_fit`.
     """
     known = view.knowledge
     rounded = known.resolution * np.abs(view.messages) + _ARITHMETIC * np.abs(view.parameters)

@@ -26,7 +26,6 @@ _HYPOTHESES = 1 << 15  # local models in one chunk: bounds the memory of their s
 
 
 def why_no_evidence(view: View) -> str | None:
-    """Why the lists of a view are no evidence about clicks, or None if they may be."""
     known = view.knowledge
     if view.is_document.any(axis=2).sum(axis=1).max(initial=0) < 2:
         return "one list a message: no list follows from a click"
@@ -43,13 +42,10 @@ def why_no_evidence(view: View) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class ListLikelihood:
-    """Weighs lists by how probable they are under the local models that ranked them.
+    """Weighs lists of views that `why_no_evidence` accepts by the local models that ranked them.
 
     Source: Plackett-Luce sampling as in Oosterhuis & de Rijke 2018, "Differentiable unbiased online
     learning to rank", eq. 2; a list in score order has probability 0 or 1.
-
-    Attributes:
-        decoder: of a view that `why_no_evidence` accepts.
     """
 
     decoder: PatternDecoder
@@ -86,12 +82,8 @@ class ListLikelihood:
     ) -> Floats:
         """Log probability of every click pattern of list b and of the lists after it, (H, 2^k).
 
-        Args:
-            models: local models (H, P) before list b.
-            messages: the messages (H,).
-            b: the list whose patterns are weighed.
-            priors: log probability of each pattern before any list, (H, 2^k).
-            clicks: (H, B, k) on the lists after list b; None to weigh the next list alone.
+        From local models (H, P) before list b of some messages (H,), and the log probability of each pattern
+        before any list, (H, 2^k). Without clicks (H, B, k) on later lists the next one alone is weighed.
         """
         B = self.decoder.view.shown.shape[1]
         found = priors.copy()
@@ -143,13 +135,10 @@ _ENOUGH = 0.99  # share of the posterior that kept histories must have before ea
 
 
 class ClickHistories(NamedTuple):
-    """Histories of clicks on the lists so far, several for each message.
+    """Histories of clicks on the lists so far, several for each message, (H,), which are sorted.
 
-    Attributes:
-        message: the message of each history, int64 (H,), sorted.
-        patterns: the click pattern of each list, int64 (H, B); 0 for the lists that are not decoded yet.
-        models: the local models that they lead to, float64 (H, P).
-        weight: log posterior up to a constant per message, float64 (H,).
+    The pattern of each list, (H, B), 0 for lists that are not decoded yet, the local models that they lead
+    to, (H, P), and the log posterior up to a constant per message, (H,).
     """
 
     message: Ints

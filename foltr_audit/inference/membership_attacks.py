@@ -26,13 +26,9 @@ def update_evidence(changes: Floats, expected: Floats, baseline: Floats) -> Floa
     The covariance is that of the federations, shrunk (`shrunk_covariance`), since there may be more
     parameters than federations. Changes of different rounds are taken to be independent.
 
-    Args:
-        changes: of the global model, float64 (K, T, P): K federations, T rounds, P parameters.
-        expected: what each of M clients is expected to contribute to each change, float64 (M, T, P).
-        baseline: what the client that takes its place is expected to contribute, float64 (T, P).
-
-    Returns:
-        The evidence of each federation for each client, float64 (K, M): 0 is none, above 0 is for membership.
+    Of K federations, T rounds and P parameters the changes are (K, T, P); each of M clients is expected to
+    contribute (M, T, P), and the client that takes its place (T, P). The evidence of each federation for each
+    client is (K, M): 0 is none, above 0 is for membership.
     """
     total = np.zeros((len(changes), len(expected)))
     for t in range(changes.shape[1]):
@@ -56,16 +52,13 @@ def _one_round(centred: Floats, shifts: Floats) -> Floats:
 
 
 def shrunk_covariance(centred: Floats) -> tuple[float, float]:
-    """How far to shrink the covariance of centred rows (K, P), and the variance to shrink it to.
+    """How far to shrink the covariance of centred rows (K, P), and the variance to shrink it to: s and m.
 
     The shrunk covariance is `(1 - s) S + s m I`, S the mean of the outer products, m the mean of its
     diagonal.
 
     Source: Ledoit & Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices",
     section 3.
-
-    Returns:
-        s, between 0 and 1, and m.
     """
     rows, parameters = centred.shape
     # With the Gram matrix of the rows no matrix of P x P is needed.
@@ -89,12 +82,8 @@ _SMALLEST = 1e-300  # the least variance and mean
 class ShadowEvidence:
     """What an attacker knows of N candidates, Z other clients and S shadow federations.
 
-    Attributes:
-        attacked: evidence of the attacked federation for each candidate, float64 (N,).
-        shadows: of each shadow, float64 (S, N).
-        members: which candidates took part in each shadow, bool (S, N).
-        attacked_others: evidence of the attacked federation for clients that took part in none, float64 (Z,).
-        shadow_others: the same of each shadow, float64 (S, Z).
+    The evidence of the attacked federation for each candidate, (N,), and of each shadow, (S, N), with the
+    candidates that took part in it; the same for clients that took part in none, (Z,) and (S, Z).
     """
 
     attacked: Floats
@@ -162,11 +151,7 @@ class RelativeAttack(MembershipAttack):
     scale: float = 0.3
 
     def scores(self, known: ShadowEvidence) -> Floats:
-        """The share of other clients that the candidate exceeds.
-
-        Raises:
-            UsageError: there are no other clients.
-        """
+        """The share of other clients that the candidate exceeds."""
         if not known.attacked_others.size:
             raise UsageError("rmia: no other clients; expected some that took part in no federation")
         without = _log_mean(known.shadows, ~known.members)
@@ -185,7 +170,6 @@ class RelativeAttack(MembershipAttack):
 
 
 def membership_attack(name: MembershipMethod, protocol: MembershipSpec) -> MembershipAttack:
-    """The attack of a name, with the parameters of a protocol."""
     base, _, offline = name.partition("-")
     if base == LikelihoodRatioAttack.name:
         return LikelihoodRatioAttack(offline=bool(offline))

@@ -65,7 +65,6 @@ def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]
 
 
 def why_too_long(view: View) -> str | None:
-    """Why lists are too long to weigh every click pattern, or None."""
     from foltr_audit.kernels.patterns import MOST_WEIGHED
 
     if view.width <= MOST_WEIGHED:
@@ -77,10 +76,8 @@ def why_too_long(view: View) -> str | None:
 class PatternDecoder:
     """Weighs the click patterns of a view's lists.
 
-    Attributes:
-        view: the observer's view.
-        prior: clicks before the message: by `position`, by known `relevance`, or `uniform`; a prior that
-            the observer does not know falls back to `position`, then to `uniform`.
+    `prior` says how likely clicks are before the message: by `position`, by known `relevance`, or `uniform`;
+    one that the observer does not know falls back to `position`, then to `uniform`.
     """
 
     view: View
@@ -123,7 +120,6 @@ class PatternDecoder:
         return log_likelihoods(self.view.models[messages] - models, self.table)
 
     def chunks(self) -> Iterator[Ints]:
-        """Numbers of the messages, in chunks with a bounded number of patterns."""
         n, _, k = self.view.shown.shape
         size = max(1, _CHUNK_PATTERNS >> k)
         for first in range(0, n, size):
@@ -158,15 +154,30 @@ class PatternDecoder:
     def _by_client_step(self, messages: Ints, b: int, models: Floats, rest: Floats | None) -> Floats:
         from foltr_audit.kernels.patterns import log_likelihoods
 
-        replayed, out = (
-            StepReplay(self.view),
-            np.full((messages.size, 1 << self.view.shown.shape[2]), -np.inf),
-        )
+        replayed = StepReplay(self.view)
+        out = np.full((messages.size, 1 << self.view.shown.shape[2]), -np.inf)
         for row, i in enumerate(messages.tolist()):
             received = self.view.models[i] if rest is None else self.view.models[i] - rest[row]
             for first, local in replayed.patterns(i, b, models[row]):
                 out[row, first : first + len(local)] = log_likelihoods(received - local, self.table)
         return out
+
+    def coefficients(self, messages: Ints) -> tuple[Floats, Floats]:
+        """What each pattern of the first list of some messages (H,) adds to an update, as a sum of columns.
+
+        The terms of `kernels.patterns.pattern_terms`, whose first k + 1 numbers are coefficients of the
+        columns, (H, P, k + 1): documents and, last, the model.
+        """
+        from foltr_audit.kernels.patterns import pattern_terms
+
+        replay = self.replay
+        theta = np.ascontiguousarray(self.view.parameters[messages])
+        J = np.ascontiguousarray(replay.jacobian(theta, messages, 0))
+        weights, lengths = replay.weights(theta, messages, 0), replay.lengths[messages, 0]
+        terms = pattern_terms(
+            weights, J, theta, lengths, replay.learning_rate, replay.only_observed, self.ball
+        )
+        return terms, np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
 
     def log_priors(self, messages: Ints, b: int) -> Floats:
         """Log prior of every pattern of list b of some messages (H,): (H, 2^k)."""
@@ -176,9 +187,8 @@ class PatternDecoder:
     def distinct_log_priors(self, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
         """The different log priors of list b of some messages (H,), as most lists are alike.
 
-        Returns:
-            Log priors of every pattern (D, 2^k), the lengths of their lists (D,), and which of them each
-            message has (H,). Do not write to them.
+        Log priors of every pattern (D, 2^k), the lengths of their lists (D,), and which of them each message
+        has, (H,). Do not write to them.
         """
         from foltr_audit.kernels.patterns import cascade_log_priors
 
@@ -241,13 +251,11 @@ def shares(evidence: Floats) -> Floats:
 def answer_of(
     decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, Floats]], guess: Guess
 ) -> Inference:
-    """The answer of an attack from the posterior of each list.
+    """The answer of an attack on the view of a decoder, from the posterior of each list.
 
-    Args:
-        decoder: of the view that was attacked: n messages of B lists of k documents.
-        posteriors: numbers of messages (H,), which of their lists, and the log posterior of all click
-            patterns of that list up to a constant (H, 2^k).
-        guess: the most probable pattern, or every document that is more likely clicked than not.
+    Each has numbers of messages (H,), which of their lists, and the log posterior of all click patterns of
+    that list up to a constant, (H, 2^k). The guess is the most probable pattern, or every document that is
+    more likely clicked than not.
     """
     from foltr_audit.kernels.patterns import MOST_WEIGHED, marginals, pattern_probabilities
 

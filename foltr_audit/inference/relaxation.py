@@ -10,7 +10,7 @@ import numpy as np
 
 from foltr_audit.core.records.view import View, checked_slopes, checked_updates
 from foltr_audit.inference.linear_systems import observed_lengths
-from foltr_audit.inference.replay import Replay, StepReplay
+from foltr_audit.inference.replay import Replay, StepReplay, into_ball
 from foltr_audit.utils.arrays import Bools, Floats
 
 Loss = Literal["least-squares", "least-absolute"]
@@ -20,16 +20,13 @@ _LEVELS = (0.5, 0.25, 0.75)  # thresholds that round relaxed clicks to starts of
 
 @dataclass(frozen=True, eq=False)
 class ClickRelaxation:
-    """The update of a view's messages as a linear function of relaxed clicks.
+    """The update of a view's messages, which `why_no_replay` accepts, as a linear function of relaxed clicks.
 
     `y ~ sum_b eta J_b^T L_b c_b`, with L_b the Laplacian of PDGD's pair weights among the observed documents
     of list b at the local model before it. That model drifts with the clicks on the lists before.
 
     Source: the gradient of Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank",
     eq. 5-8, collected by document.
-
-    Attributes:
-        view: a view that `replay.why_no_replay` accepts.
     """
 
     view: View
@@ -80,7 +77,7 @@ class ClickRelaxation:
         acts = step.any(axis=1) | self.view.knowledge.clip_without_pairs
         acts &= self.replay.lengths[:, b] > 0
         free = models + step
-        return free, np.where(acts[:, np.newaxis], self.replay.clipped(free), free)
+        return free, np.where(acts[:, np.newaxis], into_ball(free, self.view.knowledge.clip), free)
 
     def gradient(self, clicks: Floats) -> Floats:
         """Gradient in the clicks of half the squared distance from message to replayed model, (n, B, k).
@@ -141,11 +138,7 @@ class ClickRelaxation:
 
 @dataclass(frozen=True, eq=False)
 class StepRelaxation:
-    """The messages of a view as functions of clicks between 0 and 1, by its client step.
-
-    Attributes:
-        view: a view with a client step.
-    """
+    """The messages of a view as functions of clicks between 0 and 1, by its client step."""
 
     view: View
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _NUMBERS = 1 << 22  # numbers of the updates that are computed at once: 32 MB
 
-
 WHOLE_UPDATE = (
     "fact update_clip_norm: the clip of a whole update can be replayed for messages of one list "
     "without a clip of the model only"
@@ -30,7 +29,6 @@ WHOLE_UPDATE = (
 
 
 def why_no_step_replay(view: View) -> str | None:
-    """Why messages of a view with a client step cannot be replayed, or None."""
     known = view.knowledge
     several = view.shown.shape[1] > 1 or known.clip is not None
     return WHOLE_UPDATE if known.update_clip is not None and several else None
@@ -47,11 +45,6 @@ class StepReplay:
 
     @property
     def step(self) -> ClientStep:
-        """The client step.
-
-        Raises:
-            ValueError: the view has none.
-        """
         step = self.view.knowledge.client_step
         if step is None:
             raise ValueError("a replay of a client step needs one")
@@ -111,17 +104,12 @@ def why_no_replay(view: View) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The local steps behind the messages of a view.
-
-    Attributes:
-        view: a view that `why_no_replay` accepts.
-    """
+    """The local steps behind the messages of a view that `why_no_replay` accepts."""
 
     view: View
 
     @property
     def only_observed(self) -> bool:
-        """Whether only documents down to one below the last click form pairs."""
         return self.view.knowledge.pairs == "last-click+1"
 
     @property
@@ -130,7 +118,6 @@ class Replay:
 
     @property
     def over_candidates(self) -> bool:
-        """Whether PDGD's normaliser sums over all candidates."""
         return self.view.knowledge.normaliser == "candidates"
 
     @cached_property
@@ -177,25 +164,16 @@ class Replay:
         from foltr_audit.kernels.pdgd import pdgd_coefficients
 
         scores, starts, shown = self._scored(models, messages, b)
+        clicked = read_only(np.ascontiguousarray(clicks))
         coefficients, pairs = pdgd_coefficients(
-            scores,
-            starts,
-            shown,
-            read_only(np.ascontiguousarray(clicks)),
-            self.over_candidates,
-            self.only_observed,
+            scores, starts, shown, clicked, self.over_candidates, self.only_observed
         )
         gradient = np.einsum("hk,hkp->hp", coefficients, self.jacobian(models, messages, b))
         moved = (pairs > 0)[:, np.newaxis]
         stepped = np.where(moved, models + self.learning_rate * gradient, models)
         there = (self.lengths[messages, b] > 0)[:, np.newaxis]
-        return np.where(
-            there & (moved | self.view.knowledge.clip_without_pairs), self.clipped(stepped), stepped
-        )
-
-    def clipped(self, models: Floats) -> Floats:
-        """Models (H, P) scaled into the ball of the step stage, if one is known."""
-        return into_ball(models, self.view.knowledge.clip)
+        acts = there & (moved | self.view.knowledge.clip_without_pairs)
+        return np.where(acts, into_ball(stepped, self.view.knowledge.clip), stepped)
 
     def paths(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
         """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k).
@@ -205,7 +183,7 @@ class Replay:
         """
         path = self.walk(messages, clicks, begun)
         if self.view.knowledge.update_clip is not None:
-            path[-1] = path[0] + self.sent(path[-1] - path[0])
+            path[-1] = path[0] + into_ball(path[-1] - path[0], self.view.knowledge.update_clip)
         return path
 
     def walk(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
@@ -222,10 +200,6 @@ class Replay:
             if self.view.senders is not None:
                 path[b + 1] += path[b] - local
         return path
-
-    def sent(self, updates: Floats) -> Floats:
-        """Updates (H, P) as they are sent: scaled into the ball of whole updates, if one is known."""
-        return into_ball(updates, self.view.knowledge.update_clip)
 
     def _scored(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
         """Flat scores, `starts` (H + 1,) and the lists (H, k) as indices into each row of scores."""

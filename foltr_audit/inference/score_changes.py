@@ -30,7 +30,6 @@ class ScoreChangeAttack(Attack):
     )
 
     def why_not(self, view: View) -> str | None:
-        """`compare=positions` also requires the order of a list."""
         reason = super().why_not(view)
         if reason is None and self.compare == "positions" and not view.knowledge.has("order"):
             return "the observer does not know: order (compare=positions needs it)"
@@ -52,12 +51,7 @@ class ScoreChangeAttack(Attack):
 
 
 def by_rank(scores: Floats, is_document: Bools) -> Floats:
-    """The i-th largest score of a list at the position of its i-th shown document, 0 at the padding.
-
-    Args:
-        scores: float64 (n, B, k).
-        is_document: False at the padding, bool (n, B, k).
-    """
+    """The i-th largest score of a list (n, B, k) at its i-th shown document, 0 at the padding."""
     largest = -np.sort(np.where(is_document, -scores, np.inf), axis=-1)
     rank = np.maximum(is_document.cumsum(axis=-1) - 1, 0)
     return np.where(is_document, np.take_along_axis(largest, rank, axis=-1), 0.0)

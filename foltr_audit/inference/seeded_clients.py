@@ -54,12 +54,10 @@ class _ListDocuments(NamedTuple):
 
 
 def is_seed(seeds: Words) -> Bools:
-    """Which seeds (n,) RandomState takes."""
     return np.asarray(seeds < np.uint64(1 << SEED_BITS))
 
 
 def why_not_seeded(view: View) -> str | None:
-    """Why clients of a view cannot be replayed from their seeds, or None."""
     if view.knowledge.perturbation != NUMPY_RANDOMSTATE:
         return "the observer does not know that seeds drive NumPy's RandomState (fact perturbation)"
     if view.seeds is None or not is_seed(view.seeds).all():
@@ -73,9 +71,6 @@ class SeededClients:
 
     They draw in this order, interaction after interaction: the number of a query, evenly; then down the
     list for each document whether it is clicked and, if so, whether the user stops.
-
-    Attributes:
-        view: messages of kind `es` with seeds, candidates and grades, and a belief about clicks.
     """
 
     view: View

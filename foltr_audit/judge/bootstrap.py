@@ -33,12 +33,7 @@ Transform = Callable[[Floats], Floats]
 
 
 class ResampledMetric(NamedTuple):
-    """A metric in each resample.
-
-    Attributes:
-        draws: its values, float64 (R,), NaN where it is not defined.
-        queries: how many queries have a value.
-    """
+    """A metric in each resample, float64 (R,), NaN where it is not defined; and how many queries have it."""
 
     draws: Floats
     queries: int
@@ -47,11 +42,7 @@ class ResampledMetric(NamedTuple):
 class BootstrapDistribution:
     """A metric of all lists, and of the lists of each resample, which are drawn when somebody asks for them.
 
-    Attributes:
-        value: of all lists.
-        draws: of each resample, float64 (R,), NaN where it is not defined.
-        queries: how many queries have a value.
-        share: whether it lies between 0 and 1, so that its interval is that of a share.
+    With `share` it lies between 0 and 1, so that its interval is that of a share.
     """
 
     def __init__(self, value: float, resample: Callable[[], ResampledMetric], *, share: bool = False) -> None:
@@ -67,11 +58,6 @@ class BootstrapDistribution:
         return self._resampled.draws
 
     @property
-    def queries(self) -> int:
-        """How many queries have a value."""
-        return self._resampled.queries
-
-    @property
     def score(self) -> Estimate:
         return Estimate(self.value, self._ends)
 
@@ -85,9 +71,10 @@ class BootstrapDistribution:
         Where either interval is wider than its resamples, the interval of the difference takes in all
         differences between the two.
         """
-        ends = interval(self.draws - other.draws, min(self.queries, other.queries))
+        queries = min(self._resampled.queries, other._resampled.queries)
+        ends = interval(self.draws - other.draws, queries)
         mine, theirs = self.score.ci95, other.score.ci95
-        widened = mine != interval(self.draws, self.queries) or theirs != interval(other.draws, other.queries)
+        widened = mine != interval(*self._resampled) or theirs != interval(*other._resampled)
         if ends is not None and mine is not None and theirs is not None and widened:
             ends = min(ends[0], mine[0] - theirs[1]), max(ends[1], mine[1] - theirs[0])
         return Estimate(self.value - other.value, ends)
@@ -103,15 +90,7 @@ class QueryBootstrap:
     """
 
     def __init__(self, query: NDArray[np.str_], streams: Streams, resamples: int = RESAMPLES) -> None:
-        """R resamples of the queries of L lists, drawn when they are needed.
-
-        They depend on the seed and the number of queries only.
-
-        Args:
-            query: name of each list's query, (L,).
-            streams: named random streams.
-            resamples: how many.
-        """
+        """R resamples of the queries (L,) of L lists; they follow from the seed and the number of queries."""
         self.names, self.cluster = np.unique(query, return_inverse=True)
         self._streams, self._resamples = streams, resamples
         self._known_totals: dict[bytes, Floats] = {}
@@ -136,28 +115,17 @@ class QueryBootstrap:
 
     def share(self, values: Floats) -> Estimate:
         """As `mean`, of values between 0 and 1; the interval is valid at these ends too."""
-        return self.shares(values).score
+        return self.means(values, share=True).score
 
-    def shares(self, values: Floats) -> BootstrapDistribution:
-        """As `share`, with the mean of every resample."""
-        return self._means(values, share=True)
-
-    def means(self, values: Floats) -> BootstrapDistribution:
-        """As `mean`, with the mean of every resample."""
-        return self._means(values)
-
-    def _means(self, values: Floats, *, share: bool = False) -> BootstrapDistribution:
+    def means(self, values: Floats, *, share: bool = False) -> BootstrapDistribution:
+        """As `mean` or `share`, with the mean of every resample."""
         defined = ~np.isnan(values)
-        if not defined.any():
-            return BootstrapDistribution(math.nan, self._nothing, share=share)
 
         def resample() -> ResampledMetric:
             return self._ratios(self._by_query(np.where(defined, values, 0.0)), self._by_query(defined))
 
-        return BootstrapDistribution(float(values[defined].mean()), resample, share=share)
-
-    def _nothing(self) -> ResampledMetric:
-        return ResampledMetric(np.full(self._resamples, np.nan), 0)
+        mean = float(values[defined].mean()) if defined.any() else math.nan
+        return BootstrapDistribution(mean, resample, share=share)
 
     def ratio(
         self,
@@ -169,11 +137,7 @@ class QueryBootstrap:
     ) -> Estimate:
         """Sum of numerators over sum of denominators, both (L,), or a function of that.
 
-        Args:
-            numerators: e.g. errors in each list.
-            denominators: e.g. documents of each list.
-            transform: function of the ratio that is estimated; by default the ratio itself.
-            share: whether each ratio lies between 0 and 1, so that its interval is that of a share.
+        With `share` each ratio lies between 0 and 1, so that its interval is that of a share.
         """
         total = float(denominators.sum())
         if not total > 0:
@@ -230,7 +194,7 @@ def interval(resampled: Floats, queries: int) -> Interval | None:
     known = resampled[~np.isnan(resampled)]
     if queries < 2 or not known.size:
         return None
-    low, high = np.quantile(known, [0.025, 0.975])
+    low, high = np.quantile(known, [TAIL, 1 - TAIL])
     return float(low), float(high)
 
 
@@ -241,11 +205,6 @@ def share_interval(value: float, resampled: Floats, queries: int) -> Interval | 
     widened to the interval of Clopper & Pearson (1934) for independent trials, one for each query. The number
     of queries that carry the hits is an effective one (Kish 1965, "Survey sampling", section 11.7): if each
     query is either right or wrong, it is the number of right ones.
-
-    Args:
-        value: the share of all lists.
-        resampled: that of each resample, (R,), NaN where it is not defined.
-        queries: how many queries have a value.
 
     >>> share_interval(1.0, np.ones(1000), 5)
     (0.4781762498950185, 1.0)

@@ -63,9 +63,11 @@ def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) 
     """
     here, clicks = evidence.is_document, evidence.clicks
     p = np.where(here, evidence.guessed[label].scores, 0.0)
-    if not np.all((p >= -_ROUNDING) & (p <= 1 + _ROUNDING)):
-        wrong = p[~((p >= -_ROUNDING) & (p <= 1 + _ROUNDING))][0]
-        raise PluginError(f"attack {label}: score {wrong:g}; expected probabilities, as the attack declares")
+    wrong = p[~((p >= -_ROUNDING) & (p <= 1 + _ROUNDING))]
+    if wrong.size:
+        raise PluginError(
+            f"attack {label}: score {wrong[0]:g}; expected probabilities, as the attack declares"
+        )
     # After the check: what is left beyond 0 and 1 is rounding, and would fall outside the bins.
     p = np.clip(p, 0.0, 1.0)
     count = here.sum(axis=1).astype(np.float64)
@@ -127,8 +129,7 @@ def calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
 
 def _entropy(share: Floats) -> Floats:
     held = np.clip(share, _SMALLEST, 1 - _SMALLEST)
-    out: Floats = -(share * np.log(held) + (1 - share) * np.log(1 - held))
-    return out
+    return np.asarray(-(share * np.log(held) + (1 - share) * np.log(1 - held)))
 
 
 _DOUBT = 2.0**-20  # weight of a uniform posterior that is mixed in

@@ -19,14 +19,12 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClickPriors:
-    """Probabilities of clicks on L lists of up to k documents; NaN where they are not known.
-
-    Judged lists have a click, so the first two are those given that.
+    """Probabilities of clicks on L lists of up to k documents, float64; NaN where they are not known.
 
     Attributes:
-        clicked: P(document clicked | the list has a click), float64 (L, k).
-        pattern: the largest probability of any pattern of clicks, given that the list has one, float64 (L,).
-        any_click: P(the list has a click), float64 (L,).
+        clicked: of each document, given that its list has a click, as judged lists have, (L, k).
+        pattern: the largest of any pattern of clicks, given that the list has one, (L,).
+        any_click: that the list has a click, (L,).
     """
 
     clicked: Floats
@@ -36,11 +34,8 @@ class ClickPriors:
     @classmethod
     def unknown(cls, shape: tuple[int, ...]) -> Self:
         """No probability is known; `shape` is (L, k)."""
-        return cls(
-            clicked=np.full(shape, np.nan),
-            pattern=np.full(shape[:-1], np.nan),
-            any_click=np.full(shape[:-1], np.nan),
-        )
+        clicked, pattern, any_click = (np.full(axes, np.nan) for axes in (shape, shape[:-1], shape[:-1]))
+        return cls(clicked=clicked, pattern=pattern, any_click=any_click)
 
     def at(self, rows: RowIndex) -> ClickPriors:
         return with_rows(self, (("clicked", "pattern", "any_click"), rows))
@@ -80,11 +75,9 @@ FOLLOWED = ("followed by other lists", "last of its message")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClickGuesses:
-    """What one attack answered for L lists of up to k documents.
+    """What one attack answered for L lists of up to k documents, (L, k).
 
     Attributes:
-        scores: float64 (L, k).
-        guess: bool (L, k).
         any_click: how surely a list has any click, float64 (L,).
         surprisal: -log2 of the probability that it gave to the pattern of all clicks on a list, in bits,
             infinite for 0; float64 (L,), NaN where it weighed no patterns, None where it never does.
@@ -127,9 +120,7 @@ class ClickEvidence(Evidence):
             model and the grades of the documents, float64 (L,); NaN where they are not known.
         exact: labels of the attacks whose patterns were weighed by their true posterior.
         same_message: whether all and none clicked send the same message, as gradients of pairs do.
-        priors: probabilities of clicks before any message.
         group: which of `groups` each list's client belongs to, int64 (L,).
-        groups: names of the groups of clients, one where they do not differ.
         steps, clipped: local steps behind all lists, and how many of them were clipped.
         unknown: lists whose clicks nobody knows, which are left out.
     """

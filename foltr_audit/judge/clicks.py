@@ -82,9 +82,13 @@ def identifiability(view: View) -> Identifiability:
     Where a message has several lists, all are taken at the global model; the drift of the local model is
     ignored.
     """
-    if view.kind in ("es", "clicks"):
-        return _of_metrics(view) if view.kind == "es" else _of_clicks(view)
     n, B, k = view.shown.shape
+    if view.kind == "es":
+        return _of_metrics(view)
+    unknowns = np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1)
+    if view.kind == "clicks":  # in clear, they reveal everything
+        facts = nothing_identifiable(n, B, k)
+        return facts._replace(independent=view.is_document, rank=unknowns, unknowns=unknowns)
     columns = view.columns
     if not columns.size:
         return nothing_identifiable(n, B, k)
@@ -97,21 +101,12 @@ def identifiability(view: View) -> Identifiability:
     inside = np.einsum("nr,nrm->nm", kept, Vt**2)  # 1 where a unit vector lies in the row space
     independent = (inside > 1 - 1e-6).reshape(n, B, k) & view.is_document
     rank = np.broadcast_to(kept.sum(axis=1)[:, np.newaxis], (n, B)).astype(np.int64)
-    unknowns = np.broadcast_to(view.is_document.sum(axis=(1, 2))[:, np.newaxis], (n, B)).astype(np.int64)
     known = columns if view.knowledge.clip is None else with_model_column(view)
     fit = least_squares(known, view.click_updates, roundings(view), view.feature_resolution)
     errors = fit.errors[:, : B * k].reshape(n, B, k)
     faintest = _SURE * errors / (view.knowledge.learning_rate or 1.0)
     only_first = np.zeros((n, B), dtype=np.bool_)
     return Identifiability(independent, rank, unknowns, faintest, _pair_weights(view), only_first)
-
-
-def _of_clicks(view: View) -> Identifiability:
-    """Clicks that travel in clear reveal everything."""
-    n, B, k = view.shown.shape
-    documents = np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1)
-    facts = nothing_identifiable(n, B, k)
-    return facts._replace(independent=view.is_document, rank=documents, unknowns=documents)
 
 
 def _of_metrics(view: View) -> Identifiability:
@@ -123,9 +118,8 @@ def _of_metrics(view: View) -> Identifiability:
     there = view.is_document.any(axis=2)
     count = np.where(there, np.arange(1, B + 1), 0).max(axis=1, initial=0)
     half = (count + 1) // 2 if view.knowledge.antithetic else count
-    alone = (
-        np.where(np.arange(B) < half[:, np.newaxis], half[:, np.newaxis], (count - half)[:, np.newaxis]) == 1
-    )
+    first = np.arange(B) < half[:, np.newaxis]
+    alone = np.where(first, half[:, np.newaxis], (count - half)[:, np.newaxis]) == 1
     metrics = (half > 0).astype(np.int64) + (count > half)
     facts = nothing_identifiable(n, B, k)
     return facts._replace(
@@ -174,7 +168,6 @@ class RoundAnswers:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Why an attack cannot run on this view, by label."""
         return dict(self._session.refused)
 
     @property
@@ -208,12 +201,8 @@ def _guesses(seen: RoundView, answer: Inference, bits: Floats | None) -> ClickGu
     any_click = answer.any_click
     if any_click is None:
         any_click = np.where(seen.view.is_document, answer.scores, -np.inf).max(axis=2, initial=-np.inf)
-    return ClickGuesses(
-        scores=seen.restored(answer.scores),
-        guess=seen.restored(answer.guess),
-        any_click=any_click,
-        surprisal=bits,
-    )
+    scores, guess = seen.restored(answer.scores), seen.restored(answer.guess)
+    return ClickGuesses(scores=scores, guess=guess, any_click=any_click, surprisal=bits)
 
 
 class _ClickSurprisals:
@@ -286,7 +275,6 @@ class ClickTask(AttackTask[ClickEvidence]):
         return wanted
 
     def see(self, seen: RoundView) -> None:
-        """Ask the attacks, and note what the messages can reveal to any attack."""
         with one_blas_thread():  # attacks share decompositions with it
             self._facts.append(identifiability(seen.full))
         self._before.append(self._surprisals.before(seen.rows, seen.full))
@@ -333,7 +321,6 @@ class ClickTask(AttackTask[ClickEvidence]):
         self.pieces.append(everything if known.all() else everything.at(known))
 
     def evidence(self) -> ClickEvidence:
-        """Evidence on all rounds, of which there must be one."""
         if not self.pieces:
             raise NothingToReadError(
                 "trace: it holds no round in which a message arrived or a sum was opened"

@@ -37,8 +37,7 @@ class CountEvidence(Evidence):
     """L lists, each shown to several clients whose updates were summed.
 
     Attributes:
-        query: name of each list's query, (L,).
-        clients: clients of each sum, int64 (L,).
+        clients: of each sum, int64 (L,).
         shown: position of each shown document inside its query, int64 (L, k), padded with -1.
         counts: clients that clicked each document, the truth, int64 (L, k).
         estimates: each attack's estimate of it, float64 (L, k), by label.
@@ -140,11 +139,6 @@ class CountTask(MessageTask[CountEvidence]):
     name: ClassVar[str] = "counts"
 
     def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
-        """See `AttackTask`.
-
-        Raises:
-            UsageError: messages are masked one by one.
-        """
         super().__init__(attacks, setting)
         if self.observer.header.kind == "masked":
             raise UsageError(
@@ -157,23 +151,21 @@ class CountTask(MessageTask[CountEvidence]):
         self._begun: list[_BeginningSums] = []
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        """Add the round's updates to their sums; views are wanted of a round in which sums begin.
-
-        Raises:
-            UsageError: lists that are not deterministic, or several in a message.
-        """
+        """Add the round's updates to their sums; views are wanted of a round in which sums begin."""
         if not super().begin(record, truth):
             return False
+        self._seen, self._new = [], {}
+        model = record.parameters if self.observer.header.kind == "model" else 0.0
         if isinstance(record, SummedRound):
-            return self._begin_round(record, truth)
+            return self._begin_round(record, truth, model)
         reason = why_not_one_list(record, self.observer.header)
         if reason is not None:
             raise UsageError(f"view aggregate: {reason}")
-        model = record.parameters if self.observer.header.kind == "model" else 0.0
-        self._seen, self._new = [], {}
         P, k = record.parameters.size, record.shown.shape[1]
         for row in np.flatnonzero(record.survivors).tolist():
-            key = _key(record, row)
+            # What the clients of one sum have in common.
+            asked = record.part[row : row + 1].tobytes() + record.query[row : row + 1].tobytes()
+            key = bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
             if key not in self._sums:
                 self._sums[key] = self._new[row] = _ListSum(np.zeros(P), np.zeros(k, dtype=np.int64))
             total = self._sums[key]
@@ -183,16 +175,13 @@ class CountTask(MessageTask[CountEvidence]):
             total.clients += 1
         return bool(self._new)
 
-    def _begin_round(self, record: SummedRound, truth: RoundTruth) -> bool:
-        """The sum of a round, if all its clients saw one list."""
-        self._seen, self._new = [], {}
+    def _begin_round(self, record: SummedRound, truth: RoundTruth, model: Floats | float) -> bool:
         if not record.of_one_list:
             if not self.session.refused:
                 self.session.refuse_all(
                     f"the clients of round {record.round} saw different lists; it counts clicks on one list"
                 )
             return False
-        model = record.parameters if self.observer.header.kind == "model" else 0.0
         update = record.messages[0].astype(np.float64) - model
         counts = truth.clicks.sum(axis=0)
         self._new[0] = _ListSum(update, np.asarray(counts, dtype=np.int64), record.clients)
@@ -226,9 +215,9 @@ class CountTask(MessageTask[CountEvidence]):
         return super().evidence()
 
     def _judged(self, begun: _BeginningSums) -> CountEvidence:
-        clients = np.array([each.clients for each in begun.sums])
-        counts, updates = (
-            np.array([getattr(each, name) for each in begun.sums]) for name in ("counts", "updates")
+        clients, counts, updates = (
+            np.array([getattr(each, name) for each in begun.sums])
+            for name in ("clients", "counts", "updates")
         )
         stated = knowledge_of(self.observer.header).noise  # of a message; the attack adds it up
         view, full = (
@@ -259,12 +248,6 @@ def _with_noise(view: View, noise: str | None) -> View:
     """The view with another noise law, unless its observer does not know the noise."""
     known = view.knowledge
     return view if known.noise in (None, noise) else replace(view, knowledge=known.having(noise=noise))
-
-
-def _key(record: RoundRecord, row: int) -> bytes:
-    """What the clients of one sum have in common."""
-    asked = record.part[row : row + 1].tobytes() + record.query[row : row + 1].tobytes()
-    return bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
 
 
 def _in_order(values: Floats, seen: Ints, recorded: Ints) -> Floats:

@@ -122,10 +122,8 @@ def doubts(pools: Sequence[tuple[str, Sequence[AttackRecord]]]) -> Iterator[Code
     """Warnings about attacks on clicks that are worse than they can be.
 
     The strongest attack weighs every click pattern by the declared facts; where another attack that needs no
-    more of them is clearly right more often on the same lists, they are wrong.
-
-    Args:
-        pools: how the attacked users click, and the records of attacks on the same lists.
+    more of them is clearly right more often on the same lists, they are wrong. A pool says how the attacked
+    users click.
     """
     known = [
         (clicks, [each for each in records if each.role == "attack" and each.metric("auc").known])

@@ -16,7 +16,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import STEP_FACTS, View
 from foltr_audit.errors import TraceError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from foltr_audit.inference.replay import NEEDS, Replay, StepReplay, why_no_replay
+from foltr_audit.inference.replay import NEEDS, Replay, StepReplay, into_ball, why_no_replay
 from foltr_audit.inference.seeded_clients import perturbed_scores
 from foltr_audit.judge.observer import Observer, knowledge_of
 from foltr_audit.judge.pieces import RowIndex, with_messages, with_rows
@@ -43,12 +43,9 @@ _STANDS_OUT = 5.0  # times as many numbers must stand out as noise alone would m
 
 
 class MatchTolerance(NamedTuple):
-    """How near a number must come to count as reproduced.
+    """How near a number must come to count as reproduced, (n, P), and numbers far enough from 0 to count.
 
-    Attributes:
-        near: tolerance of each number of a message, (n, P), without the part that depends on the step.
-        step: that part, relative to the size of a step.
-        moved: numbers that count, (n, P): those that are far enough from 0.
+    A part of the tolerance is relative to the size of a step.
     """
 
     near: Floats
@@ -60,12 +57,8 @@ class MatchTolerance(NamedTuple):
 class ExplanationThreshold:
     """What counts as an explained message.
 
-    Attributes:
-        size: the usual size of an update's numbers.
-        noise: size of noise that a reproduced number may have.
-        share: the share of the moved numbers that must be reproduced.
-        least: the fewest numbers that must have moved for a message to count.
-        by_noise: the most numbers that noise alone moves.
+    A share of the moved numbers must be reproduced, up to a size of noise; `least` numbers, and more than
+    noise alone moves, must have moved for a message to count. `size` is the usual one of an update's numbers.
     """
 
     size: float
@@ -135,13 +128,7 @@ def _usual_noise(law: AdditiveNoise, size: float) -> float | None:
 
 @dataclass(frozen=True)
 class ExplanationCount:
-    """How many of the messages that count are explained.
-
-    Attributes:
-        explained: how many.
-        messages: how many count.
-        clicked: the mean share of a list that is clicked where it is explained.
-    """
+    """How many messages that count are explained, and the mean share of an explained list that is clicked."""
 
     explained: int
     messages: int
@@ -149,7 +136,6 @@ class ExplanationCount:
 
     @property
     def share(self) -> float:
-        """The share of messages; 0 without any."""
         return self.explained / self.messages if self.messages else 0.0
 
 
@@ -211,10 +197,10 @@ class PdgdSteps:
         """The updates that clients send after these steps, (H, P)."""
         start, known = self.replay.view.parameters[i], self.replay.view.knowledge
         if known.clip is None:
-            return self.replay.sent(steps)
+            return into_ball(steps, known.update_clip)
         models = start + steps
         acts = have_pairs | known.clip_without_pairs
-        return np.asarray(np.where(acts[:, np.newaxis], self.replay.clipped(models), models) - start)
+        return np.asarray(np.where(acts[:, np.newaxis], into_ball(models, known.clip), models) - start)
 
 
 def coefficients(weights: Floats, clicks: Bools, *, only_observed: bool) -> Floats:
@@ -268,15 +254,10 @@ _BALLS = (*_BOUNDS, "resized:of=model")  # acts that `clip_norm` and `clip_ord` 
 
 @dataclass(frozen=True)
 class FactCheck:
-    """Result of the check.
+    """How large a share of the examined messages the declared facts explain under the best clicks.
 
-    Attributes:
-        state: `explained`, `wrong`, `cannot tell` or `not checked`.
-        reason: why the check has no answer, or was not made; for explained and wrong facts what else was
-            noticed, or None.
-        messages: how many messages were examined.
-        explained: the share of them that the declared facts explain under the best clicks; None without any.
-        contradictions: what the counts of messages contradict.
+    The reason says why the check has no answer, or was not made; for explained and wrong facts what else was
+    noticed. Contradictions are those of the counts of messages.
     """
 
     state: State
@@ -300,12 +281,10 @@ class FactCheck:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings for the user, one line each."""
         odd = self.state == "wrong" or (self.state == "explained" and self.reason is not None)
         return (*((self.text,) if odd else ()), *self.contradictions)
 
     def table(self) -> dict[str, object]:
-        """All fields and texts, as a row."""
         return {
             "state": self.state,
             "wrong": self.is_wrong,
@@ -332,13 +311,10 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
 
 @dataclass
 class MessageSample:
-    """What was sampled of a trace.
+    """What was sampled of a trace: messages by round, each with one list.
 
-    Attributes:
-        views: sampled messages by round, each with one list.
-        lists: numbers of lists that the examined messages hold, from one on.
-        silent: messages of one list that do not differ from the global model.
-        contradictions: what the counts of a round contradict, one line each.
+    Also the numbers of lists of the examined messages, how many of one list do not differ from the global
+    model, and what the counts of a round contradict.
     """
 
     views: list[View] = field(default_factory=list)
@@ -522,12 +498,10 @@ def why_no_steps(header: TraceHeader, *, own_step: bool) -> str | None:
 
 
 def why_masked(header: TraceHeader) -> str | None:
-    """Why messages cannot be read one by one, or None."""
     return "messages are masked" if header.kind == "masked" else None
 
 
 def _why_not_these(sample: MessageSample) -> str | None:
-    """Why these messages cannot be checked."""
     if not sample.views:
         counts = sorted(sample.lists - {1})
         if counts:
@@ -543,7 +517,6 @@ def _why_not_these(sample: MessageSample) -> str | None:
 
 
 def why_unknown_step(view: View) -> str | None:
-    """Why the steps behind the messages of a view cannot be replayed, or None."""
     own_step = view.knowledge.client_step is not None
     needs = NEEDS - STEP_FACTS if own_step else NEEDS
     missing = sorted(name for name in needs if not view.knowledge.has(name))

@@ -30,7 +30,6 @@ class IntentDecisions:
     """Decisions of one attack: D of them, each on the intent behind some messages of one client.
 
     Attributes:
-        client: name of each decision's client, (D,).
         intent: the truth, from 0, int64 (D,).
         probability: that the attack gave each intent, float64 (D, I).
         shown: of the relevant documents in the messages' lists, the share that is relevant under each
@@ -60,11 +59,7 @@ class IntentDecisions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IntentEvidence(Evidence):
-    """What attacks inferred about intents.
-
-    Attributes:
-        told: each attack's decisions, by label.
-    """
+    """What attacks inferred about intents: each attack's decisions, by label."""
 
     told: dict[str, IntentDecisions] = field(default_factory=dict)
 
@@ -118,7 +113,6 @@ class IntentTask(MessageTask[IntentEvidence]):
         self._likely: dict[str, list[Floats]] = {}
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        """Refuse all attacks on a recording that does not hold the intents."""
         if not super().begin(record, truth):
             return False
         if truth.intents is None:
@@ -126,7 +120,6 @@ class IntentTask(MessageTask[IntentEvidence]):
         return truth.intents is not None
 
     def see(self, seen: RoundView) -> None:
-        """Ask, and note what the lists alone reveal."""
         super().see(seen)
         self._shown.append(relevant_shown(seen.full))
 
@@ -139,7 +132,6 @@ class IntentTask(MessageTask[IntentEvidence]):
         return found
 
     def judged(self, answers: Mapping[str, Floats]) -> None:
-        """Keep the round: decisions are on messages of several rounds."""
         self._clients.append(self.truth.clients)
         self._rounds.append(np.full(self.truth.clients.size, self.record.round))
         if self.truth.intents is not None:

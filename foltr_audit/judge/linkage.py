@@ -41,11 +41,10 @@ class LinkEvidence(Evidence):
     """L messages whose client's message of the next recorded round attacks had to find.
 
     Attributes:
-        client: name of each message's client, (L,).
         choices: messages to choose from for each, its client's next one included, int64 (L,).
         asked: how many choices the protocol asks for.
-        placed: how each attack ranked the truth, by label.
-        baselines: the same for `count`, the counts in clear alone, and `same-queries`, by name.
+        placed, baselines: how each attack ranked the truth, and `count`, the counts in clear alone, and
+            `same-queries`, by name.
     """
 
     client: NDArray[np.str_] = no_rows(np.str_)
@@ -76,12 +75,9 @@ class LinkEvidence(Evidence):
                 name: (resamples.mean if name == "rank" else resamples.share)(values)
                 for name, values in placed.metrics().items()
             }
+            simple = label in self.baselines
             yield TaskScore(
-                method=label,
-                baseline=label in self.baselines,
-                facts=facts,
-                metrics=metrics,
-                priors=1.0 / self.choices,
+                method=label, baseline=simple, facts=facts, metrics=metrics, priors=1.0 / self.choices
             )
 
 
@@ -96,13 +92,9 @@ def counts_are_alike(scores: Iterable[TaskScore]) -> bool:
 
 
 class _RoundMessages(NamedTuple):
-    """One round's M messages.
+    """One round's M messages: who sent them, counts in clear, (M,), what each asked (part, number).
 
-    Attributes:
-        clients: who sent them, int64 (M,).
-        counts: interactions behind each, which travel in clear, int64 (M,).
-        queries: which queries each asked, as part and number.
-        traits: each attack's description of them, (M, F), by label.
+    `traits` has each attack's description of them, (M, F), by label.
     """
 
     clients: Ints
@@ -131,12 +123,16 @@ class LinkTask(MessageTask[LinkEvidence]):
 
     def judged(self, answers: Mapping[str, Floats]) -> LinkEvidence | None:
         """Evidence on the messages of the last round whose clients send in this one again."""
-        before, now = self._before, self._messages(answers)
+        record = self.record
+        queries: list[set[tuple[int, int]]] = [set() for _ in range(record.n_messages)]
+        for slot, part, query in zip(record.slot, record.part, record.query, strict=True):
+            queries[int(slot)].add((int(part), int(query)))
+        before, now = self._before, _RoundMessages(self.truth.clients, record.counts, queries, answers)
         self._before = now
         if before is None:
             return None
-        asked, round_ = self.setting.protocol.choices, self.record.round
-        offer = offered(before.clients, now.clients, asked, self.setting.streams, round_)
+        asked = self.setting.protocol.choices
+        offer = offered(before.clients, now.clients, asked, self.setting.streams, record.round)
         if offer is None:
             return None
         likely = {
@@ -160,22 +156,9 @@ class LinkTask(MessageTask[LinkEvidence]):
         refused = {attack.label: _NOBODY for attack in self.session.attacks} | self.session.refused
         return LinkEvidence(asked=self.setting.protocol.choices, refused=refused)
 
-    def _messages(self, traits: Mapping[str, Floats]) -> _RoundMessages:
-        record = self.record
-        asked: list[set[tuple[int, int]]] = [set() for _ in range(record.n_messages)]
-        for slot, part, query in zip(record.slot, record.part, record.query, strict=True):
-            asked[int(slot)].add((int(part), int(query)))
-        return _RoundMessages(self.truth.clients, record.counts, asked, traits)
-
 
 class LinkChoices(NamedTuple):
-    """Messages whose client's next one is to be found, and the messages to choose from.
-
-    Attributes:
-        message: numbers of L messages of one round, int64 (L,).
-        choices: messages of the next round, one of the same client among them, int64 (L, m).
-        right: which of these it is, int64 (L,).
-    """
+    """Messages (L,) of a round, choices (L, m) in the next one, and which of them is right, (L,)."""
 
     message: Ints
     choices: Ints

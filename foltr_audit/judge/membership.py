@@ -17,13 +17,7 @@ from foltr_audit.utils.progress import NO_TICK, Tick
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FederationEvidence:
-    """The evidence of K federations for N candidates and Z others, and who the members were.
-
-    Attributes:
-        members: the truth, bool (K, N).
-        candidates: evidence for each candidate, float64 (K, N).
-        others: evidence for clients that took part in none, float64 (K, Z).
-    """
+    """Who the members of K federations were, (K, N), and their evidence for N candidates and Z others."""
 
     members: Bools
     candidates: Floats

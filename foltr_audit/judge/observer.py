@@ -39,12 +39,9 @@ _FLOAT64_LIKE = 2.0**-40  # encodings of a smaller error are read as exactly as 
 
 @dataclass(frozen=True, eq=False)
 class InteractionPlacement:
-    """Place of each interaction of a round in arrays with a row for every message.
+    """Place of each interaction of a round in arrays (n, B, ...) with a row for every message.
 
-    Attributes:
-        slot: message of each interaction, int64 (I,).
-        place: number of the interaction within its message, int64 (I,).
-        shape: messages and the largest number of interactions of one, (n, B).
+    The message of each interaction, int64 (I,), and its number within the message, int64 (I,).
     """
 
     slot: Ints
@@ -333,13 +330,7 @@ _SHARED = (
 
 @dataclass(frozen=True, eq=False)
 class RoundView:
-    """A part of a round, as an observer sees it.
-
-    Attributes:
-        rows: which messages of the round.
-        full: what an observer would see of them from whom nothing is hidden.
-        knowledge: what this observer knows.
-    """
+    """Some messages of a round, as an observer sees them; in full, as one from whom nothing is hidden."""
 
     rows: slice
     full: View
@@ -392,11 +383,8 @@ class RoundView:
 class Observer:
     """A server that sees each message of some recorded rounds; masked ones it reads as they are.
 
-    Attributes:
-        header: of the recorded rounds.
-        collection: the data set; None if the features are embedded.
-        hidden: names of `KNOWLEDGE` that are withheld from the observer.
-        client_step: what the clients compute from a list and its clicks, if it is not PDGD.
+    Without a data set the features are embedded. What is `hidden` of `KNOWLEDGE` is withheld from it. Clients
+    that do not run PDGD take a client step.
     """
 
     header: TraceHeader
@@ -412,7 +400,10 @@ class Observer:
         header = self.header.in_round(record.facts)
         placement = InteractionPlacement.of(record)
         features = features_of(record, header, self.collection, own_step=self.client_step is not None)
-        self._check_step(record)
+        step = self.client_step
+        problem = None if step is None else step.why_not(record.parameters.size, self._features(record))
+        if step is not None and problem is not None:
+            raise PluginError(f"client step {step.text}: it does not fit the trace: {problem}")
         messages, everything = readable(record, header), self._everything(record)
         knowledge = everything.without(self.hidden)
         each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
@@ -443,20 +434,12 @@ class Observer:
             return given.having(candidates=True, relevance=True, intents=several, belief=belief)
         return given.having(candidates=record.candidates is not None)
 
-    def _check_step(self, record: RoundRecord) -> None:
-        step = self.client_step
-        problem = None if step is None else step.why_not(record.parameters.size, self._features(record))
-        if step is not None and problem is not None:
-            raise PluginError(f"client step {step.text}: it does not fit the trace: {problem}")
-
     def _features(self, record: RoundRecord) -> int:
-        """Number of features of a document; 0 without any."""
         if record.features is not None:
             return int(record.features.shape[2])
         return 0 if self.collection is None else self.collection.n_features
 
     def _as_seen(self, view: View, record: RoundRecord) -> View:
-        """A view of some messages of a round, as observers of this kind have it."""
         return view
 
     def _full(

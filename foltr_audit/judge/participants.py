@@ -47,10 +47,9 @@ _UNKNOWN = -1  # a client with several intents, or data with one
 class ParticipantGuesses:
     """How near one attack, or baseline, comes to each of N clients.
 
-    Attributes:
-        cosine: of the estimated and the true mean update, both less their means over clients, (N,).
-        placed: how near the client's own mean update is to the estimate, among those of all clients.
-        intent: chance that the client's intent is named, ties broken at random, (N,); NaN where unknown.
+    The cosine (N,) is that of the estimated and the true mean update, both less their means over clients. The
+    client's own mean update is `placed` among those of all clients, by how near it is to the estimate.
+    `intent` is the chance that the client's intent is named, ties broken at random, (N,), NaN where unknown.
     """
 
     cosine: Floats
@@ -60,17 +59,15 @@ class ParticipantGuesses:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ParticipantEvidence(Evidence):
-    """N clients of whom the sums of rounds may tell something.
+    """N clients of whom the sums of rounds may tell something; arrays (N,).
 
     Attributes:
-        client: name of each, (N,).
-        others: clients among whom each is named, itself included, int64 (N,).
-        turns: rounds in which each took part, int64 (N,).
-        members: how many clients each sum has on average, float64 (N,), the same for all.
-        rounds: how many sums there are, int64 (N,), the same for all.
-        intent: of each, -1 where unknown, int64 (N,).
-        told: what attacks said, by label.
-        baselines: the same without an attack, by name.
+        others: clients among whom each is named, itself included.
+        turns: rounds in which each took part.
+        members: how many clients each sum has on average, the same for all.
+        rounds: how many sums there are, the same for all.
+        intent: of each, -1 where unknown.
+        told, baselines: what attacks said, by label, and the same without an attack.
     """
 
     client: NDArray[np.str_] = no_rows(np.str_)
@@ -148,7 +145,6 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
         return True
 
     def see(self, seen: RoundView) -> None:
-        """Ask, and note the sum and what its lists alone reveal."""
         super().see(seen)
         self._sums.append(seen.full.updates[0])
         labels = seen.full.intent_labels
@@ -160,7 +156,6 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
         return answer_of(attack, answer, (len(view), None), "a description of each sum")
 
     def judged(self, answers: Mapping[str, Floats]) -> None:
-        """Keep the round: estimates are made from all of them."""
         for label, rows in answers.items():
             self._said.setdefault(label, []).append(rows[0])
 
@@ -175,10 +170,16 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
             self.session.refuse_all(
                 f"it solves for {_MOST_CLIENTS} clients at most; {clients.size} take part"
             )
-        taking_part = self._participation(clients)
+        members = (
+            RoundMembers(np.searchsorted(clients, truth.members), weights)
+            for truth, weights in zip(self._truths, self._weights, strict=True)
+        )
+        taking_part = Participation(clients=clients.size, rounds=tuple(members))
         matrix = taking_part.matrix
-        truth = np.divide(self._added("member_updates", taking_part), matrix.sum(axis=0)[:, np.newaxis])
-        intent = self._intent(taking_part)
+        truth = self._true_updates(taking_part) / matrix.sum(axis=0)[:, np.newaxis]
+        owners = np.concatenate([each.clients for each in taking_part.rounds])
+        intent = message_intents(owners, taking_part.clients, np.concatenate(self._intents))
+        estimates, baselines = self._estimates(taking_part, truth.shape[1]), self._baselines(taking_part)
         return ParticipantEvidence(
             client=clients.astype(np.str_),
             others=np.full(clients.size, clients.size),
@@ -186,13 +187,8 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
             members=np.full(clients.size, (matrix > 0).sum() / len(matrix)),
             rounds=np.full(clients.size, len(matrix)),
             intent=intent,
-            told={
-                label: guessed(said, truth, intent)
-                for label, said in self._estimates(taking_part, truth.shape[1]).items()
-            },
-            baselines={
-                name: guessed(said, truth, intent) for name, said in self._baselines(taking_part).items()
-            },
+            told={label: guessed(said, truth, intent) for label, said in estimates.items()},
+            baselines={name: guessed(said, truth, intent) for name, said in baselines.items()},
             refused=dict(self.session.refused),
         )
 
@@ -226,24 +222,12 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
             "shown": ParticipantEstimates(everybody, self._shown_by_client(taking_part)),
         }
 
-    def _participation(self, clients: Ints) -> Participation:
-        rounds = (
-            RoundMembers(np.searchsorted(clients, truth.members), weights)
-            for truth, weights in zip(self._truths, self._weights, strict=True)
-        )
-        return Participation(clients=clients.size, rounds=tuple(rounds))
-
-    def _added(self, name: str, taking_part: Participation) -> Floats:
-        """What each client's messages hold in an array of their truth, weighted, (N, P)."""
-        out = np.zeros((taking_part.clients, getattr(self._truths[0], name).shape[1]))
+    def _true_updates(self, taking_part: Participation) -> Floats:
+        """The weighted sum of each client's true updates, (N, P)."""
+        out = np.zeros((taking_part.clients, self._truths[0].member_updates.shape[1]))
         for truth, members in zip(self._truths, taking_part.rounds, strict=True):
-            np.add.at(out, members.clients, members.weights[:, np.newaxis] * getattr(truth, name))
+            np.add.at(out, members.clients, members.weights[:, np.newaxis] * truth.member_updates)
         return out
-
-    def _intent(self, taking_part: Participation) -> Ints:
-        """The intent of each client, -1 if it has several or the truth has none, (N,)."""
-        clients = np.concatenate([members.clients for members in taking_part.rounds])
-        return message_intents(clients, taking_part.clients, np.concatenate(self._intents))
 
     def _shown_by_client(self, taking_part: Participation) -> Floats:
         """Relevant documents under each intent that were shown to each client, (N, I)."""

@@ -38,11 +38,8 @@ def join_pieces(pieces: Sequence[Record], refused: Mapping[str, str] | None = No
     """Several pieces of evidence, or of what one attack answered, as one record, in their order.
 
     Arrays are concatenated, `SUMMED` counts are added, and other values are those of the first piece. Of
-    values by label, those remain that every piece has and whose attack no piece refused.
-
-    Args:
-        pieces: records of one class, at least one.
-        refused: why attacks could not run, by label; by default what the pieces themselves say.
+    values by label, those remain that every piece has and whose attack no piece refused, as the pieces say or
+    `refused` does.
     """
     refused = find_refusals(pieces) if refused is None else refused
     whole: dict[str, object] = {}
@@ -70,12 +67,9 @@ def _join(values: Sequence[object], refused: Mapping[str, str]) -> object:
 
 
 def with_rows(record: Record, *taken: tuple[Iterable[str], RowIndex], **others: object) -> Record:
-    """A copy of a record with only some rows of the named arrays; arrays that it lacks stay None.
+    """A copy of a record with only some rows of the named arrays, and new values of other fields.
 
-    Args:
-        record: a frozen dataclass.
-        taken: names of arrays, and the rows that remain of each.
-        others: new values of other fields.
+    Arrays that it lacks stay None.
     """
     values = dict(others)
     for names, rows in taken:
@@ -90,12 +84,7 @@ _PER_LIST = ("step", "part", "query", "shown", "features", "n_candidates")
 
 
 def with_messages(record: RoundRecord, chosen: Ints) -> tuple[RoundRecord, Ints]:
-    """The round whose i-th message is message chosen[i] of a round, and the numbers of its lists there.
-
-    Args:
-        record: a round.
-        chosen: numbers of different messages, int64 (m,).
-    """
+    """The round whose i-th message is message chosen[i] of a round, and the numbers of its lists there."""
     place = np.full(record.n_messages, -1)
     place[chosen] = np.arange(chosen.size)
     slot = place[record.slot]

@@ -56,7 +56,6 @@ class HonestRounds:
         return self.source.truths()
 
     def rounds(self) -> Iterator[RoundRecord]:
-        """The rounds, in order; messages of colluding clients do not count as survivors."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
             honest = ~np.isin(truth.clients, self.colluders)
             yield replace(record, survivors=record.survivors & honest)
@@ -80,10 +79,8 @@ def without_colluders(store: RoundStore, colluders: int | None, streams: Streams
     if colluders >= clients.size:
         most = f"expected at most {clients.size - 1}"
         raise UsageError(f"--colluders: {colluders} of {clients.size} clients that send; {most}")
-    order = np.argsort(
-        streams.clients("colluders", 0, clients.astype(np.int64)).uniform(1)[:, 0], kind="stable"
-    )
-    return HonestRounds(store, clients[order[:colluders]])
+    draws = streams.clients("colluders", 0, clients.astype(np.int64)).uniform(1)[:, 0]
+    return HonestRounds(store, clients[np.argsort(draws, kind="stable")[:colluders]])
 
 
 TaskClass = type[AttackTask[Evidence]]
@@ -111,7 +108,6 @@ def task_of(attack: Attack) -> TaskClass:
 
 
 def not_for_clicks(attacks: Sequence[Attack]) -> dict[str, str]:
-    """Why attacks cannot write guesses of clicks, by label."""
     return {
         attack.label: f"guesses are of clicks, and it finds the {task_of(attack).name}"
         for attack in attacks
@@ -121,14 +117,10 @@ def not_for_clicks(attacks: Sequence[Attack]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskEvidence:
-    """What attacks found about recorded rounds, by task.
+    """What attacks found about recorded rounds, by task, and what is proven where a header declares events.
 
-    Attributes:
-        found: the evidence of each task that an attack has, by its name.
-        not_here: why an attack does not fit the view, by label.
-        view: the view, as in `AttackSpec.view`.
-        promises: what is proven for these messages; None where their header declares no events.
-        singled_out: of view `client`, how often a change of the global model is one client's update.
+    `not_here` says why an attack does not fit the view, by label; `singled_out` how often, in view `client`,
+    a change of the global model is one client's update.
     """
 
     found: Mapping[str, Evidence] = field(default_factory=dict)
@@ -171,7 +163,6 @@ class TaskEvidence:
                 yield task_record(task, score, self._promise(task, scores))
 
     def _promise(self, task: str, scores: Sequence[TaskScore]) -> ProvenPromise | None:
-        """What is proven for the secret that a task names."""
         if self.promises is None:
             return None
         if task == LinkTask.name:  # counts in clear tell clients apart, whatever else is proven
@@ -263,8 +254,7 @@ def _by_task(
     asked: dict[TaskClass, list[Attack]] = {task: [] for task in TASKS.values()}
     for attack in attacks:
         task = task_of(attack)
-        taken = task.name in OF_CLICKS or any(other.name == task.name for other in asked if other is not task)
-        if taken:
+        if task.name in OF_CLICKS or any(other.name == task.name for other in asked if other is not task):
             raise PluginError(
                 f"attack {attack.name}: its task has the name {task.name!r} of another task; "
                 "expected a name of its own"

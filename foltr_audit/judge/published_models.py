@@ -41,13 +41,8 @@ def owners(record: RoundRecord, observer: Observer, *, one: bool) -> Ints:
     documents of its lists span as much as those of everybody, and where several clients explain the change,
     the clicks that explain it best are searched for each.
 
-    Args:
-        record: a round whose messages are all the change.
-        observer: who sees it.
-        one: whether it is certain that it is the update of one client, whom noise may hide.
-
-    Returns:
-        Places of messages, int64; none if no client's lists explain the change, or if any lists would.
+    All messages of the round are the change. With `one` it is certainly the update of one client, whom noise
+    may hide. The places of messages are int64; none if no client's lists explain the change, or if any would.
     """
     if _NEEDED & observer.hidden:
         return np.empty(0, dtype=np.int64)
@@ -58,8 +53,7 @@ def owners(record: RoundRecord, observer: Observer, *, one: bool) -> Ints:
     tried = fitting if fitting.size else np.flatnonzero(record.survivors)
     best = _searched(record, observer, tried, one=one)
     if best.size:
-        rest = fitting[~np.isin(fitting, best)]
-        return np.concatenate([best, rest])
+        return np.concatenate([best, fitting[~np.isin(fitting, best)]])
     return fitting[np.argsort(distances[fitting], kind="stable")]
 
 
@@ -141,8 +135,7 @@ class SingledOut:
     """How often the change of the global model is told to be the update of one client.
 
     Attributes:
-        rounds: rounds in which the global model changed.
-        unchanged: further rounds, in which it did not.
+        rounds, unchanged: rounds in which the global model changed, and in which it did not.
         singled_out: rounds in which the lists of one client explain the change up to rounding.
         several: of these, rounds in which those of more than one do; the best fit is taken.
         right: of these, rounds in which it is that client's message.
@@ -166,10 +159,7 @@ class PublishedModels(RoundSums):
 
     A change that the lists of one client explain up to rounding is read as that client's update, and only its
     lists are kept. Any other change is read as the mean of as many updates as the server's rule averages, and
-    of all where that is not known.
-
-    Attributes:
-        observer: who tries the lists.
+    of all where that is not known. The observer tries the lists.
     """
 
     observer: Observer
@@ -177,7 +167,6 @@ class PublishedModels(RoundSums):
 
     @property
     def tally(self) -> SingledOut:
-        """Of all rounds that were read."""
         return sum((tally for _, tally in self._found.values()), SingledOut())
 
     def _read(self, record: RoundRecord) -> RoundRecord | None:

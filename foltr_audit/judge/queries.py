@@ -26,10 +26,8 @@ _TIE = 1e-9  # relative difference of probabilities that rounding may cause
 class TruthRanks:
     """How one attack ranked the truth among the choices of L messages.
 
-    Attributes:
-        probability: that the attack gave the truth, float64 (L,).
-        ahead: choices more probable than the truth, int64 (L,).
-        tied: choices as probable as the truth, itself included, int64 (L,).
+    Its probability of the truth, float64 (L,), and how many choices are `ahead` of the truth and `tied` with
+    it, itself included, int64 (L,).
     """
 
     probability: Floats
@@ -54,7 +52,6 @@ class TruthRanks:
         return np.asarray((harmonic[self.ahead + self.tied] - harmonic[self.ahead]) / self.tied)
 
     def metrics(self) -> dict[str, Floats]:
-        """What is reported of each message, by name."""
         return {
             "accuracy": self.first,
             "mrr": self.reciprocal_rank,
@@ -75,13 +72,11 @@ class QueryEvidence(Evidence):
     """Messages whose query attacks had to identify.
 
     Attributes:
-        query: name of each message's query, (L,).
         has_pairs: whether the clicks form pairs; a message without pairs carries no information, bool (L,).
         choices: queries to choose from for each message, its own included, int64 (L,).
         prior: share of the most frequent of these among all messages of the round that ask one of them,
             float64 (L,).
         asked: how many choices the protocol asks for.
-        placed: how each attack ranked the truth, by label.
     """
 
     query: NDArray[np.str_] = no_rows(np.str_)
@@ -140,7 +135,6 @@ class QueryTask(MessageTask[QueryEvidence]):
     makes: ClassVar[frozenset[str]] = frozenset({"query", "shown"})
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        """Draw the queries that the attacks choose from."""
         if not super().begin(record, truth):
             return False
         self._views: list[View] = []
@@ -159,7 +153,6 @@ class QueryTask(MessageTask[QueryEvidence]):
         self._views.append(replace(seen.view))
 
     def end(self) -> None:
-        """Ask about all messages of the round, some at a time."""
         if self.record.n_messages and self._reason is None:
             view, lists, round_ = whole_round(self._views), self._lists, self.record.round
             size = max(1, _CHUNK_NUMBERS // max(1, lists.shape[1] * view.features[0].size))
@@ -193,12 +186,9 @@ class QueryTask(MessageTask[QueryEvidence]):
 
 @dataclass(frozen=True, eq=False)
 class RoundQueries:
-    """The different queries of a round of M messages, sorted by their number.
+    """The different queries of a round, sorted by their number.
 
-    Attributes:
-        first: the first message of each query, int64 (Q,).
-        query: which of them each message asked, int64 (M,).
-        names: name of each message's query, (M,).
+    The first message of each, int64 (Q,), which of them each message asked, int64 (M,), and its name, (M,).
     """
 
     first: Ints
@@ -214,7 +204,6 @@ class RoundQueries:
         return cls(first, query.reshape(-1), names)
 
     def why_not(self, choices: int) -> str | None:
-        """Why there is no other query to choose, or None."""
         if self.first.size >= 2:
             return None
         return f"a round holds {self.first.size} different queries; expected {choices} to choose from, or 2"

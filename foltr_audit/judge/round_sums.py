@@ -64,12 +64,7 @@ class SummedRound(RoundRecord):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SummedTruth(RoundTruth):
-    """What is behind a sum, and behind each message in it.
-
-    Attributes:
-        members: the client behind each message in the sum, int64 (n,).
-        member_updates: their updates before any defense, float64 (n, P), as in `RoundTruth.updates`.
-    """
+    """What is behind a sum, and behind each message in it: its client (n,) and the update of that, (n, P)."""
 
     members: Ints
     member_updates: Floats
@@ -94,17 +89,12 @@ class RoundSums:
         return replace(header, kind=header.content, dtype="float64", layout=())
 
     def rounds(self) -> Iterator[SummedRound]:
-        """The sums of the rounds, in order.
-
-        Raises:
-            UsageError: a round whose sum is not recorded, or whose lists are not.
-        """
+        """The sums of the rounds, in order."""
         for record in self.source.rounds():
             if (read := self._read(record)) is not None:
                 yield self._sum(read)
 
     def truths(self) -> Iterator[SummedTruth]:
-        """The truth of each sum, in the same order."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
             if (read := self._read(record)) is not None:
                 yield _summed_truth(read, truth)
@@ -156,9 +146,9 @@ def added_up(
             "which a sum tells nothing"
         )
     start = record.parameters if header.content == "model" else 0.0
-    origins = (
-        np.cumsum(here)[record.slot[kept]] - 1 if target is None else np.zeros(kept.sum(), dtype=np.int64)
-    )
+    origins = np.zeros(kept.sum(), dtype=np.int64)
+    if target is None:
+        origins = np.cumsum(here)[record.slot[kept]] - 1
     given = {one.name: getattr(record, one.name) for one in fields(RoundRecord)}
     rows = {name: None if given[name] is None else given[name][kept] for name in _PER_LIST}
     return SummedRound(

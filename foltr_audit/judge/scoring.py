@@ -25,13 +25,7 @@ _ENOUGH = 2  # false positives that a level must allow for an interval; see `tru
 
 
 class ScoreRanking(NamedTuple):
-    """D scored items in rising order of score.
-
-    Attributes:
-        positive: the truth, bool (D,).
-        tie: number of the distinct score, int64 (D,).
-        cluster: number of the query that an item belongs to, int64 (D,).
-    """
+    """D items in rising order of score: the truth, and numbers of the distinct score and the query, (D,)."""
 
     positive: Bools
     tie: Ints
@@ -103,27 +97,17 @@ class ScoreRanking(NamedTuple):
         return rates, allowed
 
     def _queries(self, which: Bools) -> int:
-        """How many queries some items belong to."""
         return int(np.unique(self.cluster[which]).size)
 
     def _totals(self, weights: Ints, which: Bools) -> Ints:
         """How many of some items each resample holds, int64 (R,)."""
         counts = np.bincount(self.cluster[which], minlength=weights.shape[1])
-        totals: Ints = np.einsum("bq,q->b", weights, counts)
-        return totals
+        return np.asarray(np.einsum("bq,q->b", weights, counts))
 
 
 METRICS = (
-    "accuracy",
-    "balanced_accuracy",
-    "precision",
-    "recall",
-    "f1",
-    "exact",
-    "auc",
-    *FALSE_POSITIVES,
-    "accuracy_identifiable",
-    "exact_message",
+    *("accuracy", "balanced_accuracy", "precision", "recall", "f1", "exact", "auc"),
+    *(*FALSE_POSITIVES, "accuracy_identifiable", "exact_message"),
 )
 """Metrics of a row, all between 0 and 1, higher = more is leaked.
 
@@ -180,7 +164,6 @@ class AttackScorer:
     """Scores every guesser on the same lists, those with a click, with the same resamples."""
 
     def __init__(self, evidence: ClickEvidence, streams: Streams, resamples: int = RESAMPLES) -> None:
-        """All judged lists, also those without a click; resamples depend on the number of queries only."""
         self.everything = evidence
         self.evidence = evidence.at(evidence.has_click)
         self.resamples = QueryBootstrap(self.evidence.query, streams, resamples)
@@ -195,9 +178,11 @@ class AttackScorer:
             yield self._record(f"random:k={size}", self._random(float(size)), most)
         yield self._record(RANDOM, self._random(self.mean_clicks), most)
         for label in self.evidence.guessed:
-            lists = self.of_lists(label)
+            lists, documents = self.of_lists(label), self.ranked(label)
+            metrics = {name: self.resamples.share(values) for name, values in lists.items()}
+            metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
             undefined = int(np.isnan(lists["precision"]).sum())
-            yield self._record(label, self._attack(label, lists), most, undefined)
+            yield self._record(label, metrics | self._exact_messages(label), most, undefined)
 
     def _record(
         self, method: str, metrics: dict[str, Estimate], ceiling: dict[str, float], undefined: int = 0
@@ -257,19 +242,12 @@ class AttackScorer:
             self.evidence.guessed[label].scores[which], self.evidence.clicks[which], cluster
         )
 
-    def _attack(self, label: str, lists: dict[str, Floats]) -> dict[str, Estimate]:
-        documents = self.ranked(label)
-        metrics = {name: self.resamples.share(values) for name, values in lists.items()}
-        metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
-        return metrics | self._exact_messages(label)
-
     def _identifiable(self, right: Floats) -> Floats:
         """How right each list's identifiable documents are (L,), from that of each document (L, k)."""
         known = self.evidence.identifiable
         count = known.sum(axis=1)
         total = np.where(known, right, 0.0).sum(axis=1)
-        share: Floats = np.divide(total, count, out=np.full(count.size, np.nan), where=count > 0)
-        return share
+        return np.asarray(np.divide(total, count, out=np.full(count.size, np.nan), where=count > 0))
 
     @cached_property
     def _messages(self) -> tuple[Ints, Bools, QueryBootstrap] | None:
@@ -448,12 +426,13 @@ def group_records(
     scorer = AttackScorer(evidence, streams, resamples)
     everybody = np.ones(scorer.evidence.query.size, dtype=np.bool_)
     for method in (RANDOM, *scorer.evidence.guessed):
-        values = _values(scorer, method)
+        values: dict[str, Floats] = {}
+        if method != RANDOM:
+            values = scorer.of_lists(method)
+        elif everybody.size:
+            values = scorer.random_lists(scorer.mean_clicks)
         every = _metrics(scorer, method, values, everybody)
-        groups = []
-        for number in range(len(evidence.groups)):
-            mine = _metrics(scorer, method, values, scorer.evidence.group == number)
-            groups.append(_of_group(scorer, number, method, mine, every))
+        groups = [_of_group(scorer, n, method, values, every) for n in range(len(evidence.groups))]
         for place, record in enumerate(sorted(groups, key=_hardest_first), start=1):
             yield record.model_copy(update={"place": place})
 
@@ -462,12 +441,12 @@ def _of_group(
     scorer: AttackScorer,
     number: int,
     method: str,
-    mine: dict[str, BootstrapDistribution],
+    values: dict[str, Floats],
     every: dict[str, BootstrapDistribution],
 ) -> AttackRecord:
-    """What a method reads in the lists of a group, from each metric over these and over all lists."""
+    """What a method reads in the lists of a group, next to each metric over all lists."""
     judged = scorer.evidence.group == number
-    lists = int(judged.sum())
+    lists, mine = int(judged.sum()), _metrics(scorer, method, values, judged)
     return AttackRecord(
         task="clicks",
         method=method,
@@ -484,26 +463,18 @@ def _of_group(
     )
 
 
-def _values(scorer: AttackScorer, method: str) -> dict[str, Floats]:
-    if method != RANDOM:
-        return scorer.of_lists(method)
-    return scorer.random_lists(scorer.mean_clicks) if scorer.evidence.query.size else {}
-
-
 def _metrics(
     scorer: AttackScorer, method: str, values: dict[str, Floats], lists: Bools
 ) -> dict[str, BootstrapDistribution]:
     """Each metric of some judged lists, bool (L,), from those of each list, float64 (L,)."""
     blank, resamples = np.full(lists.size, np.nan), scorer.resamples
-    average = resamples.means if method == RANDOM else resamples.shares
-    metrics = {
-        name: average(np.where(lists, values.get(name, blank), np.nan))
-        for name in GROUP_METRICS
-        if name != "auc"
-    }
     if method == RANDOM:
-        return metrics | {"auc": resamples.means(np.where(lists, 0.5, np.nan))}
-    return metrics | {"auc": scorer.ranked(method, lists).areas(resamples)}
+        values = values | {"auc": np.full(lists.size, 0.5)}
+    metrics = {
+        name: resamples.means(np.where(lists, values.get(name, blank), np.nan), share=method != RANDOM)
+        for name in GROUP_METRICS
+    }
+    return metrics if method == RANDOM else metrics | {"auc": scorer.ranked(method, lists).areas(resamples)}
 
 
 def _hardest_first(record: AttackRecord) -> tuple[float, ...]:

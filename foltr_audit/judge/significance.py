@@ -35,11 +35,8 @@ class PairedTest:
     repeated trainings on these data, not for other data.
 
     Attributes:
-        pairs: number of pairs n.
-        difference: mean of the differences.
         interval: 95 % interval of the mean difference, from Student's t with n - 1 degrees of freedom.
         t: the statistic; NaN where all differences are 0, infinite where they are equal but not 0.
-        p: the p-value.
         effect_size: Cohen's d_z, the mean difference over the standard deviation (n - 1) of the differences
             (Cohen 1988, section 2.3.5); undefined as t is.
     """
@@ -63,9 +60,8 @@ def paired_t_test(a: Floats, b: Floats) -> PairedTest:
     Differences that are all 0 up to rounding have p = 1. Differences that are all equal up to rounding but
     not 0 have p = 0 and an infinite effect size.
 
-    Example:
-        >>> paired_t_test(np.array([1.0, 3.0, 5.0]), np.array([0.0, 1.0, 2.0])).difference
-        2.0
+    >>> paired_t_test(np.array([1.0, 3.0, 5.0]), np.array([0.0, 1.0, 2.0])).difference
+    2.0
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape:
@@ -80,17 +76,16 @@ def paired_t_test(a: Floats, b: Floats) -> PairedTest:
     if np.ptp(differences) <= rounding:  # no variance but that of rounding, which SciPy would divide by
         zero = bool(np.abs(differences).max() <= rounding)
         t = float("nan") if zero else float(np.copysign(np.inf, mean))
-        return PairedTest(
-            pairs=a.size, difference=mean, interval=(mean, mean), t=t, p=float(zero), effect_size=t
-        )
+        ends = (mean, mean)
+        return PairedTest(pairs=a.size, difference=mean, interval=ends, t=t, p=float(zero), effect_size=t)
     from scipy.stats import ttest_rel
 
     found = ttest_rel(a, b)
-    ends = found.confidence_interval(LEVEL)
+    low, high = found.confidence_interval(LEVEL)
     return PairedTest(
         pairs=a.size,
         difference=mean,
-        interval=(float(ends.low), float(ends.high)),
+        interval=(float(low), float(high)),
         t=float(found.statistic),
         p=float(found.pvalue),
         effect_size=mean / float(differences.std(ddof=1)),

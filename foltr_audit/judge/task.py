@@ -27,13 +27,7 @@ from foltr_audit.utils.blas_threads import one_blas_thread
 
 @dataclass(eq=False)
 class AttackSession:
-    """Attacks that answer views, and why some of them cannot.
-
-    Attributes:
-        attacks: the attacks, with different labels.
-        streams: named random streams for attacks that draw.
-        refused: why an attack could not run on some view, by label.
-    """
+    """Attacks with different labels that answer views, and why some of them cannot, by label."""
 
     attacks: Sequence[Attack]
     streams: Streams
@@ -139,10 +133,7 @@ class Evidence:
     """What attacks with one task answered, next to the truth; a task has a subclass of its own.
 
     Arrays have a row for everything that was judged; a dict holds such arrays, or records of them, by the
-    label of an attack (see `foltr_audit.judge.pieces`).
-
-    Attributes:
-        refused: why an attack could not run, by label.
+    label of an attack (see `foltr_audit.judge.pieces`); `refused` says why an attack could not run.
     """
 
     refused: dict[str, str] = field(default_factory=dict)
@@ -246,7 +237,6 @@ class MessageTask(AttackTask[Judged]):
         self.ask(seen.view, self.record.round, f"{self.record.round}/{seen.rows.start}")
 
     def end(self) -> None:
-        """Join the answers on the round with the truth."""
         if self.record.n_messages:
             piece = self.judged(self.session.collect())
             if piece is not None:
@@ -261,16 +251,14 @@ class MessageTask(AttackTask[Judged]):
     def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
         """What an attack answers, with a row for each message of the view; see `answer_of`.
 
-        Raises:
-            PluginError: another shape, or values that are no answer; it names attack and shape.
+        A `PluginError` names another shape, or values that are no answer.
         """
 
     @abstractmethod
     def judged(self, answers: Mapping[str, Floats]) -> Judged | None:
         """Evidence on the messages of this round; None if it has none.
 
-        Args:
-            answers: of each attack that was not refused, a row for each message of `record`, by label.
+        The answers of each attack that was not refused have a row for each message of `record`.
         """
 
 
@@ -286,6 +274,5 @@ def answer_of(attack: Attack, answer: Inference, shape: tuple[int | None, ...], 
 
 
 def refuse_values(attack: Attack, right: bool | np.bool_, what: str) -> None:
-    """Refuse an answer whose values are not right."""
     if not right:
         raise PluginError(f"attack {attack.name}: it gave other numbers than expected: {what}")

@@ -10,22 +10,13 @@ import numpy as np
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.judge.task import checked_answer
 from foltr_audit.rng import Streams
-from foltr_audit.testing.contract import CheckList, ContractCheck, expect, run_checks, same_each_time
+from foltr_audit.testing.contract import PluginChecks, expect, same_each_time
 from foltr_audit.testing.samples import MADE, cut, generator, rearranged, with_updates
 from foltr_audit.utils.arrays import Bools, Floats
 from foltr_audit.utils.blas_threads import one_blas_thread
 
-_CHECKS = CheckList()
-
-
-def attack_checks(attack: Attack | type[Attack] | str) -> list[ContractCheck]:
-    """The checks of an attack, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return _CHECKS.of_plugin(Attack, attack)
-
-
-def check_attack(attack: Attack | type[Attack] | str) -> None:
-    """Check that an attack does what every attack must do; it need not be registered."""
-    run_checks(attack_checks(attack))
+_CHECKS = PluginChecks(Attack)
+attack_checks, check_attack = _CHECKS.of_plugin, _CHECKS.check
 
 
 def view_for(attack: Attack, n: int, B: int = 1, kind: str | None = None) -> View:
@@ -36,7 +27,6 @@ def view_for(attack: Attack, n: int, B: int = 1, kind: str | None = None) -> Vie
 
 
 def _views(attack: Attack) -> Iterator[tuple[str, View]]:
-    """Several views, each with a description."""
     yield "seven messages", view_for(attack, 7)
     if {"model", "update"} <= attack.reads:
         yield "seven updates", view_for(attack, 7, kind="update")
@@ -63,7 +53,6 @@ def _answer(attack: Attack, view: View) -> Inference:
 
 
 def _contents(record: object) -> dict[str, bytes | int | None]:
-    """What the fields of a record hold, and those of records inside it."""
     found: dict[str, bytes | int | None] = {}
     for each in fields(record) if is_dataclass(record) else ():
         value = getattr(record, each.name)
@@ -72,9 +61,6 @@ def _contents(record: object) -> dict[str, bytes | int | None]:
         else:
             found[each.name] = value.tobytes() if isinstance(value, np.ndarray) else hash(value)
     return found
-
-
-# --- what an answer follows from ------------------------------------------------------------------
 
 
 @_CHECKS("same seed, same bytes")

@@ -36,36 +36,25 @@ from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.testing.contract import CheckList, ContractCheck, expect, run_checks, same_each_time
+from foltr_audit.testing.contract import (
+    CheckList,
+    ContractCheck,
+    PluginChecks,
+    expect,
+    run_checks,
+    same_each_time,
+)
 from foltr_audit.testing.samples import FEATURES, context, generator, tiny_setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 Arrays = tuple[Floats | Ints | Bools, ...]
 
-_CHECKS = CheckList()
+_CHECKS = PluginChecks(Defense)
+defense_checks, check_defense = _CHECKS.of_plugin, _CHECKS.check
+
 _CLIENTS = np.array([11, 4, 7, 0, 23])
 _VALUES = np.append(0.0, 1 / np.arange(1, 11))
 """Values of an online metric, MaxRR of lists of ten."""
-
-
-def defense_checks(defense: Defense | type[Defense] | str) -> list[ContractCheck]:
-    """The checks of a defense, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return _CHECKS.of_plugin(Defense, defense)
-
-
-def check_defense(defense: Defense | type[Defense] | str) -> None:
-    """Check that a defense does what every defense must do, and what it declares; it need not be registered.
-
-    Tests of noise have fixed seeds. With other seeds each check would reject a defense that does as it
-    declares with a probability of at most one in a million.
-
-    Raises:
-        ContractError: it does not; the error says which checks failed, and why.
-    """
-    run_checks(defense_checks(defense))
-
-
-# --- hooks ----------------------------------------------------------------------------------------
 
 
 def _inputs(stage: Stage, C: int, P: int = FEATURES) -> Arrays:
@@ -85,8 +74,7 @@ def _inputs(stage: Stage, C: int, P: int = FEATURES) -> Arrays:
 
 
 def _stages(defense: Defense) -> tuple[Stage, ...]:
-    """The stages of a defense; of one that does nothing, that of messages."""
-    return defense.stages or ("message",)
+    return defense.stages or ("message",)  # also of one that does nothing
 
 
 def _applied(defense: Defense, stage: Stage, arrays: Arrays, round_: RoundContext) -> Arrays:
@@ -142,12 +130,9 @@ def _alone(defense: Defense) -> None:
             continue
         for i in range(_CLIENTS.size):
             row = slice(i, i + 1)
-            own = _applied(
-                defense, stage, tuple(array[row].copy() for array in arrays), context(_CLIENTS[row])
-            )
-            same = all(
-                one.tobytes() == every[row].tobytes() for one, every in zip(own, together, strict=True)
-            )
+            mine = tuple(array[row].copy() for array in arrays)
+            own = _applied(defense, stage, mine, context(_CLIENTS[row]))
+            same = all(a.tobytes() == b[row].tobytes() for a, b in zip(own, together, strict=True))
             wanted = "the same row for a client alone as in its cohort: n comes from context.shares"
             expect(same, wanted, f"another one of {HOOKS[stage]}")
 
@@ -158,8 +143,6 @@ def _smallest(defense: Defense) -> None:
         _applied(defense, stage, _inputs(stage, 0), context([]))
         _applied(defense, stage, _inputs(stage, _CLIENTS.size, P=1), context(_CLIENTS, P=1))
 
-
-# --- what it declares ---------------------------------------------------------------------------
 
 _DRAWS = 20_000  # metrics for each true outcome
 _MANY = 65_536  # clients whose noise is compared with its law at once: one per cent more or less is found
@@ -327,8 +310,6 @@ def _amount(defense: Defense) -> float:
     return 0.0
 
 
-# --- laws of noise --------------------------------------------------------------------------------
-
 _LAW_CHECKS = CheckList()
 _SAMPLED, _WIDTH = 4096, 6
 _CLOSE = 1e-4  # of probabilities, and relative of deltas, computed from a density
@@ -344,11 +325,7 @@ def noise_law_checks(law: AdditiveNoise) -> list[ContractCheck]:
 def check_noise_law(law: AdditiveNoise) -> None:
     """Check that a law of noise is one: samples follow its density, and sums of samples the law of sums.
 
-    Tests of samples have fixed seeds. With other seeds each test would reject a right law with a probability
-    of at most one in a million.
-
-    Raises:
-        ContractError: it is not; the error says which checks failed, and why.
+    Tests have fixed seeds, as those of `check_defense`. Raises a `ContractError` that says what failed.
     """
     run_checks(noise_law_checks(law))
 
@@ -395,7 +372,6 @@ def _samples(law: AdditiveNoise) -> None:
 
 @_LAW_CHECKS("its largest loss")
 def _loss(law: AdditiveNoise) -> None:
-    """No point loses more than `worst_loss` says."""
     step = law.grid
     shifts = step * np.array([1.0, 5.0]) if step else law.scale * np.array([0.1, 1.0, 3.0])
     x = step * np.arange(-30.0, 31.0) if step else law.scale * np.linspace(-20.0, 20.0, 4001)

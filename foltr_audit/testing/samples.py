@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -71,8 +71,6 @@ def tiny_setup(learner: str = LEARNER, defense: str = NO_DEFENSE, clients: int =
     return Setup(Spec.parse(spec), data())
 
 
-# --- views ----------------------------------------------------------------------------------------
-
 BELIEF = ClickBelief(
     click=np.array([0.1, 0.5, 0.9]),
     stop=np.array([0.0, 0.2, 0.4]),
@@ -105,14 +103,11 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
     features = np.take_along_axis(pool, np.maximum(shown, 0)[..., np.newaxis], axis=2)
     features[shown < 0] = 0
     parameters = np.tile(rng.normal(size=FEATURES), (n, 1))
-    steps = (features * rng.normal(size=(n, B, k, 1))).sum(axis=(1, 2)) + 0.01 * rng.normal(
-        size=(n, FEATURES)
-    )
+    steps = (features * rng.normal(size=(n, B, k, 1))).sum(axis=(1, 2))
+    steps += 0.01 * rng.normal(size=(n, FEATURES))
     labels = np.where(shown >= 0, rng.integers(0, 3, size=shown.shape), -1)
-    other = np.where(
-        labels == 2, 0, labels
-    )  # the other intent: what is best under the first is worth nothing
-    first = np.where(labels == 1, 0, labels)
+    # Under the other intent, what is best under the first is worth nothing.
+    first, other = (np.where(labels == grade, 0, labels) for grade in (1, 2))
     return View(
         observer="individual",
         kind=kind,
@@ -143,7 +138,7 @@ def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
         perturbation=NUMPY_RANDOMSTATE,
     )
     values = np.append(0.0, 1 / np.arange(1, 11))
-    halves = [(B + 1) // 2, B // 2]
+    halves = (B + 1) // 2, B // 2
     means = [values[rng.integers(11, size=(n, size))].sum(axis=1) / max(1, size) for size in halves]
     return replace(
         seen,
@@ -155,7 +150,6 @@ def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
 
 
 def clicks_view(n: int, B: int = 1, *, seed: int = 0) -> View:
-    """Clicks on random lists, as a central server sees them."""
     seen = view(n, B, seed=seed)
     clicks = (generator(seed).random(seen.shown.shape) < 0.3) & seen.is_document
     known = replace(EVERYTHING, interactions=B)
@@ -170,7 +164,6 @@ _LISTS = {"shown": -1, "features": 0, "labels": -1, "intent_labels": -1}
 def _in_lists(
     seen: View, change: Callable[[NDArray[np.generic], int], NDArray[np.generic]], **others: object
 ) -> View:
-    """A view with a change of every part of its lists, and with other parts."""
     there = [name for name in _LISTS if getattr(seen, name) is not None]
     parts: dict[str, Any] = others | {name: change(getattr(seen, name), _LISTS[name]) for name in there}
     if seen.kind == "clicks":
@@ -213,8 +206,8 @@ def with_updates(seen: View, updates: Floats) -> View:
 
 
 MADE: dict[str, Callable[[int, int], View]] = {
-    "model": lambda n, B: view(n, B, kind="model"),
-    "update": lambda n, B: view(n, B, kind="update"),
+    "model": view,
+    "update": partial(view, kind="update"),
     "es": es_view,
     "clicks": clicks_view,
 }

@@ -25,46 +25,17 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.settings.population import canonical_scenarios
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.testing.contract import CheckList, ContractCheck, expect, run_checks, same_each_time
+from foltr_audit.testing.contract import PluginChecks, expect, same_each_time
 from foltr_audit.testing.samples import data, generator, tiny_setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-_CHECKS, _CLICKS, _SCENARIOS = CheckList(), CheckList(), CheckList()
+_CHECKS, _CLICKS, _SCENARIOS = PluginChecks(Learner), PluginChecks(ClickModel), PluginChecks(Scenario)
+learner_checks, check_learner = _CHECKS.of_plugin, _CHECKS.check
+click_model_checks, check_click_model = _CLICKS.of_plugin, _CLICKS.check
+scenario_checks, check_scenario = _SCENARIOS.of_plugin, _SCENARIOS.check
+
 _RANKERS = ("linear", "neural:hidden=3")
 _KINDS = (ModelLearner, MetricLearner, CentralLearner)
-
-
-def learner_checks(learner: Learner | type[Learner] | str) -> list[ContractCheck]:
-    """The checks of a learner, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return _CHECKS.of_plugin(Learner, learner)
-
-
-def check_learner(learner: Learner | type[Learner] | str) -> None:
-    """Check that a learner does what every learner must do; it need not be registered."""
-    run_checks(learner_checks(learner))
-
-
-def click_model_checks(model: ClickModel | type[ClickModel] | str) -> list[ContractCheck]:
-    """The checks of a click model, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return _CLICKS.of_plugin(ClickModel, model)
-
-
-def check_click_model(model: ClickModel | type[ClickModel] | str) -> None:
-    """Check that a click model does what every click model must do; it need not be registered."""
-    run_checks(click_model_checks(model))
-
-
-def scenario_checks(scenario: Scenario | type[Scenario] | str) -> list[ContractCheck]:
-    """The checks of a scenario, each with its name, e.g. for `pytest.mark.parametrize`."""
-    return _SCENARIOS.of_plugin(Scenario, scenario)
-
-
-def check_scenario(scenario: Scenario | type[Scenario] | str) -> None:
-    """Check that a scenario does what every scenario must do; it need not be registered."""
-    run_checks(scenario_checks(scenario))
-
-
-# --- learners -------------------------------------------------------------------------------------
 
 
 def _start() -> Floats:
@@ -123,7 +94,6 @@ class _Interactions:
 
 
 def _trained(learner: Learner) -> Iterator[tuple[ModelLearner, _Interactions]]:
-    """Interactions for each ranker that a learner trains, if its clients take local steps."""
     if isinstance(learner, ModelLearner):
         yield from ((learner, _Interactions(one)) for one in _RANKERS if learner.why_not(one) is None)
 
@@ -189,8 +159,6 @@ def _update(learner: Learner) -> None:
     expect(near, "the same update for messages in another order", "another one")
 
 
-# --- click models ---------------------------------------------------------------------------------
-
 _SEARCHERS = np.arange(200)
 _LARGEST = (1, 2, 4)
 
@@ -240,8 +208,6 @@ def _steps(model: ClickModel) -> None:
         same = np.array_equal(clicks, _clicks(model, largest, step=3))
         expect(certain == same, "other draws in another local step", "the same clicks in two steps")
 
-
-# --- scenarios ------------------------------------------------------------------------------------
 
 _AROUND = ScenarioContext(intents=4, largest_label=2, interactions=4, total=400)
 

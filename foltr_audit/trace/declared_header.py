@@ -75,12 +75,9 @@ class NoiseWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseDeclaration:
-    """What a header says about the noise of one message.
+    """What a header says about the noise of one message: the law, the defenses' names, and its acts in order.
 
-    Attributes:
-        text: the law as the header has it; None where it has none.
-        chain: the names of the defenses, for messages to people; None where the header has none.
-        acts: what happens to a message, in order; None where the header is silent about that.
+    Each is None where the header is silent about it.
     """
 
     text: str | None
@@ -218,13 +215,7 @@ def _canonical(text: str) -> str:
 
 
 def _acts_of_names(chain: Sequence[str], noise: str | None, parameters: int) -> tuple[ChainAction, ...]:
-    """What the defenses of a header without events do; the laws of its `noise` belong to them in order.
-
-    Args:
-        chain: texts of the defenses.
-        noise: laws of the noise, joined by `+`.
-        parameters: number of coordinates of a message.
-    """
+    """What the defenses of a header without events do; the laws of its `noise` belong to them in order."""
     actions = [act for text in chain for part in parts(text) for act in _of_defense(part.strip(), parameters)]
     laws = parts(noise) if noise else []
     noisy = sum(act.is_noise for act in actions)
@@ -250,13 +241,9 @@ def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalNoise:
-    """Normal noise that a client computes from a sensitivity, an epsilon and a delta.
+    """Normal noise that a client computes by the classical formula from sensitivity, epsilon and delta.
 
-    Attributes:
-        clip: L2 norm in which updates are clipped before; None where that is not declared.
-        sensitivity: the distance that the noise is computed for.
-        epsilon, delta: what it is computed to give, by the classical formula; None where they are not
-            declared.
+    Updates are clipped before, in the L2 norm. All but the sensitivity may not be declared.
     """
 
     clip: float | None
@@ -340,9 +327,7 @@ _MOST_NUMBERS = 10**7  # a message of as many zeros is made
 def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSystem:
     """What a header declares: by its defenses where they are registered here, else by its events or facts.
 
-    Args:
-        header: the header.
-        cohort: messages of a round, of which the clients are a whole cohort; None where they are not.
+    `cohort`: messages of a round, of which the clients are a whole cohort; None where they are not.
 
     Raises:
         TraceError: messages of more than 10^7 numbers.

@@ -46,14 +46,7 @@ So many floating-point numbers lie between two: exact, whatever they are. `kerne
 
 
 class ModelArray(NamedTuple):
-    """An array of a message that is part of a model.
-
-    Attributes:
-        name: of its column.
-        kind: its number format, float32 or float64.
-        shape: its axes.
-        span: its numbers among the parameters.
-    """
+    """An array of a message, float32 or float64, that is a span of a model's parameters."""
 
     name: str
     kind: str
@@ -90,7 +83,6 @@ class PartDifferences:
     """
 
     def __init__(self, header: TraceHeader) -> None:
-        """Of a part without rounds."""
         self._header = header
         self._models = {array.name: array for array in model_arrays(header)}
         self._names: dict[tuple[str, str], str] = {}  # what stands for a column of a table; "" if it stays
@@ -238,11 +230,7 @@ class _MessageRound(NamedTuple):
 
 
 def _rounds(tables: Mapping[str, Columns]) -> Iterator[_MessageRound]:
-    """The rounds of a part that have messages.
-
-    Raises:
-        ValueError: messages of a round that is not there.
-    """
+    """The rounds of a part that have messages."""
     rounds, number = tables[_ROUNDS], tables[_MESSAGES]["round"]
     edges = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1], [True]])).tolist()
     for begin, end in pairwise(edges if number.size else []):

@@ -21,12 +21,7 @@ from foltr_audit.utils.seed_generators import PERTURBATIONS
 
 
 class FactDomain(NamedTuple):
-    """The values of a fact.
-
-    Attributes:
-        values: what is expected, in words.
-        fits: whether a value is one of them.
-    """
+    """The values of a fact: what is expected, in words, and whether a value is one of them."""
 
     values: str
     fits: Callable[[object], bool]
@@ -56,10 +51,6 @@ def _is_law(value: object) -> bool:
     )
 
 
-def _are_events(value: object) -> bool:
-    return isinstance(value, list) and all(parse_event(text) is not None for text in value)
-
-
 _TEXT = FactDomain("text", lambda value: isinstance(value, str) and bool(value))
 _TEXTS = FactDomain("a list of texts", lambda value: isinstance(value, list))
 _NUMBERS = FactDomain(
@@ -84,7 +75,10 @@ FACTS: dict[str, FactDomain] = {
     "eps_claimed": FactDomain(
         "a number above 0", lambda value: _above_0(value) or (_is_number(value) and value == math.inf)
     ),
-    "events": FactDomain("a list of texts such as noised:laplace:scale=2.5", _are_events),
+    "events": FactDomain(
+        "a list of texts such as noised:laplace:scale=2.5",
+        lambda value: isinstance(value, list) and all(parse_event(text) is not None for text in value),
+    ),
     "feature_dtype": _one_of(*DTYPES),
     "fraction": _whole(0),
     "honest_messages": _whole(1),

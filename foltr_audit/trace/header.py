@@ -78,12 +78,9 @@ def layout_from(entries: object) -> tuple[LayoutArray, ...]:
 
 
 def joined(layout: Sequence[LayoutArray], arrays: Sequence[NDArray[np.generic]], dtype: str) -> Payload:
-    """The messages as records hold them, (M, P): the floating arrays, one after the other.
+    """The messages as records hold them, (M, P): the floating arrays (M, *shape), one after the other.
 
-    Args:
-        layout: of the messages.
-        arrays: one for each of the layout, (M, *shape).
-        dtype: type of the result, which holds every value exactly.
+    The type of the result holds every value exactly.
     """
     pieces = [
         widened(values, array.dtype).reshape(len(values), array.size)
@@ -159,11 +156,11 @@ class TraceDataset:
     """The data that the clients searched.
 
     Attributes:
-        source: where it came from, e.g. a path or `synthetic:mq2007`.
-        fold: number of the fold, from 1; 0 where the source has none.
+        source: e.g. a path or `synthetic:mq2007`.
+        fold: from 1; 0 where the source has none.
         fingerprint: SHA-256 (hex) of the parsed content.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
-        parts: names of the parts; an interaction's `part` is an index into them.
+        parts: names, into which an interaction's `part` is an index.
     """
 
     source: str
@@ -482,11 +479,7 @@ def _check_schema(schema: object) -> None:
 
 
 def check(good: bool, name: str, value: object, expected: str) -> None:
-    """Refuse a field that is not good.
-
-    Raises:
-        TraceError: it is not; the line says what was expected.
-    """
+    """Refuse a field that is not good: a `TraceError` says what was expected."""
     if not good:
         raise TraceError(f"trace: header: {name} is {shortened(value)}, expected {expected}")
 

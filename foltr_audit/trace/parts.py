@@ -6,7 +6,7 @@ A marker is written last. It names the trace, the rounds and the SHA-256 of ever
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -97,11 +97,6 @@ def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list
 
 
 def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePart:
-    """One marker.
-
-    Raises:
-        TraceError: not a marker of this schema, of another part or trace, or files that do not fit.
-    """
     if not path.is_file():  # a pipe would be waited for
         raise TraceError(f"trace: {path}: no regular file; expected one")
     content = file_bytes(path, TraceError, MOST_MARKER_BYTES, "trace: ")
@@ -117,16 +112,11 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
         found = f"is the marker of part {table.get('index')!r}"
         raise TraceError(f"trace: {path}: {found}, expected part {index}")
     first = _whole(path, table, "first_round", 0)
-    part = TracePart(
-        trace=trace_id,
-        index=index,
-        first_round=first,
-        last_round=_whole(path, table, "last_round", first),
-        files={},
-    )
+    last = _whole(path, table, "last_round", first)
     required = OBSERVED + (TRUTH if header.has_truth else ())
-    names = {part.file_name(name): name for name in required + OBSERVED_TOO}
-    part = replace(part, files=_files(path, table.get("files"), names, required))
+    names = {file_name(name, index): name for name in required + OBSERVED_TOO}
+    files = _files(path, table.get("files"), names, required)
+    part = TracePart(trace=trace_id, index=index, first_round=first, last_round=last, files=files)
     _check_rows(path, part)
     return part
 
@@ -172,20 +162,9 @@ EVERY = slice(None)
 
 
 class PartTable:
-    """A table of a part, whose columns have the types that `schema.columns` says.
-
-    Attributes:
-        columns: by name.
-        path: the file that they came from.
-        rows: their length.
-    """
+    """A table of a part, whose columns have the types that `schema.columns` says."""
 
     def __init__(self, columns: Columns, part: TracePart, table: str, folder: Path) -> None:
-        """Of a table such as `observed/rounds`.
-
-        Raises:
-            TraceError: rows of other rounds, or out of order.
-        """
         self.columns = columns
         self.path = folder / part.file_name(table)
         self.rows = row_count(columns)
@@ -200,7 +179,6 @@ class PartTable:
         self._edges = np.searchsorted(number, np.append(every, part.last_round + 1))
 
     def error(self, problem: str) -> TraceError:
-        """An error about this file."""
         return TraceError(f"trace: {self.path}: {problem}")
 
     def span(self, i: int) -> slice:
@@ -208,22 +186,14 @@ class PartTable:
         return slice(int(self._edges[i]), int(self._edges[i + 1]))
 
     def whole(self, name: str, rows: slice = EVERY) -> Ints:
-        """Some rows of a column of whole numbers, int64.
-
-        Raises:
-            TraceError: a number beyond them.
-        """
+        """Some rows of a column of whole numbers, int64."""
         values = self.columns[name][rows]
         if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(np.int64).max:
             raise self.error(f"column {name} holds {values.max()}, expected less than 2^63")
         return values.astype(np.int64, copy=False)
 
     def places(self, name: str) -> Ints:
-        """A column of positions, int64; the largest number of an unsigned type is -1.
-
-        Raises:
-            TraceError: a number beyond them.
-        """
+        """A column of positions, int64; the largest number of an unsigned type is -1."""
         values = self.columns[name]
         if values.dtype.kind != "u":
             return self.whole(name)
@@ -242,11 +212,7 @@ class PartTable:
         return np.unpackbits(packed, axis=1, count=count).astype(np.bool_)
 
     def words(self, name: str, rows: slice) -> Words | None:
-        """Some rows of a column of whole numbers from 0 on, uint64; None where the table lacks it.
-
-        Raises:
-            TraceError: a number below 0.
-        """
+        """Some rows of a column of whole numbers from 0 on, uint64; None where the table lacks it."""
         if name not in self.columns:
             return None
         values = self.columns[name][rows]

@@ -168,10 +168,7 @@ class Trace:
     """A recorded trace: its header at once, its rounds as a stream.
 
     Attributes:
-        folder: the trace folder.
-        header: the header.
         trace_id: SHA-256 (hex) of `trace.toml`.
-        parts: the committed parts, in order.
         has_truth: whether the truth was recorded and its folder is still there.
         given: names of the header's facts that were given by hand, over those of rounds too.
     """
@@ -213,12 +210,10 @@ class Trace:
 
     @property
     def n_messages(self) -> int:
-        """Number of messages in all rounds."""
         return sum(part.files["observed/messages"].rows for part in self.parts)
 
     @property
     def n_interactions(self) -> int:
-        """Number of recorded interactions in all rounds."""
         return sum(part.files["observed/interactions"].rows for part in self.parts)
 
     def tables(self, part: TracePart) -> tuple[str, ...]:
@@ -260,11 +255,7 @@ class Trace:
             yield from self.truths_in(part, tables)
 
     def rounds_in(self, part: TracePart, tables: Tables) -> Iterator[RoundRecord]:
-        """The records of a part from its observed tables.
-
-        Raises:
-            TraceError: rows of other rounds or out of order, or a round that does not fit the header.
-        """
+        """The records of a part from its observed tables."""
         decoder = _RoundDecoder(self.header, part, tables, self.folder)
         for i in range(part.n_rounds):
             try:
@@ -277,12 +268,10 @@ class Trace:
             yield record
 
     def truths_in(self, part: TracePart, tables: Tables) -> Iterator[RoundTruth]:
-        """The truths of a part's rounds from its truth tables.
-
-        Raises:
-            TraceError: rows of other rounds or out of order, or values that do not fit the header.
-        """
-        messages, clicks = (self._table(part, f"truth/{name}", tables) for name in ("messages", "clicks"))
+        """The truths of a part's rounds from its truth tables."""
+        messages, clicks = (
+            PartTable(tables[name], part, name, self.folder) for name in ("truth/messages", "truth/clicks")
+        )
         messages.expect_slots()
         header, optional = self.header, clicks.columns
         for i, values in enumerate(self._metrics_in(part, tables)):
@@ -313,16 +302,9 @@ class Trace:
             and not all(np.array_equal(tables[truth][key], tables[observed][key]) for key in keys)
         ]
 
-    def _table(self, part: TracePart, name: str, tables: Tables) -> PartTable:
-        return PartTable(tables[name], part, name, self.folder)
-
     def _metrics_in(self, part: TracePart, tables: Tables) -> list[dict[str, float]]:
-        """Metrics of each round of a part, from the table `truth/rounds` alone.
-
-        Raises:
-            TraceError: rows of other rounds, a name twice, or the name `round`.
-        """
-        table = self._table(part, "truth/rounds", tables)
+        """Metrics of each round of a part, from the table `truth/rounds` alone."""
+        table = PartTable(tables["truth/rounds"], part, "truth/rounds", self.folder)
         found = []
         for i in range(part.n_rounds):
             pairs = table.named_values(table.span(i))
@@ -356,17 +338,12 @@ class Trace:
         if not self.parts:
             raise UsageError(f"trace: {self.folder} has no round yet")
         part = self.parts[-1]
-        tables = {"observed/rounds": self.columns(part, "observed/rounds")}
-        table = self._table(part, "observed/rounds", tables)
+        table = PartTable(self.columns(part, "observed/rounds"), part, "observed/rounds", self.folder)
         state = None if self.header.holds_models else _row(table, "state", -1).copy()
         return GlobalModel(_row(table, "aggregate", -1).copy(), state)
 
     def check_size(self, part: TracePart, table: str) -> None:
-        """Refuse a file that is missing or of another size than its marker says.
-
-        Raises:
-            TraceError: it is.
-        """
+        """Refuse a file that is missing or of another size than its marker says."""
         path, expected = self.folder / part.file_name(table), part.files[table]
         try:
             found = path.stat()
@@ -381,11 +358,7 @@ class Trace:
             raise TraceError(f"trace: {path}: has {size} bytes, expected {expected.size}; {origin}")
 
     def content(self, part: TracePart, table: str) -> bytes:
-        """The bytes of a file, checked against its marker.
-
-        Raises:
-            TraceError: missing, cut, altered, or another file under its name.
-        """
+        """The bytes of a file, checked against its marker."""
         self.check_size(part, table)
         path = self.folder / part.file_name(table)
         # The caller parses these very bytes. A second read could find another file than the one that was
@@ -398,11 +371,7 @@ class Trace:
         return data
 
     def whole_columns(self, part: TracePart, tables: Sequence[str]) -> Tables:
-        """Tables of a part with the columns that their files leave out, and those from which these follow.
-
-        Raises:
-            TraceError: as `columns`, or rows that other tables do not have.
-        """
+        """Tables of a part with the columns that their files leave out, and those from which these follow."""
         found = {table: self.columns(part, table) for table in tables}
         while more := self._sources(part, found) - found.keys():
             found |= {table: self.columns(part, table) for table in sorted(more)}
@@ -412,9 +381,6 @@ class Trace:
         """The tables of a part with the columns that its files leave out; without those that lack some.
 
         Messages and true updates are there as such, where they were written as differences.
-
-        Raises:
-            TraceError: rows that other tables do not have, or a part of the columns that go together.
         """
         try:
             return from_differences(self.header, with_implied(tables))
@@ -433,12 +399,7 @@ class Trace:
         return TraceError(f"trace: {self.folder / part.file_name(table)}: {problem}")
 
     def columns(self, part: TracePart, table: str) -> Columns:
-        """The columns of the file of a table of a part, read-only; some that follow from others are left out.
-
-        Raises:
-            TraceError: a file that is damaged, is no archive of plain arrays, or has other columns, types,
-                shapes or rows than it should.
-        """
+        """The columns of the file of a table, read-only; some that follow from others are left out."""
         where, rows = f"trace: {self.folder / part.file_name(table)}", part.files[table].rows
         # A round without messages of a large model: its axes are compared with those of the header.
         stored = read_archive(self.content(part, table), where, TraceError, stored=True, longest=MOST_WHOLE)
@@ -464,11 +425,7 @@ class Trace:
         return found
 
     def check_files(self) -> None:
-        """Compare every file with its marker.
-
-        Raises:
-            TraceError: the first that differs.
-        """
+        """Compare every file with its marker; a `TraceError` names the first that differs."""
         for part in self.parts:
             for table in self.tables(part):
                 self.content(part, table)

@@ -18,13 +18,11 @@ from foltr_audit.utils.reading.arrays import LONGEST
 
 
 class ColumnForm(NamedTuple):
-    """What a column holds.
+    """What a column holds, and whether every part has it.
 
-    Attributes:
-        kind: `whole` (any type of whole numbers), `number` (float32 or float64), `text`, `bits` (k truth
-            values, or eight of them in each byte of uint8), or a type of NumPy.
-        axes: its other axes than that of the rows; None for any length.
-        required: whether every part has it.
+    The kind is `whole` (any type of whole numbers), `number` (float32 or float64), `text`, `bits` (k truth
+    values, or eight of them in each byte of uint8), or a type of NumPy. A length of an axis after that of the
+    rows is None where it may be any.
     """
 
     kind: str
@@ -45,10 +43,8 @@ class ColumnForm(NamedTuple):
             return same and kind in "iu"
         if self.kind == "number":
             return same and values.dtype.newbyteorder("=") in (np.float32, np.float64)
-        if self.kind == "text":
-            return same and kind == "U"
-        if self.kind == "bits":
-            return same and kind == "b"
+        if self.kind in ("text", "bits"):
+            return same and kind == {"text": "U", "bits": "b"}[self.kind]
         return same and values.dtype.newbyteorder("=") == np.dtype(self.kind)
 
     @property
@@ -60,19 +56,13 @@ class ColumnForm(NamedTuple):
 
 
 class FeatureFormat(NamedTuple):
-    """How embedded features are stored.
-
-    Attributes:
-        width: features a document, 1 or more.
-        dtype: `float32` or `float64`.
-    """
+    """How embedded features are stored: how many of a document, and as `float32` or `float64`."""
 
     width: int
     dtype: str
 
     @classmethod
     def of(cls, features: NDArray[np.generic]) -> FeatureFormat:
-        """The format of an array of features."""
         return cls(int(features.shape[-1]), str(features.dtype.newbyteorder("=")))
 
 

@@ -12,7 +12,7 @@ from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.part_files import HEADER, marker_name
 from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace.facts import fact_problems, round_problem
-from foltr_audit.trace.header import SCHEMA, read_header
+from foltr_audit.trace.header import SCHEMA, TraceHeader, read_header
 from foltr_audit.trace.parts import TracePart, read_markers
 from foltr_audit.trace.reader import Tables, Trace
 from foltr_audit.trace.schema import FeatureFormat, contradiction, truth_misfit
@@ -89,11 +89,11 @@ def _bytes_on_disk(trace: Trace) -> int:
 
 
 def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> list[str]:
-    problems = []
+    problems, where = [], f"trace: {trace.folder}: part {part.index}: "
     most = trace.header.rounds_per_part
     if part.n_rounds > most:
-        where = trace.folder / marker_name(part.index)
-        problems.append(f"trace: {where}: has {part.n_rounds} rounds, expected at most {most}")
+        marker = trace.folder / marker_name(part.index)
+        problems.append(f"trace: {marker}: has {part.n_rounds} rounds, expected at most {most}")
     tables: dict[str, Columns] = {}
     for table in trace.tables(part):
         try:
@@ -105,11 +105,7 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
         tables = dict(trace.completed(part, tables))
         if all(table in tables for table in part.observed):
             for record in trace.rounds_in(part, tables):
-                found = _record_problems(trace, record)
-                problems += [_at(trace, part, record, problem) for problem in found]
-                contradicted = None if found else contradiction(trace.header, record)
-                if contradicted is not None:
-                    problems.append(f"trace: {trace.folder}: part {part.index}: {contradicted}")
+                problems += [where + problem for problem in _record_problems(trace.header, record)]
                 records.append(record)
                 if record.features is not None:
                     forms.add(FeatureFormat.of(record.features))
@@ -120,38 +116,34 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
     return problems
 
 
-def _at(trace: Trace, part: TracePart, record: RoundRecord, problem: str) -> str:
-    return f"trace: {trace.folder}: part {part.index}: round {record.round}: {problem}"
-
-
-def _record_problems(trace: Trace, record: RoundRecord) -> list[str]:
+def _record_problems(header: TraceHeader, record: RoundRecord) -> list[str]:
     arrays = {name: getattr(record, name) for name in ("parameters", "messages", "features", "candidates")}
     if not np.all(np.isnan(record.aggregate)):  # unknown
         arrays["aggregate"] = record.aggregate
     problems = [
-        f"{name} hold a value that is not finite"
+        f"round {record.round}: {name} hold a value that is not finite"
         for name, array in arrays.items()
         if array is not None and not np.all(np.isfinite(array))
     ]
     ordered = np.sort(record.shown, axis=1)
     if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
-        problems.append("a shown list holds a document twice")
-    if record.facts and (wrong := round_problem(trace.header, record)) is not None:
-        problems.append(wrong.partition(": ")[2])
-    return problems
+        problems.append(f"round {record.round}: a shown list holds a document twice")
+    wrong = round_problem(header, record) if record.facts else None
+    wrong = wrong if wrong or problems else contradiction(header, record)
+    return problems if wrong is None else [*problems, wrong]
 
 
 def _truth_problems(trace: Trace, part: TracePart, tables: Tables, records: list[RoundRecord]) -> list[str]:
-    problems = trace.row_problems(part, tables)
-    found = list(trace.truths_in(part, tables))
-    if problems or len(records) != len(found):
+    problems, where = trace.row_problems(part, tables), f"trace: {trace.folder}: part {part.index}: "
+    truths = list(trace.truths_in(part, tables))
+    if problems or len(records) != len(truths):
         return problems
-    for record, truth in zip(records, found, strict=True):
+    for record, truth in zip(records, truths, strict=True):
         misfit = truth_misfit(trace.header, record, truth)
         if misfit is not None:
-            problems.append(f"trace: {trace.folder}: part {part.index}: {misfit}")
+            problems.append(where + misfit)
         # A row of NaN is an update that nobody knows.
         known = ~np.isnan(truth.updates).all(axis=1)
         if not np.isfinite(truth.updates[known]).all():
-            problems.append(_at(trace, part, record, "true updates hold a value that is not finite"))
+            problems.append(f"{where}round {record.round}: true updates hold a value that is not finite")
     return problems

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
-from foltr_audit.recorder.atomic_files import Piece
 from foltr_audit.recorder.part_files import (
     HEADER,
     PartRange,
@@ -47,11 +46,6 @@ class TraceWriter:
     are those of an undisturbed run. `next_round` says where to resume. One writer per folder.
     With `behind`, another thread puts a part on the disk while rounds of the next one are taken: what goes
     wrong there is raised when the next part is complete, or by `close`.
-
-    Attributes:
-        folder: the trace folder, made if missing.
-        header: the header.
-        next_round: number of the next round to write.
 
     Raises:
         UsageError: the folder holds a trace already; with `resume`, one with another header.
@@ -166,7 +160,12 @@ class TraceWriter:
                 # The marker is written last. A kill before that leaves files without a marker: a reader does
                 # not see them, and `clean` removes them.
                 tables = join_tables([self._differences.without_taken(each) for each in self._open])
-                self._put(part_files(part, tables, self._differences.packed))
+                files = part_files(part, tables, self._differences.packed)
+                if self._thread is None:
+                    commit_part(self.folder, files)
+                else:
+                    self._wait()
+                    self._part = self._thread.submit(commit_part, self.folder, files)
         except ValueError as error:
             raise UsageError(f"trace: rounds {part.first_round} to {part.last_round}: {error}") from None
         except BaseException:
@@ -177,18 +176,9 @@ class TraceWriter:
         self._next_part += 1
 
     def _forget(self) -> None:
-        """Let go of the rounds of the open part."""
         self._heads.clear()
         self._open.clear()
         self._differences = PartDifferences(self.header)
-
-    def _put(self, files: Mapping[str, Sequence[Piece]]) -> None:
-        """Put the files of a part on the disk, or let the thread do it after those of the last one."""
-        if self._thread is None:
-            commit_part(self.folder, files)
-            return
-        self._wait()
-        self._part = self._thread.submit(commit_part, self.folder, files)
 
     def _wait(self) -> None:
         """Wait for the part that is being put on the disk; what went wrong there is raised here."""
@@ -205,10 +195,9 @@ class TraceWriter:
         earlier, trace_id = read_header(self.folder)
         difference = earlier.first_difference(self.header)
         if difference is not None:
-            name, was, now = difference
-            raise UsageError(
-                f"trace: {self.folder}: cannot resume: {name} is {_text(was)} in the trace, {_text(now)} now"
-            )
+            name, *values = difference
+            was, now = ("absent" if value is None else repr(value) for value in values)
+            raise UsageError(f"trace: {self.folder}: cannot resume: {name} is {was} in the trace, {now} now")
         trace = Trace.open(self.folder)
         if trace.has_truth != self.header.has_truth and trace.parts:
             raise TraceError(f"trace: {self.folder}: cannot resume: its truth was removed")
@@ -250,16 +239,8 @@ class TraceWriter:
             raise FoltrAuditError(f"trace: {self.folder}: cannot be written: {reason}") from error
 
 
-def _text(value: object) -> str:
-    return "absent" if value is None else repr(value)
-
-
 def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -> Tables:
-    """The rows of one round in every table; only arrays of messages may be those of the record.
-
-    Raises:
-        UsageError: numbers that the layout does not hold.
-    """
+    """The rows of one round in every table; only arrays of messages may be those of the record."""
     arrays = split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}")
     try:
         rows = None if truth is None else _truth(header, truth)

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from foltr_audit.attacks import es_first_click
-from foltr_audit.attacks.es_first_click import mean_likelihoods, reachable_sums, reciprocal_ranks
+from foltr_audit.attacks.es_first_click import mean_likelihoods, reachable_sums
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,7 +85,6 @@ def test_a_mean_between_two_sums_counts_as_the_nearer_one() -> None:
     laws = np.full((5, 1, 3), 1 / 3)
     likely = mean_likelihoods(np.array([-3.0, 0.2, 0.3, 0.8, 7.0]), laws)[:, 0]
     assert likely.argmax(axis=1).tolist() == [0, 0, 2, 1, 1]
-    assert reciprocal_ranks(2).tolist() == [0.0, 1.0, 0.5]
 
 
 def test_too_many_sums_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

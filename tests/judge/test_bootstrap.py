@@ -93,7 +93,7 @@ def coverage(queries: int, truth: float, *, plain: bool = False) -> float:
     resamples = QueryBootstrap(np.array([f"{q:03d}" for q in range(queries)]), Streams(1), 400)
     total = 0.0
     for hits in range(queries + 1):
-        found = resamples.shares((np.arange(queries) < hits).astype(np.float64))
+        found = resamples.means((np.arange(queries) < hits).astype(np.float64), share=True)
         ends = interval(found.draws, queries) if plain else found.score.ci95
         total += float(binom.pmf(hits, queries, truth)) * held(ends, truth)
     return total
@@ -114,7 +114,7 @@ def test_lists_of_one_query_are_one_trial() -> None:
     truth, rng, held_in, alone = 0.9, np.random.default_rng(4), 0, 0
     resamples = QueryBootstrap(np.repeat(list("abcde"), 4), Streams(1), 300)
     for _ in range(400):
-        found = resamples.shares(np.repeat(rng.random(5) < truth, 4).astype(np.float64))
+        found = resamples.means(np.repeat(rng.random(5) < truth, 4).astype(np.float64), share=True)
         held_in += held(found.score.ci95, truth)
         alone += held(interval(found.draws, 5), truth)
     assert held_in / 400 >= 0.95
@@ -184,7 +184,7 @@ def test_the_ends_of_a_binomial_interval_are_as_unlikely_as_they_say() -> None:
 
 def test_what_many_queries_carry_keeps_the_interval_of_its_resamples() -> None:
     values = np.concatenate([np.ones(30), np.zeros(30)])
-    found = QueryBootstrap(np.array([f"{q:02d}" for q in range(60)]), Streams(1)).shares(values)
+    found = QueryBootstrap(np.array([f"{q:02d}" for q in range(60)]), Streams(1)).means(values, share=True)
     assert found.score.ci95 == interval(found.draws, 60)
     assert share_interval(0.8, np.full(1000, 0.8), 60) == (0.8, 0.8)
 
@@ -196,7 +196,8 @@ def test_a_share_that_is_too_small_to_square_is_none() -> None:
 
 def test_a_difference_of_two_certain_shares_is_not_certain() -> None:
     resamples = QueryBootstrap(np.array(list("abcde")), Streams(1))
-    one, other = resamples.shares(np.ones(5)), resamples.shares(np.array([1.0, 1.0, 1.0, np.nan, np.nan]))
+    values = np.ones(5), np.array([1.0, 1.0, 1.0, np.nan, np.nan])
+    one, other = (resamples.means(each, share=True) for each in values)
     found = one.minus(other)
     assert found.value == 0.0
     assert found.ci95 == pytest.approx((0.025**0.2 - 1.0, 1.0 - 0.025 ** (1 / 3)))

@@ -42,17 +42,10 @@ __all__ = ["CHECKS", "LintFinding", "LintOutcome", "LintResult", "Linter", "lint
 
 @dataclass(frozen=True, kw_only=True)
 class LintOutcome:
-    """The outcome of one check on one trace.
+    """The outcome of one check on one trace: `clean` only where all that it promises was looked at.
 
-    Attributes:
-        name: name of the check.
-        tells: what the server would learn from what it finds.
-        state: whether it found something; `clean` only where all that it promises was looked at.
-        reason: why it did not look at all; None where it did.
-        applies: whether the trace holds anything of the kind that it looks at.
-        looked_in_part: whether it looked at some of what it promises.
-        not_looked_at: what it did not look at, where it looked at the rest.
-        power: the smallest fault it would have found; None where it is not known.
+    `reason` says why it did not look at all, `applies` whether the trace holds anything of its kind, `power`
+    the smallest fault that it would have found.
     """
 
     name: str
@@ -72,16 +65,9 @@ class LintOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class LintResult:
-    """What was looked for in a trace, and what was found.
+    """What was looked for in a trace, and what was found, leaks first.
 
-    Attributes:
-        rounds: rounds with messages.
-        rounds_without_messages: rounds of which no message is recorded.
-        messages: messages in them.
-        noise_declared: the noise law as the header declares it; None where it does not.
-        clean: no leak, and no check that applies left anything of the messages out.
-        checks: the outcome of each check.
-        findings: leaks first.
+    `clean`: no leak, and no check that applies left anything of the messages out. `rounds` have messages.
     """
 
     rounds: int
@@ -94,7 +80,6 @@ class LintResult:
 
     @property
     def leaks(self) -> int:
-        """Number of findings that are leaks."""
         return sum(finding.severity == "leak" for finding in self.findings)
 
 
@@ -113,11 +98,7 @@ def lint(folder: Path) -> LintResult:
 
 
 class Linter:
-    """The checks of a trace with some header, while its rounds are taken.
-
-    Attributes:
-        checks: each with the reason why it does not look at the trace; None where it does.
-    """
+    """The checks of a trace, each with the reason why it does not look at it, while its rounds are taken."""
 
     def __init__(self, header: TraceHeader) -> None:
         self.header = header
@@ -127,11 +108,6 @@ class Linter:
         self.rounds = self.rounds_without = self.messages = 0
 
     def take(self, record: RoundRecord) -> None:
-        """Look at one more round.
-
-        Raises:
-            TraceError: it holds a number that is not finite.
-        """
         if not record.n_messages:
             self.rounds_without += 1
             return
@@ -142,7 +118,6 @@ class Linter:
                 check.take(seen)
 
     def done(self) -> LintResult:
-        """The result over all rounds taken."""
         outcomes, findings = [], []
         for check, refusal in self.checks.items():
             of_check = list(check.findings()) if refusal is None else []

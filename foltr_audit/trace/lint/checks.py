@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,27 +24,22 @@ STILL = 2.0**-40
 ENOUGH_BITS = 128
 """Bits of a seed that nobody can guess, see Barker 2020, NIST SP 800-57 part 1, table 2."""
 
+Severity = Literal["leak", "note"]
+
 _LARGEST = 1e300  # differences of two such numbers do not overflow
 _COARSE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class LintFinding:
-    """One thing that messages reveal.
+    """One thing that messages reveal: a leak, or a note that tells nothing about one client on its own.
 
-    Attributes:
-        check: name of the check.
-        severity: `leak`, or `note` for a fact that reveals nothing about one client on its own.
-        text: what it is and what it reveals, in a plain sentence.
-        rounds: number of rounds concerned.
-        messages: number of messages concerned.
-        share: share of all that were looked at; None where there is nothing to count.
-        of: what the share is of; None where there is none.
-        example: one place, e.g. `round 3, message 17`; None where it holds everywhere.
+    Counts are of the rounds and messages concerned, `share` is of all that were looked at, and `example` one
+    place, e.g. `round 3, message 17`.
     """
 
     check: str
-    severity: Literal["leak", "note"]
+    severity: Severity
     text: str
     rounds: int
     messages: int
@@ -55,33 +50,20 @@ class LintFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageGap:
-    """Something that a check did not look at.
-
-    Attributes:
-        part: what, as it follows `did not look at`.
-        why: the reason.
-    """
+    """Something that a check did not look at, as it follows these words, and the reason."""
 
     part: str
     why: str
 
 
 class FindingTally:
-    """Counts messages concerned, and keeps the first place.
-
-    Attributes:
-        rounds: rounds concerned.
-        hits: messages concerned.
-        looked: messages looked at.
-        example: the first place.
-    """
+    """Counts messages concerned, of those looked at, and keeps the first place."""
 
     def __init__(self) -> None:
         self.rounds = self.hits = self.looked = 0
         self.example: str | None = None
 
     def add(self, hits: int, looked: int, place: str) -> None:
-        """Add the counts of a round, and its first place."""
         self.hits += hits
         self.looked += looked
         self.rounds += hits > 0
@@ -94,14 +76,9 @@ class FindingTally:
 
 
 class ServerView:
-    """What an honest-but-curious server sees of one round; M messages of P numbers, none of it truth.
-
-    Raises:
-        TraceError: a number that is not finite.
-    """
+    """What an honest-but-curious server sees of one round; M messages of P numbers, none of it truth."""
 
     def __init__(self, record: RoundRecord, kind: str) -> None:
-        """The view of a recorded round with messages of a kind."""
         self.record, self.round = record, record.round
         self.messages, self.survivors = record.messages, record.survivors
         self.is_update = kind == "update"
@@ -170,9 +147,7 @@ Gaps = Iterator[CoverageGap]
 class LintCheck:
     """Looks at the rounds of one trace one after the other, then says what it found.
 
-    Attributes:
-        name: name of the check.
-        tells: what the server learns from it, in a few words.
+    `tells` says what the server learns from it, in a few words.
     """
 
     name: ClassVar[str]
@@ -196,7 +171,6 @@ class LintCheck:
         return None
 
     def take(self, seen: ServerView) -> None:
-        """Take one round that has messages."""
         self.rounds += 1
         self.messages += seen.messages.shape[0]
         self.look(seen)
@@ -206,30 +180,24 @@ class LintCheck:
         raise NotImplementedError
 
     def findings(self) -> Findings:
-        """What was found in all rounds."""
         raise NotImplementedError
 
     def gaps(self) -> Gaps:
-        """What was not looked at in the rounds taken; nothing by default."""
+        """What was not looked at in the rounds taken."""
         yield from ()
 
     def power(self) -> str | None:
         """The smallest fault that would have been found, in a few words; None where it is not known."""
         return None
 
-    def counted(
-        self, tally: FindingTally, text: str, severity: Literal["leak", "note"] = "leak"
-    ) -> LintFinding:
-        return LintFinding(
-            check=self.name,
-            severity=severity,
-            text=text,
-            rounds=tally.rounds,
-            messages=tally.hits,
-            share=tally.hits / tally.looked if tally.looked else 0.0,
-            of="messages",
-            example=tally.example,
-        )
+    def finding(self, text: str, severity: Severity = "leak", **facts: Any) -> LintFinding:
+        """A finding, in all rounds and messages taken where the facts do not say another number."""
+        facts = {"rounds": self.rounds, "messages": self.messages} | facts
+        return LintFinding(check=self.name, severity=severity, text=text, **facts)
+
+    def counted(self, tally: FindingTally, text: str, severity: Severity = "leak") -> LintFinding:
+        facts = {"rounds": tally.rounds, "messages": tally.hits, "example": tally.example, "of": "messages"}
+        return self.finding(text, severity, share=tally.hits / max(1, tally.looked), **facts)
 
 
 def number(count: int, what: str) -> str:
@@ -266,7 +234,6 @@ class ClearMetricCheck(LintCheck):
         self.alike.messages_of(seen.round, np.full(apart.size, bool(seen.record.clear)) & ~apart)
 
     def findings(self) -> Findings:
-        """A leak where metrics tell clients apart, a note where all clients of a round send the same."""
         if self.tally.hits:
             ranges = ", ".join(f"{name} ({low:g} to {high:g})" for name, (low, high) in self.ends.items())
             beside = "masked messages" if self.header.kind == "masked" else "the messages"
@@ -302,7 +269,6 @@ class ClearFieldCheck(LintCheck):
         self.features = False
 
     def look(self, seen: ServerView) -> None:
-        """Count what is recorded next to the payload."""
         record = seen.record
         self.interactions += record.n_interactions
         self.listed_rounds += record.n_interactions > 0
@@ -323,13 +289,8 @@ class ClearFieldCheck(LintCheck):
                 known = "for the auditor, and this server does not have them"
             what = "query, shown list and order of display"
             what += ", with the documents' features," if self.features else ""
-            yield LintFinding(
-                check=self.name,
-                severity="note",
-                text=f"{what} of {number(self.interactions, 'interaction')} are recorded {known}.",
-                rounds=self.listed_rounds,
-                messages=self.messages,
-            )
+            text = f"{what} of {number(self.interactions, 'interaction')} are recorded {known}."
+            yield self.finding(text, "note", rounds=self.listed_rounds)
         if self.lost.hits:
             noise = "" if self.declared.text is None else "; the noise in them is missing from the sum"
             text = (
@@ -352,15 +313,7 @@ class ClearFieldCheck(LintCheck):
             text = f"the payload itself travels in clear, without any noise (defenses: {chain})."
         elif declared.is_none:
             text = f"the header declares no noise law; this lint cannot judge whether {chain} hides enough."
-        return LintFinding(
-            check=self.name,
-            severity="leak" if declared.in_clear else "note",
-            text=text,
-            rounds=self.rounds,
-            messages=self.messages,
-            share=1.0,
-            of="messages",
-        )
+        return self.finding(text, "leak" if declared.in_clear else "note", share=1.0, of="messages")
 
 
 def _no_protocol(header: TraceHeader, simulated: str) -> str | None:
@@ -384,7 +337,6 @@ class MaskSeedCheck(LintCheck):
         return _no_protocol(self.header, "masks of a simulation do not come from secrets of clients")
 
     def why_not(self) -> str | None:
-        """The length of a seed is not seen in a mask."""
         if isinstance(self.header.knowledge.get("mask_seed_bits"), int):
             return None
         return "the header does not say how long the seeds of the masks are (fact mask_seed_bits)"
@@ -393,7 +345,6 @@ class MaskSeedCheck(LintCheck):
         """Nothing in a message tells how its mask was made."""
 
     def findings(self) -> Findings:
-        """One where the declared seeds are too short."""
         bits = self.header.knowledge.get("mask_seed_bits")
         if not isinstance(bits, int) or bits >= ENOUGH_BITS or not self.messages:
             return
@@ -409,13 +360,7 @@ class MaskSeedCheck(LintCheck):
             text += (
                 ". The weight of the message, its first word under the mask, is known: it confirms a guess"
             )
-        yield LintFinding(
-            check=self.name,
-            severity="leak",
-            text=f"{number(self.messages, 'masked message')}: {text}.",
-            rounds=self.rounds,
-            messages=self.messages,
-        )
+        yield self.finding(f"{number(self.messages, 'masked message')}: {text}.")
 
 
 class ShareAnswerCheck(LintCheck):
@@ -452,13 +397,11 @@ class ShareAnswerCheck(LintCheck):
         )
 
     def gaps(self) -> Gaps:
-        """Rounds of which no answer is recorded."""
         if self.without:
             part = f"{number(self.without, 'round')} of {self.rounds:,}"
             yield CoverageGap(part=part, why="the answers to the server's last request are not recorded")
 
     def findings(self) -> Findings:
-        """One where both secrets of a client were given away."""
         if self.tally.hits:
             text = (
                 f"the server was given shares of both secrets of {number(self.tally.hits, 'client')}, of "

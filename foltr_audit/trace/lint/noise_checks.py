@@ -81,7 +81,6 @@ class WindowCounter:
         self.trials = np.zeros(size, dtype=np.int64)
 
     def add(self, hits: Ints, trials: int) -> None:
-        """Add hits (windows, size) of `trials` numbers each."""
         self.hits += hits
         self.trials += trials
 
@@ -164,11 +163,9 @@ class LagDifferences:
 
     @property
     def found(self) -> bool:
-        """Whether numbers at some distance are too much alike."""
         return bool(self.crowding.too_many.any())
 
     def findings(self, check: str) -> Iterator[LintFinding]:
-        """One where too many differences are small."""
         if self.found:
             apart = int(np.argmax(self.crowding.too_many)) + 1
             yield LintFinding(
@@ -214,7 +211,6 @@ class LagTests:
         self.coordinates = 0
 
     def look(self, seen: ServerView) -> None:
-        """Take a round."""
         changes, margin = seen.residuals, 2.0 * seen.resolution
         M, P = changes.shape
         some = changes[:, spread(P, max(1, _MOST_NUMBERS // M))]
@@ -237,11 +233,8 @@ class LagTests:
 
     def findings(self, check: str) -> Iterator[LintFinding]:
         """Messages that are too much alike, among neighbours in a round and in successive rounds."""
-        for alike, opposite in (
-            (self.places_apart, self.places_against),
-            (self.rounds_apart, self.rounds_against),
-        ):
-            yield from (alike if alike.found else opposite).findings(check)
+        yield from (self.places_apart if self.places_apart.found else self.places_against).findings(check)
+        yield from (self.rounds_apart if self.rounds_apart.found else self.rounds_against).findings(check)
 
     def gaps(self, ratios: Floats) -> Iterator[CoverageGap]:
         """Comparisons that could not detect shared noise, and numbers that were not compared."""
@@ -298,7 +291,6 @@ class NearDuplicateSearch:
         self.count = self.left_out = self.coordinates = self.width = 0
 
     def look(self, seen: ServerView, counted: Bools) -> None:
-        """Store the messages of a round that count."""
         which = np.flatnonzero(counted)
         P = seen.messages.shape[1]
         columns = spread(P, MOST_COORDINATES)
@@ -320,7 +312,6 @@ class NearDuplicateSearch:
         return self.count > 1 and not enough_trials(self.windows, self.width, self._sure)
 
     def findings(self, check: str) -> Iterator[LintFinding]:
-        """One where some message shares its noise with one before it."""
         if self.count < 2 or self.lacks_power:
             return
         earlier = self._earlier()
@@ -348,7 +339,6 @@ class NearDuplicateSearch:
         )
 
     def gaps(self) -> Iterator[CoverageGap]:
-        """Messages and coordinates that were left out, or all of them."""
         if self.lacks_power:
             far = f"messages more than {FARTHEST} places or rounds apart"
             why = f"{number(self.width, 'coordinate')} are too few for noise that is mostly so small"
@@ -356,9 +346,8 @@ class NearDuplicateSearch:
             return
         if self.left_out:
             part = f"noise that the last {number(self.left_out, 'message')} share with messages far from them"
-            yield CoverageGap(
-                part=part, why=f"only the first {self.count:,} are compared with all before them"
-            )
+            why = f"only the first {self.count:,} are compared with all before them"
+            yield CoverageGap(part=part, why=why)
         if self.width < self.coordinates:
             part = f"noise shared outside of {self.width} of {self.coordinates:,} coordinates"
             yield CoverageGap(part=part, why="there are too many to compare all")
@@ -425,10 +414,10 @@ class NoiseReuseCheck(LintCheck):
         self.coarse = 0
 
     def look(self, seen: ServerView) -> None:
-        """Compare the messages of a round with each other and with those before."""
         counted = ~seen.silent if seen.is_real else seen.survivors
         self.equal.messages_of(seen.round, _of_several(seen.rows) & counted)
-        digests = _digests(seen.residuals if seen.is_real else seen.messages)
+        changes: Payload = seen.residuals if seen.is_real else seen.messages
+        digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in changes]
         again = np.array([digest in self.met for digest in digests], dtype=np.bool_)
         self.again.messages_of(seen.round, again & counted)
         self.met.update(digests)
@@ -450,20 +439,13 @@ class NoiseReuseCheck(LintCheck):
         self.duplicates.look(seen, counted)
 
     def findings(self) -> Findings:
-        """What is shared, from the plainest to the subtlest."""
-        whole = (
-            (
-                self.equal,
-                "equal another one of the round bit for bit: they share their noise, or it left no trace.",
-            ),
-            (
-                self.again,
-                "repeat a change of an earlier round bit for bit: noise was used again, or left no trace.",
-            ),
-            (self.constant, "shift all coordinates by one and the same number, which can be removed."),
+        texts = (
+            "equal another one of the round bit for bit: they share their noise, or it left no trace.",
+            "repeat a change of an earlier round bit for bit: noise was used again, or left no trace.",
+            "shift all coordinates by one and the same number, which can be removed.",
         )
-        for tally, text in whole if self._why_equal() is None else ():
-            if tally.hits:
+        for tally, text in zip((self.equal, self.again, self.constant), texts, strict=True):
+            if tally.hits and self._why_equal() is None:
                 yield self.counted(tally, f"{number(tally.hits, 'message')} {text}")
         if self.windows:
             yield from self._found_by_law()
@@ -482,7 +464,6 @@ class NoiseReuseCheck(LintCheck):
         yield from alike
 
     def gaps(self) -> Gaps:
-        """Comparisons that prove nothing here, and those by the law where it is not known."""
         why = self._why_equal()
         if why is not None:
             yield CoverageGap(part="messages that are equal bit for bit", why=why)
@@ -521,11 +502,6 @@ def _of_several(rows: NDArray[np.void]) -> Bools:
     return np.asarray(counts[group.reshape(-1)] > 1)
 
 
-def _digests(rows: Payload) -> list[bytes]:
-    """Sixteen bytes for each row: equal where rows are equal bit for bit."""
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
-
-
 _SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Noise with at most the last share of the declared variance must be distinguished from it."""
 
@@ -556,7 +532,6 @@ class WeakNoiseCheck(LintCheck):
         return _no_models(self.header) or self.declared.why_not
 
     def look(self, seen: ServerView) -> None:
-        """Count the small changes of each message, and of each coordinate in the others."""
         windows = self.columns.windows
         self.first = seen.round if self.rounds == 1 else self.first
         if seen.is_too_coarse(windows[-1].half):
@@ -572,7 +547,6 @@ class WeakNoiseCheck(LintCheck):
         self.judged += M
 
     def findings(self) -> Findings:
-        """Bare messages, bare coordinates, or weak noise everywhere else."""
         law = f"the declared law {self.declared.text}."
         if self.bare.hits:
             text = (
@@ -590,7 +564,6 @@ class WeakNoiseCheck(LintCheck):
             yield self._finding(text, float(bad.mean()), f", coordinate {which[0]}")
 
     def gaps(self) -> Gaps:
-        """Rounds with coarse numbers, and faults for which there are too few numbers."""
         if self.coarse:
             yield CoverageGap(part=f"{number(self.coarse, 'round')} of {self.rounds:,}", why=_TOO_COARSE)
         if not self.judged:
@@ -605,7 +578,6 @@ class WeakNoiseCheck(LintCheck):
             yield CoverageGap(part="noise of half the declared variance", why=why)
 
     def power(self) -> str | None:
-        """The weakest fault of all noise that would have been found."""
         share = self._detectable() if self.judged else None
         if share is None:
             return None
@@ -617,15 +589,10 @@ class WeakNoiseCheck(LintCheck):
         return next((share for share in _SHARES if pooled.would_detect(ratios(share))), None)
 
     def _finding(self, text: str, share: float, more: str = "") -> LintFinding:
-        return LintFinding(
-            check=self.name,
-            severity="leak",
-            text=text,
-            rounds=self.rounds - self.coarse,
-            messages=self.judged,
-            share=share,
-            of="coordinates",
-            example=f"round {self.first}{more}",
+        place = f"round {self.first}{more}"
+        rounds = self.rounds - self.coarse
+        return self.finding(
+            text, rounds=rounds, messages=self.judged, share=share, of="coordinates", example=place
         )
 
 
