@@ -191,7 +191,9 @@ class DefenseChain:
             for defense in self.links(stage)
         )
         events, before = tuple(event for _, event in every), len(every) - late
-        return (*events[:before], FloatRounding(format=context.number_format), *events[before:])
+        # What the wire encodes is not rounded to another format first.
+        sent_as = context.number_format if self.encoding is None else "float64"
+        return (*events[:before], FloatRounding(format=sent_as), *events[before:])
 
     def arriving(self, messages: int, cohort: int, *, alike: bool) -> int:
         """The fewest messages in a sum, see `Defense.arriving`."""

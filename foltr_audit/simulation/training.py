@@ -305,6 +305,7 @@ class ModelSenders:
         if broadcast is None:
             sent, updates, interactions = self._in_blocks(asked, context, dtype)
         else:
+            broadcast.checked(context)
             wire = replace(
                 wire, received=broadcast.received, contrast=broadcast.contrast, reopened=broadcast.reopened
             )

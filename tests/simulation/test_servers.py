@@ -101,8 +101,9 @@ def test_no_model_is_so_large_that_noise_is_lost_next_to_it() -> None:
     with pytest.raises(UsageError, match="norm"):
         spec("saturate:norm=1e7")
     for largest in (1e7, np.nan):
+        sent = Broadcast(deliveries=(Delivery(rows=np.array([0]), parameters=np.array([1.0, -largest])),))
         with pytest.raises(UsageError, match="noise is lost"):
-            Delivery(rows=np.array([0]), parameters=np.array([1.0, -largest]))
+            sent.checked(context([0], P=2))
 
 
 def test_the_twin_without_defense_is_honest() -> None:

@@ -126,13 +126,6 @@ class RoundContext:
         return self.source.clients(f"{self.prefix}server/{purpose}", round_, np.zeros(1, dtype=np.int64))
 
 
-LARGEST_SENT: Final = 1e6
-"""The largest number of a model that a server sends to some clients alone.
-
-Next to far larger numbers the noise that clients add is lost in rounding, also in float64, so that their
-updates would not hold what a proof counts on.
-"""
-
 TARGET: Final = "target"
 """The fact of a round that holds the place of the client whose update its server isolates."""
 
@@ -152,9 +145,6 @@ class Delivery:
         parameters: the model that they receive, float64 (P,).
         contrast: whether documents have their own features; otherwise all documents have the same.
         own: whether the server runs these clients itself: they send no change and no noise.
-
-    Raises:
-        UsageError: a model with a number above `LARGEST_SENT`.
     """
 
     rows: Ints
@@ -164,11 +154,14 @@ class Delivery:
 
     def __post_init__(self) -> None:
         freeze(self, rows=np.int64, parameters=np.float64)
-        if not np.abs(self.parameters).max(initial=0.0) <= LARGEST_SENT:
-            raise UsageError(
-                f"broadcast: a model with a number not within +-{LARGEST_SENT:g}, where noise is lost; "
-                "expected smaller ones"
-            )
+
+
+LARGEST_SENT: Final = 1e6
+"""The largest number of a model that a server sends to some clients alone.
+
+Next to far larger numbers the noise that clients add is lost in rounding, also in float64, so that their
+updates would not hold what a proof counts on.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -236,6 +229,20 @@ class Broadcast:
         places = np.arange(context.clients.size)
         everybody = Delivery(rows=places, parameters=context.parameters)
         return cls(deliveries=(everybody,), reopened=places != _drawn_target(context))
+
+    def checked(self, context: RoundContext) -> Broadcast:
+        """This, if every model in it is the global one or within `LARGEST_SENT`.
+
+        Raises:
+            UsageError: one is not.
+        """
+        largest = max(LARGEST_SENT, float(np.abs(context.parameters).max(initial=0.0)))
+        if not all(np.abs(one.parameters).max(initial=0.0) <= largest for one in self.deliveries):
+            raise UsageError(
+                f"broadcast: a model with a number not within +-{largest:g}, next to which noise is lost; "
+                "expected smaller ones"
+            )
+        return self
 
     @property
     def received(self) -> Floats:

@@ -314,7 +314,9 @@ class _SensitivityTracker:
             "of it (noise on a grid, such as skellam, has a proof under secure-aggregation)"
         )
         self.noises = [
-            replace(noise, spoilt=noise.spoilt or how) if noise.law.grid > 0 or noise.law.has_pole else noise
+            replace(noise, spoilt=noise.spoilt or how)
+            if noise.law.grid > 0 or noise.law.has_pole or _drowns(noise, digits)
+            else noise
             for noise in self.noises
         ]
 
@@ -368,6 +370,12 @@ def _common_grid(one: float, other: float) -> float:
 
 
 _RANGE = 64  # deviations of noise on a grid that must be exact: practically all of it lies within them
+
+
+def _drowns(noise: ProtectiveNoise, digits: int) -> bool:
+    """Whether rounding moves a coordinate by about as much as the noise of one message, or more."""
+    unit = noise.apart.linf * 2.0**-digits
+    return math.sqrt(noise.law.variance) < _RANGE * unit
 
 
 def _holds(digits: int, grid: float, deviation: float) -> bool:
