@@ -239,7 +239,7 @@ def _whole_numbers(record: RoundRecord, fact: str, expected: str, limit: int) ->
         isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 20 for text in texts
     )
     numbers = [int(text) for text in texts] if known and isinstance(texts, list) else []
-    if not known or max(numbers, default=0) >= limit:
+    if not known or max(numbers, default=-1) >= limit:
         raise TraceError(f"trace: round {record.round}: {fact} is {texts!r:.40}; expected {expected}")
     return numbers
 

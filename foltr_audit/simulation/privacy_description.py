@@ -37,7 +37,6 @@ class PrivacyDescription:
         clients: the clients, with their learner.
         context: a round without clients: what a chain declares depends on neither clients nor models.
         server: what the server does.
-        cohort: fewest clients in a round.
         poisoning: what malicious clients do; None if everybody is honest.
         searches: the fewest searches of a client in a search log; None where queries are drawn.
     """
@@ -46,7 +45,6 @@ class PrivacyDescription:
     clients: ClientPopulation
     context: RoundContext
     server: Server
-    cohort: int
     poisoning: Poisoning | None
     searches: int | None
 
@@ -71,27 +69,28 @@ class PrivacyDescription:
           make of the messages of others may take the noise of these out of the sum.
         - The server takes out what it knows or has opened twice (`Server.subtracts`).
         - Wire defenses lose messages (`Defense.arriving`): clients drop out, or refuse what a server sent.
+        - A server that chooses who takes part may ask as few clients as it likes.
         - A client whose interactions may all be left out has no weight in the sum, and so no noise.
 
         Args:
             colluders: for the view `colluding`, clients that tell the server their messages; None for all.
             drop_out: share of the clients that drop out, besides those of the chain.
         """
-        server, clients = self.server, self.cohort
+        server, clients = self.server, self.context.shares
         alike = not (server.isolates or server.manipulates)
         subtracted = server.subtracts(clients, reopens=self.chain.reopens)
         silent, whose = self._silent(clients)
         arriving = self.chain.arriving(max(1, round(clients * (1 - drop_out))), clients, alike=alike)
-        if self.clients.may_send_nothing:
+        if self.clients.may_send_nothing or server.chooses:
             arriving = 1  # a message of weight 0 arrives, too
         why = {
-            f"server {server.name} asks {clients} of {self.context.shares} clients": server.chooses,
-            f"{arriving} of {clients} messages arrive at least": arriving < clients,
+            f"server {server.name} may ask as few clients as it likes": server.chooses,
+            f"{arriving} of {clients} messages arrive at least": arriving < clients and not server.chooses,
             f"server {server.name} takes out {subtracted}": subtracted > 0,
             whose: silent > 0,
         }
         return SumMembers(
-            cohort=self.context.shares,
+            cohort=clients,
             fewest=arriving,
             silent=silent,
             subtracted=subtracted,

@@ -164,17 +164,9 @@ class Setup:
             clients=self.clients,
             context=self.context(0, nobody, 0, model),
             server=self.server,
-            cohort=self._smallest_cohort,
             poisoning=None if self.malicious is None else self.malicious.poisoning,
             searches=self._fewest_searches,
         )
-
-    @property
-    def _smallest_cohort(self) -> int:
-        """The fewest clients in a training round; a server that chooses them is asked about every round."""
-        if not self.server.chooses:
-            return self.spec.population.cohort_size
-        return min(self.cohort(round_).size for round_ in range(self.spec.train.rounds))
 
     @property
     def _fewest_searches(self) -> int | None:
