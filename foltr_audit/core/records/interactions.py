@@ -159,8 +159,12 @@ class RoundRecord(RoundColumns):
             **dict.fromkeys(("state", "sent_at"), np.float64),
         }
         _freeze(self, {name: dtype for name, dtype in given.items() if getattr(self, name) is not None}, who)
-        buffers = [read_only(values, np.asarray(values).dtype) for values in self.buffers]
-        clear = {name: read_only(values, np.float64) for name, values in self.clear.items()}
+        buffers: list[NDArray[np.generic]] = [
+            read_only(values, np.asarray(values).dtype) for values in self.buffers
+        ]
+        clear: dict[str, Floats] = {
+            name: read_only(values, np.float64) for name, values in self.clear.items()
+        }
         object.__setattr__(self, "buffers", tuple(buffers))
         object.__setattr__(self, "clear", clear)
         object.__setattr__(self, "facts", dict(self.facts))
