@@ -364,14 +364,9 @@ def _hidden_layers(text: str) -> tuple[int, int] | None:
             raise ValueError(f"unknown parameter {parameter!r} in {text!r}; {_EXPECTED}")
         if parameter in given:
             raise ValueError(f"{parameter} given twice in {text!r}")
-        given[parameter] = _whole(parameter, value, text)
+        most = _MOST[parameter]
+        if (number := whole_number(value, 1, most)) is None:
+            raise ValueError(f"{parameter}={value} in {text!r}; expected a whole number from 1 to {most}")
+        given[parameter] = number
     chosen = _DEFAULTS | given
     return None if name == "linear" else (chosen["hidden"], chosen["layers"])
-
-
-def _whole(parameter: str, value: str, text: str) -> int:
-    most = _MOST[parameter]
-    number = whole_number(value, 1, most)
-    if number is None:
-        raise ValueError(f"{parameter}={value} in {text!r}; expected a whole number from 1 to {most}")
-    return number

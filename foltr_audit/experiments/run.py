@@ -22,7 +22,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.stages import AttackFindings, TrainResult
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.observer_views import VIEWS, attacked_view
-from foltr_audit.simulation.client_population import PopulationFacts
+from foltr_audit.simulation.client_population import population_facts
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.privacy_description import PrivacyDescription
 from foltr_audit.simulation.setup import Setup
@@ -85,7 +85,6 @@ def run_record(setup: Setup) -> RunRecord:
     facts, spec, clients = facts_of(setup.learner), setup.spec, setup.clients
     pairs, normaliser = facts.get("pairs"), facts.get("normaliser")
     claim = setup.privacy.claim()
-    described = PopulationFacts.of(clients, setup.collection.train, spec.train.click_model)
     return RunRecord(
         run=spec.hash,
         learner=setup.learner.label,
@@ -94,7 +93,7 @@ def run_record(setup: Setup) -> RunRecord:
         claim=None if math.isinf(claim) else claim,
         per_round=clients.interactions * spec.population.cohort_size,
         groups=tuple(clients.population.groups),
-        population=None if described is None else described.plain(),
+        population=population_facts(clients, setup.collection.train, spec.train.click_model),
         warnings=setup.privacy.warnings(),
     )
 

@@ -65,10 +65,6 @@ class ClientData:
     trained: tuple[Dataset, ...] = ()
     promoted: int | None = None
 
-    def training_data(self, step: int) -> Dataset:
-        """The data on which clients train in their interaction number `step` of a round."""
-        return self.trained[step % len(self.trained)] if self.trained else self.data
-
     def trained_features(self, queries: Ints, shown: Ints, steps: Ints) -> Features:
         """Features on which clients train of lists (I, k) for queries (I,), (I, k, d), 0 at the padding."""
         every = self.trained or (self.data,)
@@ -106,16 +102,17 @@ class ClientData:
                 f"expected {_MOST_GRADES // (largest_label + 1)} at most"
             )
         held = [_held(whole, grades) for grades in holdings]
-        firsts = np.cumsum([whole.n_queries, *(each.data.n_queries for each in held)])
-        places = [
-            np.arange(whole.n_queries),
-            *(each.places(first) for each, first in zip(held, firsts, strict=False)),
-        ]
+        places = np.full((1 + len(held), whole.n_queries), -1)
+        places[0] = np.arange(whole.n_queries)
+        first = whole.n_queries
+        for row, each in zip(places[1:], held, strict=True):
+            row[each.queries] = first + np.arange(each.queries.size)
+            first += each.queries.size
         return cls(
             data=joined([whole, *(each.data for each in held)]) if held else whole,
             origin=_origin(whole, origin, held) if held else origin,
             holdings=(None, *holdings),
-            places=np.stack(places),
+            places=places,
             models=tuple(models),
             intents=intents,
             largest_label=largest_label,
@@ -173,19 +170,11 @@ class _GradeSubset(NamedTuple):
         data: the documents that are held.
         queries: index of each query in the whole, int64 (queries of `data`,).
         documents: position of each document in its query of the whole, int64 (documents of `data`,).
-        whole: number of queries of the whole.
     """
 
     data: Dataset
     queries: Ints
     documents: Ints
-    whole: int
-
-    def places(self, first: int) -> Ints:
-        """Number of each query of the whole, the held ones numbered from `first` on; -1 of the others."""
-        places = np.full(self.whole, -1)
-        places[self.queries] = first + np.arange(self.queries.size)
-        return places
 
 
 def _held(whole: Dataset, grades: Sequence[int]) -> _GradeSubset:
@@ -208,7 +197,7 @@ def _held(whole: Dataset, grades: Sequence[int]) -> _GradeSubset:
         document_ids=[whole.document_ids[row] for row in rows.tolist()],
         intents=None if whole.intents is None else whole.intents[:, rows],
     )
-    return _GradeSubset(data, kept, rows - whole.offsets[query], whole.n_queries)
+    return _GradeSubset(data, kept, rows - whole.offsets[query])
 
 
 def _origin(whole: Dataset, origin: QueryOrigin, held: Sequence[_GradeSubset]) -> QueryOrigin:
@@ -329,13 +318,9 @@ class LocalStep(NamedTuple):
 
 
 class _StepResult(NamedTuple):
-    """What C clients did in one local step.
+    """What C clients did in one local step, as in `CohortInteractions`; local models (C, P).
 
-    Attributes:
-        shown, clicks, reported: lists, clicks on them, and the clicks that they learn from, (C, k) each.
-        undefended: local models before the defenses of the step stage, (C, P).
-        models: local models after them.
-        clipped: whose step they changed, (C,).
+    `undefended` are those before the defenses of the step stage, `models` those after them.
     """
 
     shown: Ints
@@ -470,7 +455,7 @@ class ClientSimulator:
         clicked = clicks_of(rules.click_model, labels, rules.largest_label, streams, here.number)
         learnt = rules.chain.on_clicks(clicked, listed, here.number, context)
         if self.world.trained:
-            data = self.world.training_data(here.number)
+            data = self.world.trained[here.number % len(self.world.trained)]
             scores, starts = rules.ranker.scores(models, data, here.queries)
         found = rules.learner.local_step(
             models, data, here.queries, scores, starts, listed, learnt, rules.ranker

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -508,93 +507,44 @@ class ClientPopulation:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupFacts:
-    """The clients of one group; with a strength below 1, where interactions follow the client's own value.
+def population_facts(
+    clients: ClientPopulation, data: Dataset, click_model: str
+) -> dict[str, JsonValue] | None:
+    """Clients on some data in numbers; None if all are alike, or every strength is 0: then groups are names.
 
-    Attributes:
-        group: its name.
-        clients: number of its clients.
-        share: its share of the clients.
-        intent: intent of its clients, from 1; None if they have none of their own.
-        grades: labels of the documents that they hold; None for all.
-        click_model: how they click.
-        interactions: interactions of a client in a round.
-        queries: training queries that they have documents for.
-        relevant_per_query: mean number of relevant documents for one of these, over all intents unless they
-            have one of their own.
+    The click model is that of clients who have none of their own. The facts of a group are of its clients or,
+    with a strength below 1, of where interactions follow the client's own value. Intents count from 1, and
+    relevant documents over all intents unless the clients have one of their own.
     """
-
-    group: str
-    clients: int
-    share: float
-    intent: int | None
-    grades: tuple[int, ...] | None
-    click_model: str
-    interactions: int
-    queries: int
-    relevant_per_query: float
-
-    @classmethod
-    def of(cls, own: TraitValue, clients: int, share: float, data: Dataset, intents: int) -> GroupFacts:
-        """The facts of clients with some values, who distinguish so many intents of the data."""
-        queries, relevant = _held(data, own.grades, _judged(data, own.intent, intents))
-        return cls(
-            group=own.name,
-            clients=clients,
-            share=share,
-            intent=None if own.intent is None else own.intent + 1,
-            grades=own.grades,
-            click_model=own.click_model or "",
-            interactions=own.interactions or 0,
-            queries=queries,
-            relevant_per_query=relevant,
+    population, count = clients.population, clients.spec.clients
+    if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
+        return None
+    usual = TraitValue(name="", click_model=click_model, interactions=clients.learner.interactions)
+    values = list(product(*(trait.values for trait in population.traits)))
+    each, more = divmod(count, len(values))
+    groups: list[JsonValue] = []
+    for number, (name, given) in enumerate(zip(population.groups, values, strict=True)):
+        size, own = each + (number < more), _joined(name, (usual, *given))
+        queries, relevant = _held(data, own.grades, _judged(data, own.intent, clients.intents))
+        groups.append(
+            {
+                "group": name,
+                "clients": size,
+                "share": size / count,
+                "intent": None if own.intent is None else own.intent + 1,
+                "grades": None if own.grades is None else list(own.grades),
+                "click_model": own.click_model,
+                "interactions": own.interactions,
+                "queries": queries,
+                "relevant_per_query": relevant,
+            }
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PopulationFacts:
-    """The clients of an experiment in numbers.
-
-    Attributes:
-        scenario: text of the scenarios.
-        clients: number of clients.
-        strengths: strength of each trait, by its name.
-        groups: the groups, each with its own values.
-    """
-
-    scenario: str
-    clients: int
-    strengths: Mapping[str, float]
-    groups: tuple[GroupFacts, ...]
-
-    def plain(self) -> dict[str, JsonValue]:
-        """Everything as values for JSON."""
-        table: dict[str, JsonValue] = json.loads(json.dumps(asdict(self)))
-        return table
-
-    @classmethod
-    def of(cls, clients: ClientPopulation, data: Dataset, click_model: str) -> PopulationFacts | None:
-        """The clients on some data; None if all are alike, or every strength is 0: groups are names then.
-
-        The click model is that of clients who have none of their own.
-        """
-        population, count = clients.population, clients.spec.clients
-        if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
-            return None
-        usual = TraitValue(name="", click_model=click_model, interactions=clients.learner.interactions)
-        values = list(product(*(trait.values for trait in population.traits)))
-        each, more = divmod(count, len(values))
-        groups = []
-        for number, (name, own) in enumerate(zip(population.groups, values, strict=True)):
-            size, joined = each + (number < more), _joined(name, (usual, *own))
-            groups.append(GroupFacts.of(joined, size, size / count, data, clients.intents))
-        return cls(
-            scenario=clients.spec.scenario,
-            clients=count,
-            strengths={trait.name: trait.strength for trait in population.traits},
-            groups=tuple(groups),
-        )
+    return {
+        "scenario": clients.spec.scenario,
+        "clients": count,
+        "strengths": {trait.name: trait.strength for trait in population.traits},
+        "groups": groups,
+    }
 
 
 def _joined(name: str, values: Sequence[TraitValue]) -> TraitValue:

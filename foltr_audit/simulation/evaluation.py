@@ -94,15 +94,7 @@ class OfflineMetrics:
         train: TrainSpec,
         part: str = "test",
     ) -> None:
-        """Compute the ideal lists of the evaluated part; with several intents always the training split.
-
-        Args:
-            collection: the data.
-            ranker: what ranks.
-            clients: who clicks, and under which intents.
-            train: the click model, and how a query without relevant documents counts.
-            part: the evaluated part.
-        """
+        """Compute the ideal lists of the evaluated part; with several intents always the training split."""
         intents = clients.intents
         self.collection, self.ranker, self.clients, self.train = collection, ranker, clients, train
         self.part = part if intents == 1 else "train"

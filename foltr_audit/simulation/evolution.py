@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.click_models import Tables, declared_tables
 from foltr_audit.core.plugins import MetricLearner, RoundContext
 from foltr_audit.core.plugins.answers import array_of, arrays_of
-from foltr_audit.core.rankers import LinearRanker, Ranker
+from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
@@ -100,9 +100,7 @@ class SeededPlayer:
         tables = declared_tables(world.click_model, world.largest_label)
         if tables is None:
             raise UsageError(f"{what} clients click by a cascade model, not {world.click_model.text}")
-        self.ranker: Ranker = setup.ranker
-        self.world = world
-        self.tables: Tables = tables
+        self.ranker, self.world, self.tables = setup.ranker, world, tables
 
     def play(
         self, counts: Ints, seeds: NDArray[np.uint64], models: Callable[[int], Floats]

@@ -17,7 +17,7 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
 from foltr_audit.report.train import TrainReport
-from foltr_audit.simulation.client_population import GroupFacts, PopulationFacts
+from foltr_audit.simulation.client_population import population_facts
 from foltr_audit.simulation.intent_metrics import PLAYED
 from tests.conftest import SetupOf
 from tests.fixtures.result_rows import plain
@@ -122,19 +122,19 @@ def test_a_scenario_that_is_held_against_nothing_is_refused(data: Collection) ->
 # --- populations ----------------------------------------------------------------------------------
 
 
-def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[GroupFacts]:
+def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[dict[str, Any]]:
     population = spec(scenario).population.model_copy(update={"clients": clients})
     one = spec(scenario).model_copy(update={"population": population})
     setup = Runner(data=data).setup(one)
 
-    found = PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model)
-    assert found is not None
-    assert sum(row.clients for row in found.groups) == clients
+    found: Any = population_facts(setup.clients, setup.collection.train, setup.spec.train.click_model)
+    rows: list[dict[str, Any]] = found["groups"]
+    assert sum(row["clients"] for row in rows) == clients
     group = setup.clients.population.group_of(np.arange(clients))
-    assert [row.clients for row in found.groups] == np.bincount(group, minlength=len(found.groups)).tolist()
-    assert [row.group for row in found.groups] == list(setup.clients.population.groups)
-    assert sum(row.share for row in found.groups) == pytest.approx(1.0)
-    return list(found.groups)
+    assert [row["clients"] for row in rows] == np.bincount(group, minlength=len(rows)).tolist()
+    assert [row["group"] for row in rows] == list(setup.clients.population.groups)
+    assert sum(row["share"] for row in rows) == pytest.approx(1.0)
+    return rows
 
 
 def counted(data: Dataset, labels: Any, allowed: set[int]) -> tuple[int, float]:
@@ -151,25 +151,25 @@ def test_what_clients_of_each_group_can_ask(data: Collection) -> None:
     train = Runner(data=data).setup(spec("abrupt")).collection.train  # as its intents are numbered in run 0
     for row, grade in zip(groups_of(data, "label-skew"), range(3), strict=True):
         expected = counted(train, train.labels, {grade})
-        assert (row.queries, row.relevant_per_query) == pytest.approx(expected)
-        assert (row.grades, row.intent) == ((grade,), None)
+        assert (row["queries"], row["relevant_per_query"]) == pytest.approx(expected)
+        assert (row["grades"], row["intent"]) == ([grade], None)
     both = groups_of(data, "label-skew:grades=2+intent-skew", clients=2)
     allowed = [{0, 1}, {0, 1}, {2}, {2}]
     for number, row in enumerate(both):
         intent = number % 2
         expected = counted(train, train.grades[intent], allowed[number])
-        assert (row.queries, row.relevant_per_query) == pytest.approx(expected)
-        assert row.intent == intent + 1
+        assert (row["queries"], row["relevant_per_query"]) == pytest.approx(expected)
+        assert row["intent"] == intent + 1
     changing = groups_of(data, "label-skew+abrupt")
     means = [np.mean([counted(train, grades, {1})[1] for grades in train.grades])]
-    assert changing[1].relevant_per_query == pytest.approx(means[0])
+    assert changing[1]["relevant_per_query"] == pytest.approx(means[0])
 
 
 def test_clicks_and_quantities_of_groups(data: Collection) -> None:
     rows = groups_of(data, "quantity-skew:batches=1/9+click-skew:models=perfect/informational", clients=10)
-    found = [(row.interactions, row.click_model) for row in rows]
+    found = [(row["interactions"], row["click_model"]) for row in rows]
     assert found == [(1, "perfect"), (1, "informational"), (9, "perfect"), (9, "informational")]
-    assert {row.queries for row in rows} == {data.train.n_queries}
+    assert {row["queries"] for row in rows} == {data.train.n_queries}
 
 
 def test_clients_that_are_alike_have_no_table(data: Collection, setup_of: SetupOf) -> None:

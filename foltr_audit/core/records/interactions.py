@@ -159,13 +159,6 @@ class RoundRecord(RoundColumns):
             **dict.fromkeys(("state", "sent_at"), np.float64),
         }
         _freeze(self, {name: dtype for name, dtype in given.items() if getattr(self, name) is not None}, who)
-        self._freeze_groups()
-        object.__setattr__(self, "facts", dict(self.facts))
-        self._check_shapes(who)
-        self._check_values(who)
-        self._check_candidates(who)
-
-    def _freeze_groups(self) -> None:
         buffers: list[NDArray[np.generic]] = [
             read_only(values, np.asarray(values).dtype) for values in self.buffers
         ]
@@ -174,6 +167,10 @@ class RoundRecord(RoundColumns):
         }
         object.__setattr__(self, "buffers", tuple(buffers))
         object.__setattr__(self, "clear", clear)
+        object.__setattr__(self, "facts", dict(self.facts))
+        self._check_shapes(who)
+        self._check_values(who)
+        self._check_candidates(who)
 
     def _check_shapes(self, who: str) -> None:
         if self.messages.ndim != 2 or self.shown.ndim != 2:

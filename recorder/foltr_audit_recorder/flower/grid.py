@@ -53,14 +53,9 @@ class RecordingGrid:
         count_key: name of the metric that the strategy weighs replies by.
         kind: what a message is: `model`, as Flower's own clients send, or `update`. Masked messages are
             noticed.
-        list_length: as for `Recorder`.
-        features: as for `Recorder`.
-        ranker: as for `Recorder`.
-        source: as for `Recorder`.
-        parts: as for `Recorder`.
+        list_length, features, ranker, source, parts, max_bytes: as for `Recorder`.
         truth: whether to record what consenting clients tell, for laboratories. Else it is thrown away:
             whoever may send a reply could tell something.
-        max_bytes: as for `Recorder`.
 
     Raises:
         ValueError: the folder holds a trace already: said before the federation begins.
