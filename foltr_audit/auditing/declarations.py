@@ -646,8 +646,7 @@ def check_sum_noise(
 ) -> Iterator[LawTestResult]:
     """Test the noise that a link adds to the sums of all rounds, in runs of several seeds.
 
-    What C makes of it must be independent noise of the declared sigma in each round and run, whatever the
-    weights of messages are; see `foltr_audit.privacy.noise.gaussian`.
+    What C makes of it must be independent noise of the declared sigma in each round and run; see `foltr_audit.privacy.noise.gaussian`.
     """
     law, drawn = Gaussian(sigma=event.sigma), DrawnRounds(clients, interactions, f"sums/{place}")
     table, size = law_table(law), clients.parameters.size
@@ -658,8 +657,6 @@ def check_sum_noise(
     for run in range(runs):
         for round_ in range(rounds):
             context = drawn.context(run, round_, drawn.cohort())
-            if not clients.setup.clients.alike_in_number:
-                context = replace(context, counts=drawn.rng.integers(1, interactions + 1, drawn.members))
             weights = context.counts / context.counts.sum()
             context = replace(context, prefix=f"defense/{place}/")
             noise[round_, run] = link.on_aggregate(np.zeros(size), messages, weights, context) / weights.max()
