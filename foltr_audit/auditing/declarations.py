@@ -646,7 +646,8 @@ def check_sum_noise(
 ) -> Iterator[LawTestResult]:
     """Test the noise that a link adds to the sums of all rounds, in runs of several seeds.
 
-    What C makes of it must be independent noise of the declared sigma in each round and run; see `foltr_audit.privacy.noise.gaussian`.
+    What C makes of it must be independent noise of the declared sigma in each round and run; see
+    `foltr_audit.privacy.noise.gaussian`.
     """
     law, drawn = Gaussian(sigma=event.sigma), DrawnRounds(clients, interactions, f"sums/{place}")
     table, size = law_table(law), clients.parameters.size
