@@ -30,11 +30,9 @@ from foltr_audit.utils.progress import NO_TICK, Tick
 class _CanaryBase:
     """What both kinds of canaries have in common.
 
-    Attributes:
-        name: one of `core.settings.audit.Canary`.
-        unit: what the two differ in.
-        about: the pair in words.
-        shift: the distance of their messages, or of their lists, without noise, that the search maximised.
+    The name is one of `core.settings.audit.Canary`, the unit what the two differ in, `about` the pair in
+    words, and `shift` the distance of their messages, or of their lists, without noise, that the search
+    maximised.
     """
 
     name: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, TrialScores
-from foltr_audit.auditing.estimators.betting import hopeless, refutes
+from foltr_audit.auditing.estimators.repeated_trials import hopeless, refutes
 from foltr_audit.core.results import LowerBound
 from foltr_audit.utils.arrays import Floats
 
@@ -75,13 +75,9 @@ Play = Callable[[range], Pair]
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyStop:
-    """Trials in growing batches until bets refute a claim, or could no longer refute it.
+    """Trials in growing batches, at most `most`, until bets refute a claim, or could no longer refute it.
 
-    Attributes:
-        claim: the claimed epsilon; an infinite one is never refuted.
-        delta: of the claim.
-        confidence: at which it is refuted.
-        most: trials under each hypothesis, at most.
+    An infinite claim is never refuted.
     """
 
     claim: float
@@ -120,12 +116,9 @@ class EarlyStop:
 
 
 def discriminant(zero: Floats, one: Floats, learning: int) -> Pair:
-    """Scores (N,) by Fisher's linear discriminant, with means and covariance of the first `learning` trials.
+    """Scores (N,) by Fisher's linear discriminant of what was seen under hypothesis 0 and 1, (N, P) each.
 
-    Args:
-        zero: what was seen in the trials under hypothesis 0, float64 (N, P).
-        one: the same under hypothesis 1.
-        learning: how many first trials of each are learned from.
+    The means and the covariance are those of the first `learning` trials.
 
     Source: Fisher 1936, "The use of multiple measurements in taxonomic problems".
     """

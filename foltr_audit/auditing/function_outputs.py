@@ -35,10 +35,8 @@ _PIECES = 100  # steps of the progress bar
 class OutputTable:
     """The outputs of the trials with one input.
 
-    Attributes:
-        numbers: each output as one row, float64 (N, d); of text and bytes the length alone.
-        codes: a number for each output, int64 (N,): equal numbers, of both inputs, are equal outputs, bit for
-            bit.
+    `numbers`, float64 (N, d), are those of each output; of text and bytes the length alone. `codes`, int64
+    (N,), number them: equal numbers, of both inputs, are equal outputs, bit for bit.
     """
 
     numbers: Floats
@@ -47,17 +45,11 @@ class OutputTable:
 
 @dataclass(frozen=True, eq=False)
 class FunctionOutputs:
-    """The outputs of all trials of a function.
+    """The outputs of all trials of a function, of one kind and (of arrays) one shape, with input 0 and 1.
 
-    Attributes:
-        zero: those with input 0.
-        one: those with input 1.
-        kind: what each output is.
-        shape: of each output, if it is an array; () for one number, text and bytes.
-        repeatable: whether the same generator gave the same output again; else the function draws random
-            numbers of its own.
-        reloaded_alike: whether a second copy of such a function gave the same outputs in the first `RELOADED`
-            trials, with other generators.
+    It is `repeatable` if the same generator gave the same output again; else it draws random numbers of its
+    own. Such a function is `reloaded_alike` if a second copy of it gave the same outputs in the first
+    `RELOADED` trials, with other generators.
     """
 
     zero: OutputTable

@@ -30,17 +30,12 @@ _CLOSE = 1.0 + 1e-7  # bisection stops here: far finer than the five digits that
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseCalibration:
-    """One mechanism at the noise that meets a target.
+    """One mechanism at the noise that meets a target, or why none does (`why_not`).
 
-    Attributes:
-        mechanism: name of the defense that randomises.
-        defense: texts of the chain, for `--defense` joined by `+`; empty if none meets the target.
-        upper: the bound that is proven for that chain, or for the best one that was tried.
-        once: what is proven for it of one round; None if no chain meets the target.
-        average_sd: standard deviation of the noise on one coordinate of the average; None without noise.
-        why_not: why no noise meets the target; None if some does.
-        wired: whether given links, e.g. secure aggregation, end the chain.
-        pure: whether the target is also met at delta 0.
+    `defense` holds the texts of the chain, empty if none meets the target; given links, e.g. secure
+    aggregation, end it if it is `wired`. `upper` is proven for that chain, or for the best one that was
+    tried; `once` of one round of it. `average_sd` is the standard deviation of the noise on one coordinate of
+    the average; None without noise. `pure`: the target is also met at delta 0.
     """
 
     mechanism: str

@@ -34,13 +34,11 @@ _MOST_REPORTS = 2**12
 class ObservationNoise:
     """The noise between the exact messages of two inputs and what an observer sees of them.
 
-    Attributes:
-        law: the law of the only noise, if the observed message is the message without noise plus noise.
-        rounded: messages are also rounded: the law gives likelihoods, but not which messages are possible.
-        certain: nothing random happens to a message.
-        reports: only clicks are randomised, with this largest log ratio of a reported bit.
-        bands: the noise of consecutive messages is `C^-1 z` with so many bands of C and z of the law; see
-            `foltr_audit.privacy.noise.gaussian`.
+    The law is that of the only noise, if the observed message is the message without noise plus noise. Where
+    messages are also `rounded` it gives likelihoods, but not which messages are possible. Of `bands` above 1
+    the noise of consecutive messages is `C^-1 z` with so many bands of C and z of the law, see
+    `foltr_audit.privacy.noise.gaussian`. `certain`: nothing random happens to a message. `reports`: only
+    clicks are randomised, with this largest log ratio of a reported bit.
     """
 
     law: AdditiveNoise | None = None
@@ -201,16 +199,13 @@ def trial_scores(
     wanted: tuple[str, ...],
     dtype: str,
 ) -> dict[str, Pair]:
-    """Scores by name, each added up over the messages of a trial.
+    """Scores by name, each added up over the messages of a trial, which are observed under both hypotheses.
 
-    Args:
-        messages: the observations of each message under both hypotheses.
-        law: the law of the noise, where the exact likelihood is known.
-        learning: how many first trials a discriminant is fitted to.
-        wanted: names of `SCORES`; `likelihood` is left out where no law is known, `lists` where no lists
-            are seen, `last-bits` except for Gaussian noise in float64. The likelihood of sampled lists is
-            part of both `likelihood` and `lists`.
-        dtype: number format of a single message; empty for sums, which no exact message equals bit for bit.
+    A discriminant is fitted to the first `learning` trials. Of the `wanted` names of `SCORES`, `likelihood`
+    is left out where no law of the noise is known, `lists` where no lists are seen, `last-bits` except for
+    Gaussian noise in float64. The likelihood of sampled lists is part of both `likelihood` and `lists`.
+    `dtype` is the number format of a single message; empty for sums, which no exact message equals bit for
+    bit.
     """
     makers: dict[str, Callable[[Observation], Floats | None]] = {
         "projection": _projection,

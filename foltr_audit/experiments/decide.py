@@ -90,10 +90,8 @@ not even a guess by position or at random. It had nothing to read; or has no int
 class StrongestLeak(NamedTuple):
     """What the best attack on a pool reveals beyond guesses without a message.
 
-    Attributes:
-        pool: the pool.
-        bound: the weakest guess that the attack is not shown to beat, one that does not know the grades if
-            there is such a guess; None where it beats them all.
+    `bound` is the weakest guess that the attack is not shown to beat, one that does not know the grades if
+    there is such a guess; None where it beats them all.
     """
 
     pool: ComparedPool
@@ -152,14 +150,9 @@ class FrontPlace(NamedTuple):
 
 
 class ParetoChoice(NamedTuple):
-    """One choice.
+    """One choice: the AUC of its best attack with its 95 % interval, its nDCG and that of each query.
 
-    Attributes:
-        leak: AUC of its best attack, lower is better; None where none could run.
-        utility: nDCG, higher is better; None where it is not known.
-        leak_ends: 95 % interval of the AUC; None where it has none.
-        queries: the nDCG of each query.
-        refuted: whether its claim is false.
+    What is not known is None. `refuted`: its claim is false.
     """
 
     leak: float | None
@@ -258,12 +251,9 @@ HELD: tuple[Judgement, ...] = ("holds", "no proof")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JudgedDefense:
-    """A defense, judged in all worlds of a comparison.
+    """A defense, judged by its worst pool in all worlds of a comparison.
 
-    Attributes:
-        pools: of each world.
-        judgement: the worst one of all worlds, where the server does not see the shown lists.
-        with_lists: the same where it does.
+    `with_lists` is the judgement where the server sees the shown lists.
     """
 
     pools: tuple[ComparedPool, ...]
@@ -300,12 +290,9 @@ class JudgedDefense:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Decision:
-    """What to use.
+    """What to use of the defenses in the order of the comparison; None for none of them.
 
-    Attributes:
-        judged: every defense, in the order of the comparison.
-        best: the one to use; None for none of them.
-        best_with_lists: the one to use where the server sees the shown lists; None for none, or as `best`.
+    `best_with_lists` is the one to use where the server sees the shown lists; also None where it is `best`.
     """
 
     judged: tuple[JudgedDefense, ...]

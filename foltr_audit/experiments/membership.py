@@ -34,12 +34,8 @@ QUERY_PURPOSES = ("queries", "scenario/")
 class ClientPool:
     """The clients of an experiment on membership.
 
-    Candidates are numbered from 0; a federation has a random half of them as members. Others, who have the
-    numbers after them, take part in none.
-
-    Attributes:
-        size: members n of a federation.
-        groups: how many federations the others would fill.
+    Candidates are numbered from 0; a federation of n (`size`) has a random half of them as members. Others,
+    who have the numbers after them and would fill some more federations (`groups`), take part in none.
     """
 
     size: int
@@ -47,12 +43,10 @@ class ClientPool:
 
     @property
     def candidates(self) -> int:
-        """Number of candidates, 2 n."""
         return 2 * self.size
 
     @property
     def clients(self) -> int:
-        """Number of candidates and others."""
         return self.candidates + self.groups * self.size
 
     def halves(self, count: int, rng: np.random.Generator) -> Bools:
@@ -89,7 +83,6 @@ class ShadowTraining:
 
     @property
     def rounds(self) -> int:
-        """Number T of rounds."""
         return self.setup.spec.train.rounds
 
     def models(self, members: Bools, tick: Tick) -> Floats:
@@ -140,9 +133,7 @@ class ShadowTraining:
 class MembershipCeiling:
     """The most that a proof leaves to any observer of one view, over all rounds.
 
-    Attributes:
-        bound: the proven epsilon of one client at `DELTA`.
-        metrics: the largest value of each metric; empty where nothing is proven.
+    The bound is that of one client at `DELTA`; `metrics` are empty where nothing is proven.
     """
 
     bound: UpperBound
@@ -160,16 +151,9 @@ def lies_above(estimate: Estimate, ceiling: float | None) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipFinding:
-    """How well one attack tells the members of a federation from what one observer sees.
+    """How well one attack tells the members of a federation among its candidates.
 
-    Attributes:
-        view, method: see `MembershipSpec`.
-        observed: what the observer sees, in words.
-        members: number of members of a federation.
-        candidates: number of clients that are told to be members or not.
-        federations: number of attacked federations.
-        metrics: AUC and true positive rates, see `judge.membership`.
-        ceiling: the most that is possible.
+    `observed` says in words what the observer sees; for the metrics see `judge.membership`.
     """
 
     view: MembershipView

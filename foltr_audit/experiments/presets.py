@@ -75,14 +75,10 @@ class PresetCell(_PresetTable):
 
 
 class PublishedFigure(_PresetTable):
-    """One published number.
+    """A number of a cell in a column of the report (`metric`).
 
-    Attributes:
-        cell: name of the preset's cell.
-        metric: column of the report.
-        where: columns or Spec fields that select the row, e.g. `trained_on`.
-        value: the number.
-        approximate: whether it is an estimate, or taken from a text.
+    `where` are columns or Spec fields that select the row, e.g. `trained_on`; an estimate, or a number taken
+    from a text, is `approximate`.
     """
 
     cell: Text
@@ -93,13 +89,7 @@ class PublishedFigure(_PresetTable):
 
 
 class AttackFigures(_PresetTable):
-    """Published results of one method under one click model.
-
-    Attributes:
-        method: name of an attack, or `random:k=K`.
-        click_model: of the attacked users.
-        accuracy, precision, recall: means over lists, 0 to 1.
-    """
+    """Published results of an attack, or `random:k=K`, under one click model: means over lists, 0 to 1."""
 
     method: Annotated[str, AfterValidator(_known_method)]
     click_model: Annotated[str, canonical("click model")]
@@ -109,15 +99,7 @@ class AttackFigures(_PresetTable):
 
 
 class Publication(_PresetTable):
-    """Published results.
-
-    Attributes:
-        title: their source, e.g. `Pham 2022, table 4`.
-        data: the data of the publication.
-        shows: in words, what figures without numbers show, or why there are no numbers.
-        figures: the numbers.
-        attacks: the numbers of attacks.
-    """
+    """Published results; `shows` says what figures without numbers show, or why there are no numbers."""
 
     title: Text
     data: Text
@@ -141,20 +123,9 @@ class Publication(_PresetTable):
 class Preset(_PresetTable):
     """A published study.
 
-    Attributes:
-        name: its name in commands.
-        about: what it repeats, in one sentence.
-        source: author, year and section.
-        kind: `train`, `attack`, or `merge` for the study of merged models.
-        data: the data that it needs.
-        repetitions: how often each Spec is run, spread over the folds; None: once on each fold.
-        periods: rounds are shortened to a multiple of this, so that every period of a changing population
-            has the same number of rounds, and at least one.
-        shared: Spec fields of all cells.
-        grid: lists of values by Spec field; every cell is run with every combination.
-        cells: the systems.
-        merge: the settings of the study of merged models.
-        published: the results to compare with.
+    Each Spec of a cell is run `repetitions` times, spread over the folds, or once on each fold (None). Rounds
+    are shortened to a multiple of `periods`, so that every period of a changing population has the same
+    number of rounds, and at least one. `shared`, `grid` and `cells` are described above.
     """
 
     name: Text

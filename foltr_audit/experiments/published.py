@@ -31,11 +31,7 @@ class ParameterOverride(NamedTuple):
 class StudyExtent:
     """How much of a published study was run, and on what.
 
-    Attributes:
-        data: source of the data here.
-        synthetic: whether those are synthetic.
-        scale: what rounds, repeats and repetitions were multiplied by.
-        overridden: what else of it was given another value.
+    Rounds, repeats and repetitions were multiplied by `scale`.
     """
 
     data: str
@@ -153,10 +149,8 @@ def figure_beside(
 ) -> dict[str, JsonValue]:
     """A published number and the mean of the rows in its place, with their difference.
 
-    Args:
-        figure: the published number.
-        rows: what was found for its cell of the preset.
-        full_rounds: rounds of the Specs of the cell at scale 1.
+    The rows are what was found for its cell; `full_rounds` are the rounds of the Specs of the cell at scale
+    1.
     """
     where = flat(figure.where)
     there = [row for row in rows if figure.metric in row and _is_at(row, where)]

@@ -113,10 +113,7 @@ def recorded_collection(
     """The data set of traces that share one.
 
     `data` and `intents` are paths that replace those of the Run or the header; `seed` is of the splits.
-
-    Raises:
-        UsageError: it is not there, and no other path is given.
-        TraceError: it is another data set.
+    Refuses another data set than the recorded one, and one that is not there if no other path is given.
     """
     header = next(iter(traces.values())).header
     recorded = header.dataset
@@ -176,17 +173,9 @@ class TraceJudgment:
 class TraceAttack:
     """Recorded traces by the click model of their clients, and what is needed to attack them.
 
-    Attributes:
-        path: the Run folder or trace folder.
-        traces: the attacked traces.
-        spec: the Spec of a Run; None for a bare trace.
-        protocol: the attacks, the knowledge withheld from their observer, and the named queries.
-        data: path of the data set, if not the recorded one.
-        seed: seed of data splits and of attacks that draw, if not the Run's.
-        fresh: whether the messages are those of fresh clients of a Run.
-        intents: path of the qrels per intent, if not the recorded one.
-        client_step: what the clients compute from a list and its clicks, if it is not PDGD.
-        known: facts that were given by hand; the headers of `traces` hold them.
+    `spec` is that of a Run; None for a bare trace. `data`, `seed`, `intents` and `client_step` replace what
+    was recorded. `fresh`: the messages are those of fresh clients of a Run. `known` are facts that were given
+    by hand; the headers of `traces` hold them.
     """
 
     path: Path
@@ -268,7 +257,6 @@ class TraceAttack:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The attacks that run on these messages."""
         return self.protocol.methods_on(self.header.attacked_kind)
 
     @property
@@ -331,11 +319,7 @@ class TraceAttack:
 
     @cached_property
     def truth(self) -> dict[str, TruthCheck]:
-        """Whether the truth of each trace belongs to its messages, by click model.
-
-        Raises:
-            TraceError: it does not.
-        """
+        """Whether the truth of each trace belongs to its messages, by click model; else a `TraceError`."""
         malicious = None
         if self.spec is not None and self.collection is not None and not self.fresh:
             malicious = Setup(self.spec, self.collection).malicious
@@ -373,11 +357,7 @@ class TraceAttack:
                 yield coded("unlisted messages", f"{unlisted} messages in the sums {lost}")
 
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
-        """Run the attacks on the messages of each trace, and add the truth to their answers.
-
-        Raises:
-            TraceError: the truth of a trace does not belong to its messages.
-        """
+        """Run the attacks on the messages of each trace, and add the truth, if it is theirs."""
         _ = self.truth
         sums = self.protocol.sums_of_rounds  # a sum is of clients of all groups
         groups = ONE_GROUP if sums else ClientGroups.of(self.population, fresh=self.fresh)
@@ -423,12 +403,7 @@ class TraceAttack:
         return (training.header, rounds) if rounds else None
 
     def write_guesses(self, path: Path, progress: Progress = SILENT) -> None:
-        """Write every attack's score and guess for every shown document, as CSV or Parquet.
-
-        Raises:
-            UsageError: another suffix than .csv or .parquet, or a file that exists.
-            FoltrAuditError: the file cannot be written.
-        """
+        """Write every attack's score and guess for every shown document into a new CSV or Parquet file."""
         if path.suffix not in (".csv", ".parquet"):
             raise UsageError(f"--guesses: {path}; expected a name ending in .csv or .parquet")
         if path.exists() or not path.parent.is_dir():

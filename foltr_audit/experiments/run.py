@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 class World:
     """Whose clicks trained the model, as objects.
 
-    Attributes:
-        population: who the clients were.
-        environment: how likely each intent is over time; None where the scenario does not define it.
-        twins: what the run is compared with: the same Spec under other scenarios, by name.
+    The environment is None where the scenario does not define how likely each intent is over time. A run is
+    compared with its twins: the same Spec under other scenarios, by name.
     """
 
     population: Population = EVERYBODY

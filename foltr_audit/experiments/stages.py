@@ -47,20 +47,14 @@ _MOST_SHARED = 64 << 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainResult:
-    """A trained global model and the metrics of its training.
+    """A trained global model, float64 (P,), and the metrics of its training.
 
-    Attributes:
-        parameters: the global model, float64 (P,).
-        rounds: each round's `round`, `online_ndcg@10`, `maxrr`, `clipped`, and the offline metrics of
-            `foltr_audit.core.ranking_metrics.OFFLINE`.
-        untrained: offline nDCG@10 of the model that training started from.
-        ceiling: the nDCG@10 that a perfect ranker would reach on the test split.
-        interactions: interactions simulated by this call; a run that was resumed had some before.
-        seconds: what their rounds took, without loading data; a first run compiles its kernels in them.
-        later: interactions of the rounds after the first one, and their seconds; 0 of a single round.
-        recording: the rounds themselves; without their messages where they were not recorded, or None.
-        along: the global models (P,) that were requested, of rounds spread evenly over the run, the first
-            and the trained one included.
+    A round has `round`, `online_ndcg@10`, `maxrr`, `clipped`, and the metrics of
+    `core.ranking_metrics.OFFLINE`. Interactions and seconds are those of this call: a resumed run had some
+    before. Loading data does not count; a first run compiles its kernels, so that `later` has those after the
+    first round. `recording` is the rounds themselves; without their messages where they were not recorded, or
+    None. `along` are the global models (P,) that were requested, of rounds spread evenly over the run, the
+    first and the trained one included.
     """
 
     parameters: Floats
@@ -122,11 +116,9 @@ def train(
 ) -> TrainResult:
     """Play all rounds of a Spec.
 
-    An unfinished trace in the folder is resumed; without a folder, the rounds are kept in memory if `keep`.
-    `along`: how many global models to return, of rounds spread over the run.
-
-    Raises:
-        UsageError: the folder's trace was made from another header or first model.
+    An unfinished trace in the folder is resumed, if it is of the same header and first model; without a
+    folder, the rounds are kept in memory if `keep`. `along`: how many global models to return, of rounds
+    spread over the run.
     """
     spec = setup.spec
     stored = spec.trace.every > 0 and (keep or folder is not None)
@@ -192,10 +184,8 @@ def train(
 class AttackFindings:
     """What attacks found, by the click model of the attacked clients.
 
-    Attributes:
-        found: the evidence of every task.
-        too_short: attacked queries that were left out for having too few documents.
-        unread: why attacks had nothing to read; empty where they had.
+    `too_short` queries were left out for having too few documents; `unread` says why attacks had nothing to
+    read.
     """
 
     found: Mapping[str, TaskEvidence] = field(default_factory=dict)
@@ -298,10 +288,6 @@ def judge_attacks(
 
     Clicks are also judged for each of the `groups` of clients. `advised` adds to the reason why an attack
     cannot run how to give what it misses. `client_step` is what the clients compute, if it is not PDGD.
-
-    Raises:
-        UsageError: no attack of the protocol can run on what its observer sees, or numbers near overflow
-            make equations that cannot be solved.
     """
     observer = Observer(recording.header, collection, frozenset(protocol.hide), client_step)
     methods = protocol.methods_on(recording.header.attacked_kind)

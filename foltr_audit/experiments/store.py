@@ -204,14 +204,9 @@ Files = dict[str, bytes]
 class StoredRun(RunRecords):
     """One finished run.
 
-    Attributes:
-        gaps: what could not be done.
-        evidence: judged lists; None without an attack, or where it had nothing to read.
-        too_short: attacked queries that were left out for having too few documents.
-        rounds: metrics of the training rounds by name, float64 (T,) each.
-        query_ndcg: nDCG@10 of the trained model by evaluated query, float64 (Q,), NaN where it does not
-            count.
-        validation_ndcg: the same on the validation split.
+    `evidence` is None without an attack, or where it had nothing to read. Metrics of the training `rounds`
+    are float64 (T,) each; the nDCG@10 of the trained model is one number for each query, NaN where it does
+    not count.
     """
 
     gaps: tuple[GapRecord, ...] = ()

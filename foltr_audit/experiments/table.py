@@ -64,11 +64,9 @@ NOISE_SHARES = "FA102"
 
 
 class Difference(NamedTuple):
-    """How much better a pool is than no defense, over what both have.
+    """How much better a pool is than no defense on average, over what both have.
 
-    Attributes:
-        size: the mean difference.
-        p: of a paired t-test, not corrected; None where there is nothing to test.
+    `p` is that of a paired t-test, not corrected; None where there is nothing to test.
     """
 
     size: Estimate = UNKNOWN
@@ -82,24 +80,12 @@ NOT_TESTED = Difference()
 class ComparedPool:
     """The attacked cells of one defense in one world: they differ in repetition and fold only.
 
-    Attributes:
-        label: the defense's name.
-        spec: of the first cell.
-        asked: how many cells the grid has; some may be missing.
-        record: what the first cell ran.
-        eps_claimed: the epsilon that its name promises a proof of, else what its chain claims; infinite
-            without one.
-        data, utilities: of each cell.
-        proofs: what is proven for each view, and of the attacked messages of each cell.
-        audits: what the audit of its chain found; empty without one.
-        attacks, groups: of the lists of all cells, of all clients and of each group; guesses first.
-        gaps: attacks that could not run, and cells in which they had nothing to read.
-        queries: the evaluated queries that count, and their nDCG, a mean over repetitions.
-        ndcg: offline nDCG@10, with its interval over queries.
-        online: online nDCG@10 over rounds, with its interval over cells.
-        difference, online_difference: of both to no defense.
-        curves: `CURVES` by round, means over cells.
-        served: online nDCG@10 of each group of clients, served worst first; empty where they do not differ.
+    `asked` is how many cells the grid has; some may be missing. `spec` and `record` are those of the first
+    cell, `data` and `utilities` those of each. `eps_claimed` is the epsilon that the name promises a proof
+    of, else what the chain claims; infinite without one. Attacks and groups are judged on the lists of all
+    cells, guesses first. `queries` are means over repetitions; intervals of `ndcg` are over queries, those of
+    `online` over cells. `served` holds the online nDCG@10 of each group of clients, served worst first; empty
+    where they do not differ.
     """
 
     label: DefenseLabel
@@ -230,13 +216,10 @@ def _badness(audit: AuditRecord) -> tuple[int, float, float]:
 
 
 class BestAttack(NamedTuple):
-    """The attack with the highest AUC, and what it is held against; None where none was scored.
+    """The attack with the highest AUC, and the best guesses `without` a message; None where none was scored.
 
-    Attributes:
-        attack: reads messages.
-        without: the best guess that reads none.
-        guess: the best of these that does not know the grades of documents.
-        knowing: the best that knows them.
+    `guess` is the best of these that does not know the grades of documents, `knowing` the best that knows
+    them.
     """
 
     attack: AttackRecord | None

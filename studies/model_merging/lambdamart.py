@@ -86,13 +86,7 @@ _MOST_DOCUMENTS = 10_000  # LightGBM refuses longer queries
 
 @dataclass(frozen=True, kw_only=True)
 class TuningBudget:
-    """The budget of tuning a model.
-
-    Attributes:
-        trials: number of settings that are tried.
-        trees: maximum number of trees of a model.
-        threads: number of threads of LightGBM; the model does not depend on it.
-    """
+    """How many settings are tried for a model, and its most trees; it does not depend on `threads`."""
 
     trials: int
     trees: int
@@ -101,11 +95,7 @@ class TuningBudget:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LambdaMARTRanker:
-    """A trained model.
-
-    Attributes:
-        validation: mean nDCG@10 on the validation queries that stopped and selected it.
-    """
+    """A trained model; `validation` is the mean nDCG@10 on the queries that stopped and selected it."""
 
     parameters: Mapping[str, float]
     trees: int
@@ -238,12 +228,7 @@ HELD_OUT = 4
 
 @dataclass(frozen=True, kw_only=True)
 class MergeWeight:
-    """The weight of the second model in a linear combination.
-
-    Attributes:
-        alpha: between 0, the first model alone, and 1, the second alone.
-        ndcg: its mean nDCG@10 on D_merge.
-    """
+    """The weight of the second model in a linear combination, 0 to 1, and its mean nDCG@10 on D_merge."""
 
     alpha: float
     ndcg: float

@@ -28,11 +28,7 @@ _MOST_TICKS = 40
 
 
 def save_pictures(folder: Path, study: MergeReport, ending: str) -> None:
-    """Write both pictures into a folder; the same study gives the same bytes.
-
-    Raises:
-        FoltrAuditError: a file cannot be written.
-    """
+    """Write both pictures into a folder; the same study gives the same bytes."""
     save_picture(folder / f"{CATEGORIES}{ending}", lambda: draw_categories(study))
     save_picture(folder / f"{IMPORTANCES}{ending}", lambda: draw_importances(study))
 
@@ -124,13 +120,7 @@ class MergeFolder:
     @classmethod
     @contextmanager
     def claim(cls, path: Path, ending: str = ".svg", *, overwrite: bool = False) -> Iterator[MergeFolder]:
-        """Lock a folder for one study, and create it if it is missing; it is checked before the study runs.
-
-        Raises:
-            UsageError: the format is unknown; the path is a file, or a folder that another run has locked or
-                that holds other files; or it holds a study and `overwrite` is not given.
-            FoltrAuditError: it cannot be created.
-        """
+        """Lock a folder for one study, made if missing; it is checked before the study runs."""
         if ending not in FORMATS:
             known = ", ".join(name[1:] for name in FORMATS)
             raise UsageError(f"--picture: {ending[1:]!r}; expected one of {known}")
@@ -146,11 +136,7 @@ class MergeFolder:
             yield cls(path, ending)
 
     def save(self, study: MergeReport, extra: Mapping[str, object] | None = None) -> None:
-        """Write a study, with `extra` fields in its JSON, and replace the files of an earlier one.
-
-        Raises:
-            FoltrAuditError: a file cannot be written.
-        """
+        """Write a study, with `extra` fields in its JSON, and replace the files of an earlier one."""
         with report_write_errors(self.path):
             for file in self.path.iterdir():
                 if _is_ours(file.name):

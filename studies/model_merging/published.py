@@ -40,9 +40,6 @@ def local_ndcg(method: Method, number: int, model: str, group: str) -> float:
     """Tables 1 and 3: nDCG@10 of a model on a group of test queries, for the first (0) or second category.
 
     In table 1 the second group is all of DS_2.
-
-    Raises:
-        KeyError: nothing was published, as for the initial split of the second category.
     """
     on = "DS_2" if method == "initial" and group == "DS'_2" else group
     return _figure("local", "ndcg@10", method=method, choice=number + 1, model=model, on=on)

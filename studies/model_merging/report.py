@@ -50,25 +50,15 @@ _PUBLISHED = Section("source data")
 class MergeReport(Document):
     """The findings of a study.
 
-    Attributes:
-        config: the spec.
-        dataset: source, fingerprint and sizes of the data, and the feature with the category of a document.
-        categories: the first and the second category.
-        mixtures: how mixed the queries of each part are, as shares of those with relevant documents: all of
-            one category, tied, or the largest category leads by 1 to 3 documents or by more.
-        statistics: sizes of every part, method and client, as in table 2 of the paper; `category` and
-            `method` are None for all of a part.
-        histogram: relevant documents and queries of each category in the training part, as in figure 2.
-        local: nDCG@10 of the local and the full models on the test queries of each client, as in table 3, and
-            as in table 1 for the initial split, number 0.
-        merged: each metric of local and merged models on the whole test part, as in tables 4 and 5, with
-            corrected p-values of the difference from M_1 and M_2, and the letters of those that it differs
-            from.
-        weights: weights of M_2 in linear combinations, and the size of D_merge.
-        verdicts: how many merged models are better than the better local one.
-        hyperparameters: those of every model, as in table 6.
-        importances: those of the most important features of stacked models, as in figure 3.
-        notes: deviations from the paper's rules, and models that learnt nothing, in words.
+    Mixtures are shares of the queries with relevant documents: all of one category, tied, or the largest
+    category leads by 1 to 3 documents or by more. Statistics are table 2 of the paper, with `category` and
+    `method` None for all of a part; the histogram and the importances figures 2 and 3; the hyper-parameters
+    table 6. Local models are judged on the test queries of each client, as in table 3, and as in table 1 for
+    the initial split, number 0; merged ones on the whole test part, as in tables 4 and 5, with corrected
+    p-values of the difference from M_1 and M_2, and the letters of those that it differs from. Weights are
+    those of M_2 in linear combinations, with the size of D_merge. Verdicts count the merged models that are
+    better than the better local one. Notes tell in words of deviations from the paper's rules, and of models
+    that learnt nothing.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/merge/1"

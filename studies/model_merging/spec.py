@@ -48,11 +48,7 @@ class MergeData(SpecTable):
 
     @property
     def feature(self) -> int:
-        """The category column, from 1.
-
-        Raises:
-            UsageError: it is not given, and the data are not the embedded ones.
-        """
+        """The category column, from 1; only the embedded data need not name it."""
         if self.category_feature is not None:
             return self.category_feature
         if self.source == _EMBEDDED or self.source.startswith(f"{_EMBEDDED}:"):

@@ -33,12 +33,9 @@ MOST_CATEGORIES = 1_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CategoryCounts:
-    """The relevant documents of each query by category; arrays are int64 (queries, categories).
+    """The relevant documents (label > 0) of each query by category, int64 (queries, categories).
 
-    Attributes:
-        relevant: their number, label > 0.
-        label_sums: the sum of their labels.
-        highest: the highest label; 0 if there are none.
+    Besides their number, the sum and the highest of their labels; 0 if there are none.
     """
 
     relevant: Ints
@@ -65,12 +62,9 @@ class CategoryCounts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryTopics:
-    """The categories of a collection, and the topics of its queries.
+    """The categories of a collection, ascending; other arrays refer to places among them.
 
-    Attributes:
-        categories: the values of the category column, ascending; other arrays refer to places in it.
-        counts: the relevant documents of each part.
-        topics: the topic of each query of each part, int64 (queries,); `NO_TOPIC` if nothing is relevant.
+    The topic of each query of each part is int64 (queries,); `NO_TOPIC` if nothing is relevant.
     """
 
     categories: tuple[int, ...]
@@ -79,12 +73,7 @@ class QueryTopics:
 
     @classmethod
     def of(cls, collection: Collection, feature: int, streams: Streams) -> QueryTopics:
-        """Read the categories of a collection from a column, counted from 1; it must not be normalised.
-
-        Raises:
-            UsageError: the column does not exist, or the data are normalised.
-            DataError: its values are not categories.
-        """
+        """Read the categories of a collection from a column, counted from 1; it must not be normalised."""
         if collection.normalised != "none":
             raise UsageError(f"merge: data normalised by {collection.normalised}; expected none")
         if not 1 <= feature <= collection.n_features:
@@ -163,13 +152,10 @@ METHODS: tuple[Method, ...] = ("initial", "no-tie-breaking", "exclusive")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryPartition:
-    """The queries of a part by group, ascending indices, int64.
+    """The queries of a part by group, ascending indices, int64: DS_1 of client 1, and DS'_2 of client 2.
 
-    Attributes:
-        first: those of client 1, DS_1.
-        second: those of client 2, DS'_2: no relevant document has the first client's category.
-        remaining: the others with a relevant document.
-        irrelevant: those without a relevant document.
+    No relevant document of the second has the first client's category. Of the others, those `remaining` have
+    a relevant document and those `irrelevant` have none.
     """
 
     first: Ints
@@ -232,11 +218,9 @@ def partition(method: Method, relevant: Ints, topics: Ints, category: int) -> Qu
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MergeQueries:
-    """D_merge of each client: queries unlike those that its model was trained on.
+    """D_merge of client 1 and of client 2, int64: queries unlike those that its model was trained on.
 
-    Attributes:
-        clients: indices for client 1 and for client 2, int64.
-        wanted: the number that each should get; it gets fewer if fewer remain.
+    Each gets fewer than `wanted` if fewer remain.
     """
 
     clients: tuple[Ints, Ints]
@@ -244,16 +228,12 @@ class MergeQueries:
 
 
 def merge_queries(remaining: Ints, relevant: Ints, trained_on: tuple[int, int]) -> MergeQueries:
-    """Take D_merge from the remaining queries of the validation part.
+    """Take D_merge from the `remaining` queries of the validation part, see `QueryPartition`.
 
-    They are sorted by their number of relevant documents of the first client's category, with ties in the
+    They are sorted by their number of `relevant` documents of the first client's category, with ties in the
     order of the part. Client 1 gets the lowest |Q_1| / 2 and client 2 the highest |Q_2| / 2, rounded down and
-    at least 1. If too few remain, both may get the same query.
-
-    Args:
-        remaining: indices, from `QueryPartition.remaining`.
-        relevant: number of relevant documents of the category for each query of the part, shape (queries,).
-        trained_on: |Q_1| and |Q_2|, the numbers of training queries of the two models.
+    at least 1, where the two models were `trained_on` |Q_1| and |Q_2| queries. If too few remain, both may
+    get the same query.
     """
     # A stable sort: ties must not depend on the sorting algorithm.
     order = remaining[np.argsort(relevant[remaining], kind="stable")]
@@ -272,15 +252,9 @@ SPLITS: dict[int, tuple[Method, int]] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TopicSplit:
-    """One split.
+    """One split, 1 to 3, or the initial one, 0, which has no D_merge.
 
-    Attributes:
-        number: number of the split, 1 to 3; 0 for the initial one.
-        method: how the first client's queries are selected.
-        rank: whether they have the first (0) or the second (1) category.
-        category: the value of that category.
-        parts: the queries of each part.
-        merge: D_merge of each client, from the validation part; None for the initial split.
+    `rank` says whether the first client's queries have the first (0) or the second (1) category.
     """
 
     number: int
@@ -292,11 +266,7 @@ class TopicSplit:
 
     @classmethod
     def of(cls, number: int, topics: QueryTopics, places: tuple[int, ...]) -> TopicSplit:
-        """Divide the queries of every part; `number` is a key of `SPLITS`, or 0 for the initial split.
-
-        Raises:
-            DataError: a client has no query to train on, to stop on, or to merge with.
-        """
+        """Divide the queries of every part; `number` is a key of `SPLITS`, or 0 for the initial split."""
         method, rank = SPLITS.get(number, ("initial", 0))
         if rank >= len(places):
             raise DataError(f"merge: split {number}: only one query topic; expected a second category")

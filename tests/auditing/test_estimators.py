@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, TrialScores
-from foltr_audit.auditing.estimators.base import best_of_direction, worth_in_epsilon
+from foltr_audit.auditing.estimators.repeated_trials import best_of_direction, worth_in_epsilon
 from foltr_audit.core.results import LowerBound
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.auditing.estimators import ESTIMATORS
-from foltr_audit.auditing.estimators.betting import Bets
+from foltr_audit.auditing.estimators.repeated_trials import Bets
 from tests.auditing.test_estimators import bound, laplace, randomised_response
 
 kinds = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.auditing.estimators import FOR_NORMAL, TrialScores
-from foltr_audit.auditing.estimators.base import epsilon_of_rates
+from foltr_audit.auditing.estimators.repeated_trials import epsilon_of_rates
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from tests.auditing.test_estimators import PROVEN, Mechanism, bound, gaussian, laplace, randomised_response
 

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from foltr_audit.auditing.estimators import TrialScores, nearly_normal
-from foltr_audit.auditing.estimators.gaussian import bound_at, mu_bound, noncentrality_bound, tail_probability
+from foltr_audit.auditing.estimators.repeated_trials import (
+    bound_at,
+    mu_bound,
+    noncentrality_bound,
+    tail_probability,
+)
 from foltr_audit.auditing.trial_scores import log_ratio
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, clopper_pearson_bound
-from foltr_audit.auditing.estimators.base import (
+from foltr_audit.auditing.estimators.repeated_trials import (
     ScoreTail,
     best_tail,
     epsilon_of_rates,

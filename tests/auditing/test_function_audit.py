@@ -13,7 +13,7 @@ from scipy import stats
 
 import foltr_audit as fa
 from foltr_audit.auditing.estimators import TrialScores
-from foltr_audit.auditing.estimators.base import clopper_pearson
+from foltr_audit.auditing.estimators.repeated_trials import clopper_pearson
 from foltr_audit.auditing.function_audit import output_scores
 from foltr_audit.auditing.function_outputs import Mechanism, call_function
 from foltr_audit.errors import UsageError

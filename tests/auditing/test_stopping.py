@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from foltr_audit.auditing.estimators import TrialScores
-from foltr_audit.auditing.estimators.betting import hopeless
+from foltr_audit.auditing.estimators.repeated_trials import hopeless
 from foltr_audit.auditing.evaluation import EarlyStop, Pair
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.utils.arrays import Floats, Ints

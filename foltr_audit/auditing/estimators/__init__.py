@@ -1,14 +1,15 @@
 """Estimators: scores of a game's trials in, a lower bound on epsilon out."""
 
-from foltr_audit.auditing.estimators.base import (
+from foltr_audit.auditing.estimators.one_run import one_run, one_run_bound, one_run_fdp
+from foltr_audit.auditing.estimators.repeated_trials import (
     Estimator,
     TrialScores,
+    betting,
     clopper_pearson,
     clopper_pearson_bound,
+    gaussian_dp,
+    nearly_normal,
 )
-from foltr_audit.auditing.estimators.betting import betting
-from foltr_audit.auditing.estimators.gaussian import gaussian_dp, nearly_normal
-from foltr_audit.auditing.estimators.one_run import one_run, one_run_bound, one_run_fdp
 
 ESTIMATORS: dict[str, Estimator] = {
     "clopper-pearson": clopper_pearson,

@@ -13,8 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foltr_audit.auditing.estimators.base import TailTable, TrialScores, check_level, estimator
-from foltr_audit.auditing.estimators.gaussian import NORMAL, check_delta
+from foltr_audit.auditing.estimators.repeated_trials import (
+    NORMAL,
+    TailTable,
+    TrialScores,
+    check_delta,
+    check_level,
+    estimator,
+)
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -28,12 +34,10 @@ GuessWorth = Callable[[int, int, int, float], float]
 
 
 class GuessRule(NamedTuple):
-    """How coins are guessed.
+    """How coins are guessed: the `share` of all canaries for which they are.
 
-    Attributes:
-        low, high: canaries whose score ranks among the lowest (highest) share of pooled scores are the
-            first to be guessed out (in); shares between 0 and 1.
-        share: share of all canaries that are guessed.
+    The first are those whose score ranks among the `low` share of lowest pooled scores (guessed out), or the
+    `high` share of highest ones (guessed in).
     """
 
     low: float
@@ -98,11 +102,8 @@ def _with_margins(tails: Floats, accuracy: Floats, variance: float) -> tuple[Flo
     """The shares of canaries to guess, and to guess right, if tails are guessed up to a margin, (3, k) each.
 
     The number of canaries in a tail varies by chance. Guesses beyond the tail are right half of the time.
-
-    Args:
-        tails: shares of pooled scores in k tails, (k,).
-        accuracy: of the guesses there, (k,).
-        variance: of a share, times its share that is outside times its share that is inside.
+    `tails` are shares of pooled scores, (k,), and `accuracy` is that of the guesses there; `variance` is that
+    of a share over its share that is outside times its share that is inside.
     """
     deviation = np.sqrt(np.maximum(tails * (1.0 - tails), 0.0) * variance)
     shares, beyond = (
@@ -245,25 +246,15 @@ def check_counts(name: str, canaries: int, count: int, right: int) -> None:
 
 
 def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
-    """The smallest eps that v right guesses of r do not refute at delta.
+    """The smallest eps that v right guesses of r, of the coins of m canaries, do not refute at delta.
 
     An eps is refuted if `most_likely` is at most 1 - confidence. The number of guesses must be fixed in
     advance, and the coins fair and independent.
-
-    Args:
-        canaries: their number m.
-        guesses: how many coins were guessed, r.
-        right: how many of them were right, v.
-        delta: of (eps, delta)-DP.
-        confidence: probability that the bound holds.
 
     Source: as `one_run`; see `docs/maths.md`, "Guesses of coins".
 
     >>> round(one_run_bound(1000, 1000, 1000, 0.0, 0.95), 2)
     5.81
-
-    Raises:
-        UsageError: counts that do not fit, delta outside [0, 1) or confidence outside (0, 1).
     """
     from scipy import optimize
 
@@ -343,23 +334,14 @@ def one_run_fdp(
 def one_run_mu(
     canaries: int, guesses: int, right: int, confidence: float, precision: float = _PRECISION
 ) -> float:
-    """The smallest mu of Gaussian DP that v right guesses of r do not refute, rounded down.
+    """The smallest mu of Gaussian DP that v right guesses of r, of m canaries, do not refute, rounded down.
 
     A mu is refuted if right guesses that are as likely as 1 - confidence would need a total probability above
     1: see `least_total`. The number of guesses must be fixed in advance, and the coins fair and independent.
-
-    Args:
-        canaries: their number m.
-        guesses: how many coins were guessed, r.
-        right: how many of them were right, v.
-        confidence: probability that the bound holds.
-        precision: the bound is at most this much too small.
+    The bound is at most `precision` too small.
 
     >>> round(one_run_mu(1000, 1000, 1000, 0.95), 2)
     2.37
-
-    Raises:
-        UsageError: counts that do not fit, or confidence outside (0, 1).
     """
     check_level(_ONE_RUN_FDP, 0.0, confidence)
     check_counts(_ONE_RUN_FDP, canaries, guesses, right)
@@ -381,20 +363,14 @@ def one_run_mu(
 def least_total(canaries: int, guesses: int, right: int, chance: float, inverse: Inverse) -> float:
     """The total probability of all counts of right guesses, at least, if v or more have this chance.
 
-    With s_i the probability of i or more right guesses, a trade-off function f demands for every i that
+    With s_i the probability of i or more right guesses of r, for m canaries, a trade-off function f (its
+    `inverse` is increasing and convex, 0 at 0) demands for every i that
 
         s_i >= (m inverse(((i + 1) s_(i + 1) + A) / m) + A + s_(i + 1)) / (r - i),  A = s_(i + 2) + ... + s_r.
 
     The right side increases in all s_j, so the least s_0 follows from s_v = chance and s_j = 0 for j > v.
     Once a step does not increase s, no later one does. A total above 1 is impossible: then v or more right
     guesses are less likely than `chance`. The recursion stops at the first s_i above 1.
-
-    Args:
-        canaries: their number m.
-        guesses: how many are guessed, r.
-        right: how many of them are right, v.
-        chance: probability of v or more right guesses, in (0, 1).
-        inverse: increasing and convex, 0 at 0.
 
     Source: as `one_run_fdp`; the derivation is in `docs/maths.md`, "Guesses of coins".
     """

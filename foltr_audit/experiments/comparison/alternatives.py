@@ -101,16 +101,10 @@ class DefenseAlternative:
         return None if hides else views
 
     def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
-        """Texts of the chain for a claimed epsilon.
+        """Texts of the chain for a claimed epsilon; `delta` is of parts whose noise has no pure bound.
 
-        Args:
-            setup: the experiment, whose learner, ranker and cohort matter.
-            eps: the claim; of `proven-` parts for one interaction.
-            sensitivity: Delta, twice the norm that models are clipped to.
-            delta: of `proven-` parts whose noise has no pure bound.
-
-        Raises:
-            UsageError: a part that does not fit the learner, or no noise that meets the claim.
+        The sensitivity is twice the norm that models are clipped to. Refuses a part that does not fit the
+        learner of the setup, or whose claim no noise meets.
         """
         found: list[str] = []
         for part in self._parts:

@@ -114,10 +114,8 @@ class ComparisonFolder:
     def create(cls, path: Path, *, resume: bool, overwrite: bool) -> ComparisonFolder:
         """Make the folder, resume it, or empty it.
 
-        Raises:
-            UsageError: it is not empty without `resume` or `overwrite`, or holds something else than a
-                comparison; or another process works on what would be overwritten.
-            FoltrAuditError: it cannot be written.
+        Refuses one that is not empty without `resume` or `overwrite`, that holds something else than a
+        comparison, or in which another process works on what would be overwritten.
         """
         if path.exists() and not path.is_dir():
             raise UsageError(f"--out: {path} is a file; expected a folder")
@@ -290,11 +288,7 @@ class ComparisonFolder:
 def comparison_folder(
     path: Path | None, *, resume: bool = False, overwrite: bool = False
 ) -> Iterator[ComparisonFolder]:
-    """The folder of a comparison; without a path a temporary one.
-
-    Raises:
-        UsageError: both `resume` and `overwrite`, or one without a path; or as `ComparisonFolder.create`.
-    """
+    """The folder of a comparison; without a path a temporary one, which nothing can resume or overwrite."""
     if resume and overwrite:
         raise UsageError("--resume and --overwrite: give one or the other")
     if path is not None:

@@ -252,13 +252,7 @@ Point = tuple[str, str, str, float]
 
 
 class DefenseLabel(NamedTuple):
-    """Which defense of the comparison a cell has.
-
-    Attributes:
-        alternative: its text in the grid.
-        eps: the epsilon that it was made for; None where it does not depend on it.
-        sensitivity: the Delta that it was made for; also None.
-    """
+    """Which defense of the comparison a cell has, and the epsilon and sensitivity that it was made for."""
 
     alternative: str
     eps: float | None = None
@@ -276,14 +270,7 @@ class DefenseLabel(NamedTuple):
 
 
 class CellPlan(NamedTuple):
-    """One cell: a Spec, its purpose, and the name of its defense.
-
-    Attributes:
-        spec: what is run.
-        kind: `attack` trains and attacks; `audit` checks the claim; `select` only trains, to choose a
-            sensitivity on the validation split.
-        label: its defense.
-    """
+    """One cell: `attack` trains and attacks, `audit` checks the claim, `select` only trains."""
 
     spec: Spec
     kind: Kind
@@ -311,11 +298,8 @@ class GridExclusion:
 class SensitivityTrial:
     """A sensitivity that was tried for one point of the grid.
 
-    Attributes:
-        learner, scenario, click_model, eps: the point.
-        sensitivity: Delta.
-        ndcg: mean nDCG@10 on the validation split over runs.
-        chosen: whether it is the best one; of equals the smallest.
+    `ndcg` is the mean nDCG@10 on the validation split over runs; `chosen` is the best, of equals the
+    smallest.
     """
 
     learner: str
@@ -343,11 +327,7 @@ class GridExpansion:
         self._chains: dict[tuple[str, str, DefenseLabel], tuple[str, ...]] = {}
 
     def cells(self) -> list[CellPlan]:
-        """Attacked and audited cells, ordered by repetition first; equal Specs once.
-
-        Raises:
-            UsageError: no combination can be run.
-        """
+        """Attacked and audited cells, ordered by repetition first; equal Specs once."""
         found = [*self._attacked(), *self._audited()] if self.grid.audit else list(self._attacked())
         if not found:
             why = "; ".join(dict.fromkeys(one.why for one in self.left_out))

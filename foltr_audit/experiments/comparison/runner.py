@@ -108,10 +108,6 @@ def run_cells(
     """Run every cell that is not stored yet; store and return which could not be run.
 
     Another process may work on the same folder: no cell is run by both, and this one waits for the other.
-
-    Raises:
-        PluginError: workers cannot import a plug-in.
-        FoltrAuditError: the folder cannot be written, or a worker died.
     """
     if not workers.alone:
         why = "worker processes cannot import it; expected jobs=1, or a class of a module"
@@ -226,12 +222,7 @@ def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Ru
 def compare(
     grid: ComparisonGrid, folder: ComparisonFolder, workers: Workers, progress: Progress = SILENT
 ) -> list[GapRecord]:
-    """Run every cell of a grid that the folder does not hold yet, and return the failures.
-
-    Raises:
-        FoltrAuditError: nothing can be run, a training that chooses a sensitivity failed, or the folder
-            cannot be written.
-    """
+    """Run every cell of a grid that the folder does not hold yet, and return the failures."""
     study = Runner(progress, with_undefended=False)
     tried = choose_sensitivities(grid, folder, workers, study, progress)
     expansion = GridExpansion(grid, study, {row.point: row.sensitivity for row in tried if row.chosen})
@@ -253,12 +244,8 @@ def choose_sensitivities(
 ) -> list[SensitivityTrial]:
     """Train the published chain with each Delta of the grid, and mark the best on the validation split.
 
-    Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
-    section 4.2, chooses among 1, 3, 5, 7 and 9 for each epsilon.
-
-    Raises:
-        UsageError: clients have several intents, so that nothing is held out to choose on.
-        FoltrAuditError: a training could not be run.
+    Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", section
+    4.2, chooses among 1, 3, 5, 7 and 9 for each epsilon.
     """
     if not grid.sensitivity_grid:
         return []

@@ -104,12 +104,7 @@ def _run_alone(batch: Batch) -> object:
 
 @contextmanager
 def _dask_cluster(address: str | None, jobs: int | None) -> Iterator[ParallelBackendBase]:
-    """A Dask cluster as a backend of joblib; without an address one on this machine that ends with the work.
-
-    Raises:
-        UsageError: Dask is not installed, or no scheduler answers.
-        FoltrAuditError: a worker died again and again, or the cluster is gone.
-    """
+    """A Dask cluster as a backend of joblib; without an address one of this machine for this work."""
     try:
         from distributed import KilledWorker
     except ImportError as error:
@@ -184,12 +179,9 @@ def _knock(address: str) -> None:
 
 @dataclass(frozen=True)
 class Workers:
-    """Who does the work.
+    """Who does the work: processes of one thread each, None for one per core, or all that a cluster has.
 
-    Attributes:
-        backend: `local` or `dask`.
-        jobs: processes, of one thread each; None for one per core, or all that a cluster has.
-        address: of a cluster's scheduler; None starts one on this machine.
+    The address is that of the scheduler of a Dask cluster; None starts one on this machine.
     """
 
     backend: Literal["local", "dask"] = "local"
@@ -219,10 +211,6 @@ class Workers:
 
         No worker is started before there is a piece. When this iterator is closed, local workers are killed.
         A Dask cluster gives a piece whose worker died to another worker, some times.
-
-        Raises:
-            UsageError: the backend is not installed, or its scheduler does not answer.
-            FoltrAuditError: a worker died, or the cluster is gone.
         """
         pieces = iter(pieces)
         if self.alone:

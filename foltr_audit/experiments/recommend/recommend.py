@@ -43,14 +43,7 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 @dataclass(frozen=True, kw_only=True)
 class SearchBudget:
-    """How much is run.
-
-    Attributes:
-        candidates: candidates of the search.
-        search_runs: repetitions of each candidate.
-        runs: repetitions that confirm the chosen candidate.
-        trials: of its audit, under each hypothesis.
-    """
+    """How much is run: `runs` repetitions and an audit of `trials` confirm the chosen candidate."""
 
     candidates: int = 40
     search_runs: int = 1
@@ -74,11 +67,9 @@ NEXT = 5
 class Recommendation:
     """The result of a search.
 
-    Attributes:
-        refused: defenses that cannot be proven to keep the limit, with any amount of noise.
-        judged: the candidates in the order of the search; a candidate may occur twice.
-        chosen: index of the chosen candidate; None where none keeps the limits.
-        lost: cells of the confirmation that could not be run.
+    Of the `refused` defenses none can be proven to keep the limit, with any amount of noise. A candidate may
+    occur twice among the `judged`, which are in the order of the search; `chosen` is an index of these, None
+    where none keeps the limits. Cells of the confirmation that could not be run are `lost`.
     """
 
     base: Spec
@@ -370,10 +361,6 @@ def recommend(
     """Search for the defense with the best nDCG@10 within limits, and confirm it; see `choose` for ties.
 
     The folder stores all cells; a search with the same Spec, limits and effort finds them there again.
-
-    Raises:
-        UsageError: messages that no bound is known for, or the extra is not installed.
-        FoltrAuditError: the folder cannot be written, or no candidate at all could be run.
     """
     study = Runner(progress, with_undefended=False)
     trace = base.trace.model_copy(update={"every": 0})

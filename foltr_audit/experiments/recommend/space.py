@@ -31,18 +31,13 @@ ROUNDING = 1.0 + 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyLimits:
-    """Limits on what one observer may learn.
+    """Limits on what one observer may learn: infinite or None for none.
 
-    Attributes:
-        max_eps: the largest proven epsilon of one message for one interaction; infinite for no limit.
-        max_auc: the largest upper end of the best attack's 95 % interval of AUC; None for no limit.
-        max_proven_auc: the largest AUC that the proof of one interaction leaves to any attack on a click;
-            None for no limit.
-        view: `individual`, a server that sees what each client sends, which is the sum under secure
-            aggregation; `aggregate`, one that gets only sums, which something outside of the chain computes.
-            With `+lists` the epsilon must also hold for a server that sees the shown lists; attacks always
-            see them.
-        delta: of an epsilon that is not pure.
+    They are on the proven epsilon of one message for one interaction, on the upper end of the best attack's
+    95 % interval of AUC, and on the AUC that the proof leaves to any attack on a click. Of the views,
+    `individual` is a server that sees what each client sends, which is the sum under secure aggregation;
+    `aggregate` one that gets only sums, which something outside of the chain computes. With `+lists` the
+    epsilon must also hold for a server that sees the shown lists; attacks always see them.
     """
 
     max_eps: float = math.inf
@@ -143,13 +138,7 @@ class SuggestingTrial(Protocol):
 
 
 class CandidatePoint(NamedTuple):
-    """One candidate.
-
-    Attributes:
-        alternative: which defense, see `foltr_audit.experiments.comparison.alternatives`.
-        eps: the epsilon that its noise is calibrated for; None without noise.
-        norm: the norm that models are clipped to; None without clipping.
-    """
+    """A defense, the epsilon that its noise is calibrated for, and the norm that models are clipped to."""
 
     alternative: str
     eps: float | None = None
@@ -163,11 +152,9 @@ class CandidatePoint(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateScore:
-    """How good a candidate is.
+    """The mean nDCG@10 of a candidate on the validation split over repetitions, 0 to 1.
 
-    Attributes:
-        utility: mean nDCG@10 on the validation split over repetitions, 0 to 1.
-        excess: by how much it breaks a limit; at most 0 where it keeps it, never above 1.
+    `excess` is by how much it breaks a limit; at most 0 where it keeps it, never above 1.
     """
 
     utility: float
@@ -183,17 +170,10 @@ class CandidateScore:
 class Candidate:
     """One candidate: what accounting says of it, and its results on the validation split.
 
-    Attributes:
-        point: which one.
-        defense: texts of its chain; empty where there is none.
-        proof: what is proven in the limits' view, for one interaction in one message and for one client over
-            the whole run; None without a chain.
-        refused: why accounting rejects it; empty where it does not.
-        failed: why it could not be run; empty where it was run.
-        queries: nDCG@10 of each query, a mean over repetitions, float64 (Q,), NaN where it does not count;
-            None where it was not run.
-        attack: the attack with the largest upper end of its AUC; None where no attack ran.
-        score: None where it was not run.
+    The proof, in the limits' view, is of one interaction in one message, and of one client over the whole
+    run. `refused` and `failed` say why accounting rejects it or why it could not be run; else they are empty.
+    `queries` holds the nDCG@10 of each query, a mean over repetitions, float64 (Q,), NaN where it does not
+    count. The attack is the one with the largest upper end of its AUC.
     """
 
     point: CandidatePoint
@@ -304,12 +284,7 @@ class CandidateAccountant:
 
 
 class SearchedNumbers(NamedTuple):
-    """The numbers of a defense that are searched for.
-
-    Attributes:
-        eps: smallest and largest target that its noise is calibrated for; None without noise.
-        norms: smallest and largest norm of its clip; None if nothing is clipped.
-    """
+    """The smallest and largest target for the noise of a defense, and norm of its clip; or None."""
 
     eps: tuple[float, float] | None
     norms: tuple[float, float] | None
@@ -326,11 +301,9 @@ class SearchedNumbers(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpace:
-    """The candidates that exist.
+    """The candidates that exist: alternatives, each with the numbers that are searched for it.
 
-    Attributes:
-        defenses: alternatives, each with the numbers that are searched for it.
-        refused: alternatives that have no candidate within the limits.
+    Those that have no candidate within the limits are `refused`.
     """
 
     defenses: dict[str, SearchedNumbers]

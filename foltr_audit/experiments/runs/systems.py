@@ -45,11 +45,8 @@ class RunKey(NamedTuple):
 class RankingSystem:
     """Runs of one `--out` folder that repeat each other.
 
-    Attributes:
-        name: the Spec fields in which the compared systems differ, and the folder where these do not suffice.
-        folder: the `--out` folder.
-        fields: the Spec fields in which the compared systems differ, with their whole values.
-        runs: the Runs, each of its own repetition.
+    Its name and its `fields` are the Spec fields in which the compared systems differ, and the folder where
+    these do not suffice.
     """
 
     name: str

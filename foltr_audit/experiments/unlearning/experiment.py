@@ -106,17 +106,9 @@ def play_game(never: Floats, left: Floats, audit: FunctionAuditSpec) -> Function
 class UnlearningFinding:
     """What one method reaches, and what it takes: means over the trainings that the clients left.
 
-    Attributes:
-        method: its name.
-        trainings: number of trainings.
-        ndcg: offline nDCG@10 of its model.
-        distance: L2 distance from its model to the retrained one.
-        relative: the same as a share of that of the trained model.
-        floor: mean distance between retrained models with different random numbers, as the same share.
-        client_rounds: how often a client computes a message for it.
-        interactions: interactions behind these messages.
-        stored_bytes: what the server must have stored of the training.
-        game: whether its models tell that the clients were there.
+    `distance` is that from its model to the retrained one in L2, `relative` a share of that of the trained
+    model; `floor` is the mean distance between retrained models with different random numbers, as the same
+    share. The game says whether its models tell that the clients were there.
     """
 
     method: UnlearningMethod
@@ -143,12 +135,7 @@ class UnlearningFinding:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnlearningResult:
-    """What the unlearning protocol of a Spec finds.
-
-    Attributes:
-        findings: one for each method.
-        leaks: what the history of one training reveals, see `history_leakage`.
-    """
+    """The findings of each method, and what the history of one training reveals, see `history_leakage`."""
 
     findings: tuple[UnlearningFinding, ...] = ()
     leaks: Mapping[str, ClickEvidence] = field(default_factory=dict)

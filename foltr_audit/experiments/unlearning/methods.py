@@ -23,12 +23,7 @@ from foltr_audit.utils.arrays import Floats, Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredRound:
-    """One round as the server can store it.
-
-    Attributes:
-        context: the clients (C,) of the round, the interactions of each, and the global model (P,).
-        wired: their messages, (C, P).
-    """
+    """One round as the server can store it: the context of its clients (C,), and their messages, (C, P)."""
 
     context: RoundContext
     wired: WireMessages
@@ -58,14 +53,7 @@ class StoredRound:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UpdateHistory:
-    """All rounds of a training.
-
-    Attributes:
-        start: the first model, float64 (P,).
-        rounds: the rounds in order.
-        trained: the trained model, float64 (P,).
-        dtype: number format of messages.
-    """
+    """All rounds of a training in order, its first and its trained model, float64 (P,)."""
 
     start: Floats
     rounds: tuple[StoredRound, ...]
@@ -90,11 +78,6 @@ class ReducedFederation:
     """
 
     def __init__(self, setup: Setup) -> None:
-        """Prepare the clients and the server.
-
-        Raises:
-            UsageError: clients do not send models.
-        """
         self.setup = setup
         self.federation = Federation(setup)
         self.start = first_model(setup)
@@ -160,16 +143,10 @@ class ReducedFederation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnlearningRequest:
-    """A training after which clients leave.
+    """A training after which clients leave; `later` are the random numbers of rounds after it.
 
-    Attributes:
-        federation: plays rounds.
-        history: the training.
-        streams: its random numbers.
-        later: random numbers of rounds after it.
-        leaving: ids of the clients that leave; none where these clients never took part.
-        without: ids of the clients that take part in no further round.
-        settings: of the methods.
+    The ids of those that leave are none where these clients never took part. Those `without` which it goes on
+    take part in no further round.
     """
 
     federation: ReducedFederation
@@ -183,13 +160,10 @@ class UnlearningRequest:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnlearnedModel:
-    """What a method made of a request, and what it took.
+    """What a method made of a request, float64 (P,), and what it took.
 
-    Attributes:
-        parameters: the model, float64 (P,).
-        client_rounds: how often a client computed a message for it.
-        interactions: interactions behind these messages.
-        stored_bytes: size of what the server must have stored of the training.
+    That is how often a client computed a message, the interactions behind these messages, and the size of
+    what the server must have stored of the training.
     """
 
     parameters: Floats
