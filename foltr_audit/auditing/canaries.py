@@ -94,18 +94,11 @@ _PLAYED = {"click", "step", "message"}  # stages of links that a search plays
 _MOST_FOUND = 256  # canaries that a process remembers
 
 
-class _ClickLog(NamedTuple):
-    """One interaction: a query and the clicks on its list, bool (k,)."""
-
-    query: int
-    clicks: Bools
-
-
 class _LogPair(NamedTuple):
-    """Two interactions and the distance of their messages, or the log ratio of their lists."""
+    """Two queries, the clicks on their lists, bool (2, k), and how far apart their messages or lists are."""
 
-    zero: _ClickLog
-    one: _ClickLog
+    queries: tuple[int, int]
+    clicks: Bools
     shift: float
 
 
@@ -193,9 +186,7 @@ class CanarySearch:
             i, j, apart = farthest(points, self.order, best)
             if apart > best:
                 best = apart if rising else 0.0
-                yield _LogPair(
-                    _ClickLog(query, clicks[min(i, j)]), _ClickLog(query, clicks[max(i, j)]), apart
-                )
+                yield _LogPair((query, query), clicks[sorted((i, j))], apart)
 
     def _farthest_from_no_click(self, tick: Tick, *, most: int | None) -> _LogPair | None:
         """The farthest log of one query from that without a click; with at most `most` clicks."""
@@ -207,24 +198,25 @@ class CanarySearch:
             j = int(np.argmax(shifts))
             if shifts[j] > best:
                 best = float(shifts[j])
-                found = _LogPair(_ClickLog(query, clicks[0]), _ClickLog(query, clicks[j]), best)
+                found = _LogPair((query, query), clicks[[0, j]], best)
         return found
 
     def _farthest_of_all(self, tick: Tick) -> _LogPair | None:
         """The farthest logs of any two queries, among those of each query that move the model most."""
         from foltr_audit.kernels.farthest import farthest_pair
 
-        logs: list[_ClickLog] = []
+        logs: list[tuple[int, Bools]] = []
         kept: list[Floats] = []
         for query, clicks, points in self._messages(tick):
             moves = np.linalg.norm(points - points[0], ord=self.order, axis=1)
             # Only some patterns of each query are kept, since the search below is among all pairs of them
             # over all queries.
             far = np.argsort(-moves, kind="stable")[:_KEPT]
-            logs.extend(_ClickLog(query, clicks[row]) for row in far)
+            logs.extend((query, clicks[row]) for row in far)
             kept.append(points[far])
         i, j, apart = farthest_pair(np.concatenate(kept), self.order, 0.0)
-        return _LogPair(logs[min(i, j)], logs[max(i, j)], apart) if apart > 0 else None
+        zero, one = logs[min(i, j)], logs[max(i, j)]
+        return _LogPair((zero[0], one[0]), np.stack([zero[1], one[1]]), apart) if apart > 0 else None
 
     def _lists(self, unit: str, tick: Tick) -> LogCanary:
         """The pair whose local models rank some later query most differently.
@@ -244,7 +236,7 @@ class CanarySearch:
         best, later = None, 0
         pairs = self._pairs(unit, tick, rising=False)
         for pair in nlargest(_TRIED, pairs, key=lambda each: each.shift):
-            queries = np.array([pair.zero.query]) if unit == "query" else self.fresh.queries
+            queries = np.array(pair.queries[:1]) if unit == "query" else self.fresh.queries
             ratios = self._list_ratios(pair, queries)
             place = int(np.argmax(ratios))
             if ratios[place] > (0.0 if best is None else best.shift):
@@ -263,10 +255,8 @@ class CanarySearch:
         """
         from foltr_audit.kernels.plackett_luce import list_log_probabilities
 
-        asked = np.array([[pair.zero.query], [pair.one.query]])
-        clicks = np.stack([pair.zero.clicks, pair.one.clicks])[:, np.newaxis]
-        context = self.clients.context(0, np.arange(2))
-        models = self.clients.play(asked, clicks, context, self.clients.quiet).models
+        asked, context = np.array(pair.queries)[:, np.newaxis], self.clients.context(0, np.arange(2))
+        models = self.clients.play(asked, pair.clicks[:, np.newaxis], context, self.clients.quiet).models
         lists = [self.clients.lists(queries, model[np.newaxis]) for model in models]
         logs = np.empty((2, 2, queries.size))
         for m, model in enumerate(models):
@@ -282,15 +272,11 @@ class CanarySearch:
         The other interactions of such a unit have no clicks, so that the local model keeps what it learnt
         from the first one. With `later` they are on that query.
         """
-        zero, one, B = pair.zero, pair.one, self.interactions
-        words = f"clicks {_places(zero.clicks)} against {_places(one.clicks)}"
-        if one.query != zero.query:
-            words = (
-                f"clicks {_places(zero.clicks)} against query {self._name(one.query)}, "
-                f"clicks {_places(one.clicks)}"
-            )
-        queries = np.repeat(np.array([[zero.query], [one.query]]), B, axis=1)
-        clicks = np.repeat(np.stack([zero.clicks, one.clicks])[:, np.newaxis], B, axis=1)
+        (zero, one), B = pair.queries, self.interactions
+        first, second = (_places(clicks) for clicks in pair.clicks)
+        other = "" if one == zero else f"query {self._name(one)}, clicks "
+        queries = np.repeat(np.array([[zero], [one]]), B, axis=1)
+        clicks = np.repeat(pair.clicks[:, np.newaxis], B, axis=1)
         if unit in ("click", "interaction"):
             clicks[:, 1:] = False
         if later is not None:
@@ -298,7 +284,7 @@ class CanarySearch:
         return LogCanary(
             name=name,
             unit=unit,
-            about=f"query {self._name(zero.query)}, {words}; {how}",
+            about=f"query {self._name(zero)}, clicks {first} against {other}{second}; {how}",
             shift=pair.shift,
             queries=queries,
             clicks=clicks,
@@ -326,7 +312,7 @@ class CanarySearch:
                 place = int(rng.integers((shown >= 0).sum()))
                 one[place] = not one[place]
             if np.any(zero != one):
-                return _LogPair(_ClickLog(query, zero), _ClickLog(query, one), 0.0)
+                return _LogPair((query, query), np.stack([zero, one]), 0.0)
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
 
 

@@ -45,7 +45,7 @@ class OutputTable:
 
 @dataclass(frozen=True, eq=False)
 class FunctionOutputs:
-    """The outputs of all trials of a function, of one kind and (of arrays) one shape, with input 0 and 1.
+    """The outputs of all trials of a function, of one kind, with input 0 and 1.
 
     It is `repeatable` if the same generator gave the same output again; else it draws random numbers of its
     own. Such a function is `reloaded_alike` if a second copy of it gave the same outputs in the first
@@ -55,7 +55,6 @@ class FunctionOutputs:
     zero: OutputTable
     one: OutputTable
     kind: Kind
-    shape: tuple[int, ...]
     repeatable: bool
     reloaded_alike: bool = False
 
@@ -65,7 +64,7 @@ class FunctionOutputs:
         both = np.concatenate([zero, one])
         codes = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
         tables = OutputTable(zero, codes[: len(zero)]), OutputTable(one, codes[len(zero) :])
-        return cls(*tables, kind="numbers", shape=zero.shape[1:], repeatable=True)
+        return cls(*tables, kind="numbers", repeatable=True)
 
 
 class _Output(NamedTuple):
@@ -91,10 +90,6 @@ def call_function(
 
     With `reload`, which makes a second copy of the function as a new process would have it, the outputs also
     say whether that gave the same ones.
-
-    Raises:
-        UsageError: the function raises, or returns something else than numbers, text or bytes, outputs of
-            different shapes, or more numbers than fit into memory.
     """
     outputs = _OutputCollector(calls)
     mixed: list[int] = streams.generator("audit-function/order").permutation(2 * calls).tolist()
@@ -185,7 +180,7 @@ class _OutputCollector:
         if self._first is None or self._numbers is None:
             raise UsageError("no trials; expected at least one")
         zero, one = (OutputTable(self._numbers[which], self._codes[which]) for which in (0, 1))
-        return FunctionOutputs(zero, one, self._first.kind, self._first.shape, repeatable, reloaded_alike)
+        return FunctionOutputs(zero, one, self._first.kind, repeatable, reloaded_alike)
 
 
 def _described(output: _Output) -> str:
@@ -225,35 +220,25 @@ def repeated_noise(outputs: FunctionOutputs) -> str:
     if outputs.kind != "numbers":
         return ""
     zero, one = outputs.zero, outputs.one
-    why = _repetition(_Sample("output", zero.codes, one.codes, np.concatenate([zero.numbers, one.numbers])))
+    why = _repetition("output", zero.codes, one.codes, np.concatenate([zero.numbers, one.numbers]))
     columns = zero.numbers.shape[1] if zero.numbers.shape[1] > 1 else 0
     for j in range(min(columns, _MOST_COORDINATES)):
         column = np.concatenate([zero.numbers[:, j], one.numbers[:, j]])
         first, second = np.unique(column, return_inverse=True)[1].reshape(2, -1)
         name = f"number at place {j} of the output"
-        why = why or _repetition(_Sample(name, first, second, column[:, np.newaxis]))
+        why = why or _repetition(name, first, second, column[:, np.newaxis])
     return why
 
 
-class _Sample(NamedTuple):
-    """What may repeat: its name, its values as codes (N,) with each input, and all as numbers (2 N, d)."""
-
-    name: str
-    zero: Ints
-    one: Ints
-    numbers: Floats
-
-
-def _repetition(sample: _Sample) -> str:
-    """Why something repeats, in words; empty if nothing says so."""
-    numbers = sample.numbers
+def _repetition(name: str, zero: Ints, one: Ints, numbers: Floats) -> str:
+    """Why the values that are codes (N,) with each input, and all as numbers (2 N, d), repeat; or empty."""
     if np.all(numbers == np.rint(numbers), where=np.isfinite(numbers)):
         return ""
-    for which, (own, other) in enumerate([(sample.zero, sample.one), (sample.one, sample.zero)]):
+    for which, (own, other) in enumerate([(zero, one), (one, zero)]):
         repeated = _repeated(own, other)
         every, different = repeated.size == own.size, np.unique(repeated).size
         if every and different == 1:
-            return f"all {own.size} trials with input {which} gave the same {sample.name}, bit for bit"
+            return f"all {own.size} trials with input {which} gave the same {name}, bit for bit"
         if (
             repeated.size >= _SHARE * own.size
             and (different >= _FEWEST or every)
@@ -261,7 +246,7 @@ def _repetition(sample: _Sample) -> str:
             and not all(_on_grid(column) for column in numbers.T)
         ):
             return (
-                f"in {repeated.size} of {own.size} trials with input {which} the {sample.name} is, bit for "
+                f"in {repeated.size} of {own.size} trials with input {which} the {name} is, bit for "
                 f"bit, that of another such trial, and input {1 - which} never gave it"
             )
     return ""

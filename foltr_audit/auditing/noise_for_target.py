@@ -75,10 +75,6 @@ def calibrations() -> dict[str, Calibration]:
     return dict(sorted(known, key=lambda one: (one[1].order or 3, one[1].in_sum)))
 
 
-def list_mechanisms() -> tuple[str, ...]:
-    return tuple(calibrations())
-
-
 def calibrate(
     mechanism: str,
     target: float,
@@ -96,8 +92,8 @@ def calibrate(
     are clipped to a ball of radius `norm` in the norm `order`, by default the one that the noise is for;
     `wire` are texts of links that end the chain, e.g. secure aggregation.
     """
-    if mechanism not in list_mechanisms():
-        raise UsageError(f"--mechanism: unknown {mechanism!r}; {suggest_name(mechanism, list_mechanisms())}")
+    if mechanism not in calibrations():
+        raise UsageError(f"--mechanism: unknown {mechanism!r}; {suggest_name(mechanism, calibrations())}")
     if not _LEAST <= target <= _MOST:
         raise UsageError(f"--target-eps: {target:g}; expected {_LEAST:g} to {_MOST:g}")
     if not 0 < norm < math.inf:
@@ -136,7 +132,7 @@ class _NoiseSearch:
             average_sd=self._average_sd(best),
             once=upper_bound(self._events(best), replace(self.situation, rounds=1)),
             wired=bool(self.wire),
-            pure=self._is_pure(best),
+            pure=self._is_low(upper_bound(self._events(best), replace(self.situation, delta=0.0))),
         )
 
     def _texts(self, number: float) -> tuple[str, ...]:
@@ -150,15 +146,8 @@ class _NoiseSearch:
         return (noise, *self.wire) if self.kind.order == 0 else (clip, noise, *self.wire)
 
     def _events(self, number: float) -> tuple[PrivacyEvent, ...]:
-        return DefenseChain(parse_chain(self._texts(number))).events(self._context())
-
-    @property
-    def members(self) -> SumMembers:
-        return self.situation.members or SumMembers(cohort=1)
-
-    def _context(self) -> RoundContext:
         there = self.situation
-        return RoundContext(
+        context = RoundContext(
             round=0,
             shares=self.members.cohort,
             clients=np.zeros(1, dtype=np.int64),
@@ -167,6 +156,11 @@ class _NoiseSearch:
             source=Streams(0),
             separation=there.separation,
         )
+        return DefenseChain(parse_chain(self._texts(number))).events(context)
+
+    @property
+    def members(self) -> SumMembers:
+        return self.situation.members or SumMembers(cohort=1)
 
     def _meets(self, number: float) -> bool:
         """Whether accounting proves the target; numbers that the defense refuses do not."""
@@ -175,13 +169,10 @@ class _NoiseSearch:
                 self.tried[number] = upper_bound(self._events(number), self.situation)
             except UsageError:
                 self.tried[number] = None
-        upper = self.tried[number]
-        return upper is not None and upper.epsilon <= self.target * (1.0 + _TOLERANCE)
+        return self._is_low(self.tried[number])
 
-    def _is_pure(self, number: float) -> bool:
-        """Whether the target is met at delta 0 as well."""
-        at_zero = upper_bound(self._events(number), replace(self.situation, delta=0.0))
-        return at_zero.epsilon <= self.target * (1.0 + _TOLERANCE)
+    def _is_low(self, upper: UpperBound | None) -> bool:
+        return upper is not None and upper.epsilon <= self.target * (1.0 + _TOLERANCE)
 
     def _more_noise(self, number: float, factor: float) -> float:
         return number / factor if self.kind.falls else number * factor

@@ -116,8 +116,10 @@ def exact_epsilon(
     """
     if games.sampled:
         return None  # it would be the worst over all lists that may be drawn
-    if lists and certain and _lists_differ(games, canary):
-        return math.inf
+    if lists and certain:
+        shown = [games.lists(canary, message) for message in range(games.messages)]
+        if any(both is not None and np.any(both[0, 1:] != both[1, 1:]) for both in shown):
+            return math.inf
     shifts = [np.subtract(*games.means(canary, message)) for message in range(games.messages)]
     if noise.certain:
         return math.inf if any(np.any(shift != 0) for shift in shifts) else 0.0
@@ -133,15 +135,6 @@ def exact_epsilon(
     if delta > 0:
         return None
     return float(sum(noise.law.worst_loss(shift).sum() for shift in shifts))
-
-
-def _lists_differ(games: GameSimulator, canary: Canary) -> bool:
-    """Whether later lists of some message differ between the two inputs."""
-    for message in range(games.messages):
-        shown = games.lists(canary, message)
-        if shown is not None and np.any(shown[0, 1:] != shown[1, 1:]):
-            return True
-    return False
 
 
 def _loss_of_reports(epsilon: float, games: GameSimulator, canary: Canary, *, lists: bool) -> float | None:

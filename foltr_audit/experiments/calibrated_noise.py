@@ -66,12 +66,31 @@ def calibrated_noise(
     order: int | None = None,
     mechanisms: Sequence[str] | None = None,
 ) -> CalibratedNoise:
-    """The least noise with which each mechanism provably meets a target for all rounds together.
+    """The least noise with which each mechanism provably meets a target.
 
     Mechanisms that share one noise among all clients get secure aggregation, since a single message carries
-    almost none of it. Arguments are the options of `foltr-audit calibrate`: None stands for all clients,
-    colluders, messages or mechanisms, for the parameters of a linear ranker on the data, and for the norm
-    that each noise needs; of `unit` for interaction, and for client with several rounds.
+    almost none of it.
+
+    Args:
+        target_eps: epsilon that has to be proven, of all rounds together.
+        delta: of that epsilon; 0 for a pure one.
+        unit: what neighbouring inputs differ in: click, interaction, query or client. None for interaction,
+            and for client with several rounds.
+        view: what the server sees: individual, aggregate or colluding, each also with +lists.
+        colluders: of view colluding: number of other clients that collude; None for all.
+        rounds: number of rounds that the target covers.
+        clients: number of clients.
+        cohort: number of clients sampled for each round; None for all.
+        separation: rounds from one in which a client takes part to its next one, at least.
+        secret_sample: whether whoever looks does not know which clients take part in a round.
+        arriving: number of messages that arrive; None for all.
+        interactions: interactions of a client in a round.
+        rank_with: model that ranks a client's lists: local or global.
+        parameters: number of coordinates of a message; None for that of the data.
+        data: data whose number of features is used, for the linear ranker; None for synthetic:mq2007.
+        norm: radius that models are clipped to.
+        order: norm of the clip, 1 or 2; None for the one that each noise needs.
+        mechanisms: names of the mechanisms; None for all.
 
     Raises:
         UsageError: a value out of range, or an unknown mechanism.

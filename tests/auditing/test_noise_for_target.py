@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrate, list_mechanisms
+from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrate, calibrations
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import PrivacyEvent
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
@@ -40,7 +40,7 @@ def deviation(found: NoiseCalibration, there: AccountingContext) -> float:
 
 def test_every_mechanism_is_there() -> None:
     noises = "laplace gamma-laplace gaussian gaussian-shares discrete-gaussian skellam correlated-gaussian"
-    assert set(list_mechanisms()) == {*noises.split(), "click-rr"}
+    assert set(calibrations()) == {*noises.split(), "click-rr"}
 
 
 # --- closed forms -----------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ ORDERS: list[int | None] = [None, 1, 2]
 
 @settings(max_examples=25)
 @given(
-    st.sampled_from(list_mechanisms()),
+    st.sampled_from(tuple(calibrations())),
     st.floats(0.05, 20.0),
     situations(),
     st.floats(0.01, 100.0),

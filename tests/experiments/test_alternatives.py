@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.auditing.noise_for_target import calibrations, list_mechanisms
+from foltr_audit.auditing.noise_for_target import calibrations
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import (
@@ -69,7 +69,7 @@ def test_which_alternatives_depend_on_epsilon(text: str, uses: bool) -> None:
     assert DefenseAlternative(text).uses_epsilon is uses
 
 
-@pytest.mark.parametrize("mechanism", [name for name in list_mechanisms() if name != "gamma-laplace"])
+@pytest.mark.parametrize("mechanism", [name for name in calibrations() if name != "gamma-laplace"])
 @pytest.mark.parametrize("eps", [0.5, 4.5])
 def test_a_proven_alternative_keeps_its_word(mechanism: str, eps: float) -> None:
     here = setup()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.auditing.noise_for_target import list_mechanisms
+from foltr_audit.auditing.noise_for_target import calibrations
 from foltr_audit.core.settings.defaults import SECURE_AGGREGATION
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
@@ -68,12 +68,12 @@ def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None
     assert set(space.defenses) == expected
     refused = {one.point.alternative: one.eps_proven for one in space.refused}
     assert refused["none"] == refused[SECURE_AGGREGATION] == refused["proven-gamma-laplace"] == math.inf
-    assert len(expected) + len(refused) == 2 + 2 * len(list_mechanisms())
+    assert len(expected) + len(refused) == 2 + 2 * len(calibrations())
 
 
 def test_shares_are_enough_for_who_gets_sums_only() -> None:
     space = SearchSpace.of(accountant(PrivacyLimits(max_eps=4.0, view="aggregate")))
-    for name in set(list_mechanisms()) - {"gamma-laplace"}:  # sent as floats it has no proof
+    for name in set(calibrations()) - {"gamma-laplace"}:  # sent as floats it has no proof
         assert f"proven-{name}" in space.defenses
     assert SECURE_AGGREGATION not in space.defenses  # a sum without noise has no epsilon
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from foltr_audit.auditing.noise_for_target import calibrate, calibrations, list_mechanisms
+from foltr_audit.auditing.noise_for_target import calibrate, calibrations
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
 from foltr_audit.core.plugins import Defense, Learner, plain
 from foltr_audit.core.plugins.registry import called, names, own_class
@@ -50,8 +50,8 @@ class DefenseAlternative:
 
     def __post_init__(self) -> None:
         for part in self._parts:
-            if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in list_mechanisms():
-                known = ", ".join(PROVEN + name for name in list_mechanisms())
+            if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in calibrations():
+                known = ", ".join(PROVEN + name for name in calibrations())
                 raise UsageError(f"--defense: unknown {part!r}; expected one of {known}")
             if self._is_keyword(part):
                 continue

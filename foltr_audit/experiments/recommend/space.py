@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Literal, NamedTuple, Protocol
 
-from foltr_audit.auditing.noise_for_target import calibrations, list_mechanisms
+from foltr_audit.auditing.noise_for_target import calibrations
 from foltr_audit.core.results import AttackRecord, ProofRecord
 from foltr_audit.core.settings.defaults import DELTA, NO_DEFENSE, SECURE_AGGREGATION, UNIT, VIEW
 from foltr_audit.core.settings.experiment import Spec
@@ -389,7 +389,7 @@ def _largest(accountant: CandidateAccountant, text: str) -> Candidate:
 
 def alternatives() -> tuple[str, ...]:
     """No defense, secure aggregation alone, and every mechanism with and without it."""
-    several = [f"{PROVEN}{name}" for name in list_mechanisms()]
+    several = [f"{PROVEN}{name}" for name in calibrations()]
     summed = [f"{text}+{SECURE_AGGREGATION}" for text in several]
     return (NO_DEFENSE, SECURE_AGGREGATION, *several, *summed)
 
