@@ -21,7 +21,8 @@ class DifferencingServer(Server):
 
     All clients receive the same model, and each round is opened once, so that neither a check of what is
     received nor secure aggregation notices. A minimum number of clients in a round does not either. Clients
-    can refuse to take part in two rounds in a row (`--separation`). Proofs of sums count the smaller cohort.
+    can refuse to take part in two rounds in a row (`--separation`). A proof counts on no noise of others:
+    such a server may ask as few clients as it likes.
 
     Source: Pasquini, Francati & Ateniese 2022, "Eluding secure aggregation in federated learning via model
     inconsistency", section 2, names the attack; So et al. 2023, "Securing secure aggregation: mitigating

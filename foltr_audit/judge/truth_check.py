@@ -243,11 +243,9 @@ def _compare(
     counted, agreed, far, tried = 0, 0, 0, 0
     for each in sample:
         counts, agrees, cannot = _own_clicks(each, threshold)
-        counted, agreed, far = (
-            counted + int(counts.sum()),
-            agreed + int(agrees.sum()),
-            far + int(cannot.sum()),
-        )
+        counted += int(counts.sum())
+        agreed += int(agrees.sum())
+        far += int(cannot.sum())
         rows = np.flatnonzero(cannot)[: _MOST_SEARCHED - tried if refuses else 0]
         if rows.size:
             found = rows[_follow_from_others(each.at(rows), threshold, search=not doubt)]

@@ -121,7 +121,6 @@ class PrivacyDescription:
             members: who is in a sum, if not those of `members()`.
         """
         per_message = self.clients.interactions if interactions is None else interactions
-        searches = self.searches or max(1, rounds * per_message)
         return AccountingContext(
             view=view,
             unit=unit,
@@ -130,19 +129,18 @@ class PrivacyDescription:
             interactions=per_message,
             ranked_with=self.clients.learner.ranked_with,
             rounds=rounds,
-            uses=-(-rounds * per_message // searches),
-            repeats=-(-per_message // searches),
+            uses=self._times_learnt(rounds * per_message),
+            repeats=self._times_learnt(per_message),
             delta=delta,
         )
 
     def in_all_rounds(self, situation: AccountingContext) -> AccountingContext:
         """The same unit, for all rounds of the run; a client takes part in as many of them as it may."""
-        asked = self.clients.rounds * situation.interactions
         return replace(
             situation,
             rounds=self.clients.rounds,
             separation=self.clients.spec.rounds_apart,
-            uses=-(-asked // (self.searches or asked)),
+            uses=self._times_learnt(self.clients.rounds * situation.interactions),
         )
 
     def lifetime(self, situation: AccountingContext) -> AccountingContext:
@@ -211,6 +209,10 @@ class PrivacyDescription:
     def warnings(self) -> tuple[CodedWarning, ...]:
         """Sentences about incompatible defenses, and about claims that do not hold for a whole message."""
         return warnings(self.declared())
+
+    def _times_learnt(self, interactions: int) -> int:
+        """How often so many interactions of a client may repeat one search of its log; 1 without a log."""
+        return 1 if self.searches is None else -(-interactions // self.searches)
 
     def _silent(self, cohort: int) -> tuple[int, str]:
         """The most messages of a cohort whose noise does not count, and why."""

@@ -210,7 +210,7 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
         if sums and members is None:
             yield LossProof(None, _UNKNOWN, rests_on="sum")
         elif sums and members is not None and honest == 1 < members.cohort:
-            yield LossProof(None, _alone(members), rests_on="sum")
+            yield LossProof(None, f"{_ALONE}{members.because}", rests_on="sum")
         elif sums and members is not None and honest > 1:
             keys, rounds = walked.key_shares, situation.rounds
             opened, why = members.opened(keys, walked.at_least, rounds, colluding=colluding)
@@ -222,10 +222,7 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
                 yield from (replace(proof, spent=opened) for proof in proofs)
 
 
-def _alone(members: SumMembers) -> str:
-    because = f" ({', '.join(members.why)})" if members.why else ""
-    return f"a sum may hold one message with noise that the server does not know{because}"
-
+_ALONE = "a sum may hold one message with noise that the server does not know"
 
 _LAST_BITS_REVEAL = (
     "the last bits of float64 messages reveal what continuous noise was added to; use float32, or noise on a "
@@ -250,12 +247,11 @@ def _in_sum(
     stretch = members.largest_weight
     weighted = f", weights up to {stretch:.4g} : 1" if stretch > 1 else ""
     honest_only = " of honest clients" if situation.seen == "colluding" or members.silent else ""
-    because = f" ({', '.join(members.why)})" if members.why else ""
     hidden = SensitivityBound(
         apart=noise.apart.times(stretch),
         parameters=situation.parameters,
         grid=noise.grid,
-        where=f"in the sum of {honest} messages{honest_only}{because}{weighted}",
+        where=f"in the sum of {honest} messages{honest_only}{members.because}{weighted}",
         stretch=stretch,
     )
     yield from (

@@ -54,6 +54,11 @@ class SumMembers:
         if self.silent < 0 or self.subtracted < 0:
             raise UsageError("accounting: silent and subtracted messages; expected at least 0 of each")
 
+    @property
+    def because(self) -> str:
+        """`why` in brackets, to follow what is said of a sum; empty without a reason."""
+        return f" ({', '.join(self.why)})" if self.why else ""
+
     def messages(self, at_least: int | None = None) -> int:
         """Messages in the smallest sum; `at_least` are the fewest of a secure sum, if there is one."""
         return self.fewest or min(at_least or self.cohort, self.cohort)
