@@ -54,6 +54,7 @@ def load_data(
     *,
     fold: int = 0,
     normalise: str = "zscore",
+    missing: float | str | None = None,
     dtype: str = "float32",
     seed: int = 1,
     intents: str | None = None,
@@ -64,6 +65,8 @@ def load_data(
         source: a folder or file with LETOR data or a search log, or `synthetic:NAME[:QUERIES]`.
         fold: number of the fold; 0 for data without folds.
         normalise: zscore, zscore-parts, query-minmax or none, as `--normalise`.
+        missing: what missing features become: a number, `min` or `mean`, as `--missing`; None for 0, and NaN
+            is refused.
         dtype: of the features, float32 or float64.
         seed: splits data that come in one part.
         intents: folder with qrels for each intent, or `synthetic[:I]`; None for one intent.
@@ -80,8 +83,8 @@ def load_data(
         >>> fa.load_data("synthetic:mq2007:30")
         <Collection: synthetic synthetic:mq2007:30, 18 / 6 / 6 queries, 46 features>
     """
-    data: dict[str, object] = {"fold": fold, "normalise": normalise, "dtype": dtype, "intents": intents}
-    spec = Spec.parse({"data": data | {"source": str(source)}}, "load_data")
+    how: dict[str, object] = {"fold": fold, "normalise": normalise, "missing": missing, "dtype": dtype}
+    spec = Spec.parse({"data": how | {"source": str(source), "intents": intents}}, "load_data")
     return load_collection(spec.data, seed)
 
 

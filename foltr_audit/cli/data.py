@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.cli.common import CommonOptions, folds_of, takes
+from foltr_audit.cli.common import CommonOptions, field_flags, folds_of, takes
 from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_json, show_table
 from foltr_audit.cli.pages import HelpGroup, new_app, page
@@ -21,18 +21,15 @@ app = new_app(cls=HelpGroup, help="Describe ranking data, and write synthetic da
 
 
 @app.command("info", cls=page(examples={"Describe a folder of LETOR data": "foltr-audit data info DIR"}))
-@takes("fold", "data.intents", "json")
+@takes("fold", "data.missing", "data.intents", "json")
 def info(
     common: CommonOptions,
     path: str = argument("Folder or file with LETOR data or a search log, or synthetic:NAME[:QUERIES]."),
     seed: int = option("Seed of the split of data without parts of their own.", 1, least=0),
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
-    intents = common.fields.get("data.intents")
-    facts = [
-        _facts({"source": path, "fold": fold, "normalise": "none", "intents": intents}, seed)
-        for fold in folds_of(common.fold, path) or (0,)
-    ]
+    given = {"source": path, "normalise": "none", **common.of_table("data")}
+    facts = [_facts({**given, "fold": fold}, seed) for fold in folds_of(common.fold, path) or (0,)]
     if common.json:
         print_json("data-info/1", **({"folds": facts} if common.fold == "all" else facts[0]))
         return
@@ -45,7 +42,7 @@ def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:
     from foltr_audit.data.load import load_collection, source_files
     from foltr_audit.data.sources import describe
 
-    data = Spec.parse({"data": wanted}, "data info").data
+    data = Spec.parse({"data": wanted}, "", field_flags()).data
     files = source_files(data)
     described: dict[str, Any] = describe(load_collection(data, seed, cache=False))  # the files, not the cache
     if files is not None:
@@ -87,6 +84,8 @@ def _origin(described: dict[str, Any], seed: int) -> Iterator[str]:
         yield f"{' and '.join(split)} split off by query with seed {seed}"
         if folds := folds_of(described["source"]):
             yield f"the pieces also have folds {folds[0]} to {folds[-1]}: --fold K or --fold all"
+    if count := described.get("missing_values"):
+        yield f"missing values: {count:,}, which become {described['missing_become']} (--missing)"
     if "rows_read" in described:
         rows = f"{described['rows_joined']:,} of {described['rows_read']:,} rows"
         queries = f"{described['queries_joined']:,} of {described['queries_read']:,} queries"

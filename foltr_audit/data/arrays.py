@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import decimal
+import math
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.settings.base import validated
 from foltr_audit.core.settings.data import ARRAYS, DataSpec
-from foltr_audit.data.sources import complete_parts
+from foltr_audit.data.letor import LetorFile
+from foltr_audit.data.sources import complete_parts, same_width
 from foltr_audit.data.sources import normalise as scaled
+from foltr_audit.data.values import (
+    checked_features,
+    fill_missing,
+    label_problem,
+    name_problem,
+    value_problem,
+    width_problem,
+    zero_features,
+)
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.argument_names import names_arguments
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 Part = tuple[object, object, object]
 """Features (n, d), grades (n,) and the query of each row (n,)."""
+
+_BATCH_VALUES = 1 << 20  # float64 copies of this many features at a time
 
 _made: dict[str, Collection] = {}
 """The collections of this process by their source: a Spec holds their name only."""
@@ -50,24 +67,29 @@ def make_data(
     test: Part | None = None,
     name: str = "data",
     normalise: str = "zscore",
+    missing: float | str | None = None,
     dtype: str = "float32",
     seed: int = 1,
 ) -> Collection:
-    """Ranking data from arrays: NumPy, pandas, polars, or lists.
+    """Ranking data from arrays: NumPy, SciPy, pandas, polars, or lists.
 
-    The rows of a query may stand anywhere; queries keep the order of their first rows. Parts that are not
-    given are split off by query, 20 % of the queries each.
+    They are checked by the rules of files. The rows of a query may stand anywhere; queries keep the order of
+    their first rows. Parts that are not given are split off by query, 20 % of the queries each.
 
     Args:
-        X: features, (n, d): an array, or a data frame, of which `y` and `query_ids` may name columns; the
-            other columns are the features then.
-        y: relevance grade of each row, whole numbers from 0, (n,).
-        query_ids: the query of each row, (n,).
-        document_ids: the document of each row, (n,); None for no names.
+        X: features, (n, d): an array, a sparse matrix of SciPy, whose d may differ between parts, or a data
+            frame, of which `y` and `query_ids` may name columns; the other columns are the features then.
+            Memory holds them dense.
+        y: relevance grade of each row, whole numbers from 0 to 31, (n,).
+        query_ids: the query of each row, (n,): text, or numbers, which become text.
+        document_ids: the document of each row, (n,), where None is no name; None for no names.
         vali: the validation split, as (X, y, query_ids).
         test: the test split, as (X, y, query_ids).
         name: what reports call the data.
         normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`, as `--normalise`.
+        missing: what missing features (NaN, None, masked, or Istella's marker 1.797e308) become before
+            normalisation: a number, or `min` or `mean` of the feature over the training split. With None the
+            marker becomes 0, and the others are refused.
         dtype: of the features, float32 or float64.
         seed: of the split.
 
@@ -76,8 +98,8 @@ def make_data(
         other processes and saved Runs need the data once more: there, give files.
 
     Raises:
-        DataError: shapes that do not fit, a grade that is no whole number from 0, a feature that is not
-            finite, or too few queries.
+        DataError: shapes that do not fit, a grade that is no whole number from 0 to 31, a feature that is no
+            finite float32, a row without query, more zeros than memory is meant for, or too few queries.
         UsageError: an unknown normalisation or dtype.
 
     Example:
@@ -89,18 +111,23 @@ def make_data(
         >>> (data.train.n_queries, data.vali.n_queries, data.test.n_queries, data.n_features)
         (6, 2, 2, 5)
     """
-    if dtype not in ("float32", "float64"):
-        raise UsageError(f"dtype: {dtype!r}; expected float32 or float64")
-    parts = {"train": _dataset("train", (X, y, query_ids), document_ids, dtype)}
-    for part, given in (("vali", vali), ("test", test)):
-        if given is not None:
-            parts[part] = _dataset(part, given, None, dtype)
-    widths = {part: one.n_features for part, one in parts.items()}
-    if len(set(widths.values())) > 1:
-        raise DataError(f"arrays: parts with different numbers of features: {widths}")
-    whole = complete_parts(parts, seed, "arrays")
+    how = validated(DataSpec, {"normalise": normalise, "missing": missing, "dtype": dtype}, "make_data: ")
+    given = {"train": (X, y, query_ids), "vali": vali, "test": test}
+    read = [
+        (part, _read(part, arrays, document_ids if part == "train" else None, how))
+        for part, arrays in given.items()
+        if arrays is not None
+    ]
+    wide = same_width([(f"X of {part}", one) for part, one in read])
+    parts = {part: one for (part, _), one in zip(read, wide, strict=True)}
+    filled, n_missing = fill_missing(complete_parts(parts, seed, "arrays"), how.missing)
     parsed = Collection.parsed(
-        (whole[part] for part in Collection.PARTS), source=ARRAYS, synthetic=False, fold=0
+        (filled[part] for part in Collection.PARTS),
+        source=ARRAYS,
+        synthetic=False,
+        fold=0,
+        missing=how.missing,
+        n_missing=n_missing,
     )
     named = replace(parsed, source=f"{ARRAYS}{name}-{parsed.fingerprint[:12]}")
     found = scaled(named, normalise, dtype)
@@ -115,6 +142,7 @@ def make_data_of_qrels(
     *,
     name: str = "qrels",
     normalise: str = "zscore",
+    missing: float | str | None = None,
     dtype: str = "float32",
     seed: int = 1,
 ) -> Collection:
@@ -126,27 +154,41 @@ def make_data_of_qrels(
             of texts have none: compute them, e.g. scores of some retrieval models.
         name: what reports call the data.
         normalise: as for `make_data`.
+        missing: as for `make_data`.
         dtype: as for `make_data`.
         seed: as for `make_data`.
 
     Raises:
-        DataError: as `make_data`, or a pair without features.
+        DataError: as `make_data`, a pair without features, or one that is judged twice.
     """
-    rows: list[Sequence[float]] = []
-    grades, queries, documents = [], [], []
-    for one in qrels:
-        pair = str(one.query_id), str(one.doc_id)
+    judged = list(qrels)
+    queries = _names("query_id of qrels", [one.query_id for one in judged], needed=True)
+    documents = _names("doc_id of qrels", [one.doc_id for one in judged], needed=True)
+    what = "relevance of qrels"
+    grades = _numbers(what, _array(what, [one.relevance for one in judged], 1))
+    rows: dict[tuple[str, str], Sequence[float]] = {}
+    for pair in zip(queries, documents, strict=True):
+        if pair in rows:
+            raise DataError(f"qrels: query {pair[0]}, document {pair[1]} is judged twice; expected once")
         try:
-            rows.append(features(*pair) if callable(features) else features[pair])
+            rows[pair] = features(*pair) if callable(features) else features[pair]
         except KeyError as error:
             raise DataError(f"qrels: no features of query {pair[0]}, document {pair[1]}") from error
-        grades.append(max(int(one.relevance), 0))
-        queries.append(pair[0])
-        documents.append(pair[1])
-    if len({len(row) for row in rows}) > 1:
+    if not rows:
+        raise DataError("qrels: no judgement; expected at least one document of one query")
+    if len({np.size(row) for row in rows.values()}) > 1:
         raise DataError("qrels: different numbers of features; expected the same of each pair")
+    y = np.where(grades < 0, 0, grades)
     return make_data(
-        rows, grades, queries, document_ids=documents, name=name, normalise=normalise, dtype=dtype, seed=seed
+        list(rows.values()),
+        y,
+        queries,
+        document_ids=documents,
+        name=name,
+        normalise=normalise,
+        missing=missing,
+        dtype=dtype,
+        seed=seed,
     )
 
 
@@ -163,75 +205,208 @@ def made_collection(data: DataSpec) -> Collection:
             f"data {data.source}: made of arrays in another Python process; expected it as data=..., jobs=1 "
             "where processes share the work, or a file"
         )
-    dtype = str(found.train.features.dtype)
-    if (data.normalise, data.dtype, data.intents) != (found.normalised, dtype, None):
-        raise UsageError(
-            f"data {data.source}: made with normalise={found.normalised} and dtype={dtype}, and without "
-            "intents; expected the same"
-        )
+    made = DataSpec.of(found, balance=data.balance)
+    for field in DataSpec.model_fields:
+        if getattr(data, field) != getattr(made, field):
+            raise UsageError(
+                f"data {data.source}: made with {field}={getattr(made, field)}; expected the same, "
+                f"not {getattr(data, field)}"
+            )
     return found
 
 
-def _dataset(part: str, given: Part, document_ids: Iterable[object] | None, dtype: str) -> Dataset:
-    X, y, query_ids = _columns(given)
-    features = _numbers(f"X of {part}", X, 2)
-    grades = _numbers(f"y of {part}", y, 1)
-    if not np.isfinite(features).all():
-        raise DataError(f"X of {part}: a value is not finite; expected numbers")
-    if not np.array_equal(grades, grades.astype(np.int64)) or (grades.size and grades.min() < 0):
-        raise DataError(f"y of {part}: expected whole numbers from 0")
-    names = [str(one) for one in _array(query_ids).ravel()]
-    documents = [""] * len(names) if document_ids is None else [str(one) for one in document_ids]
-    sizes = {"X": len(features), "y": len(grades), "query_ids": len(names), "document_ids": len(documents)}
+def _read(part: str, given: Part, document_ids: Iterable[object] | None, how: DataSpec) -> LetorFile:
+    """The rows of a part, by query; its features are new memory."""
+    try:
+        X, y, query_ids = given
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{part}: expected (X, y, query_ids)") from error
+    X, y, query_ids = _named_taken_out(X, y, query_ids)
+    what = f"X of {part}"
+    features = _of_columns(what, X, how) if isinstance(X, _Columns) else _of_matrix(what, X, how)
+    grades = _grades(f"y of {part}", y)
+    queries = _names(f"query_ids of {part}", query_ids, needed=True)
+    documents = [""] * len(queries)
+    if document_ids is not None:
+        listed = document_ids if hasattr(document_ids, "__len__") else list(document_ids)
+        documents = _names("document_ids", listed, needed=False)
+    sizes = {"X": len(features), "y": len(grades), "query_ids": len(queries), "document_ids": len(documents)}
     if len(set(sizes.values())) > 1:
         said = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise DataError(f"{part}: numbers of rows differ: {said}")
-    if not names:
+    if not queries:
         raise DataError(f"{part}: no row; expected at least one document of one query")
-    number = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    query = np.array([number[name] for name in names])
+    number = {name: place for place, name in enumerate(dict.fromkeys(queries))}
+    query = np.array([number[name] for name in queries])
     order = np.argsort(query, kind="stable")
-    return Dataset(
-        features=features[order].astype(dtype),
-        labels=grades[order].astype(np.int64),
+    dataset = Dataset(
+        features=features if np.all(query[1:] >= query[:-1]) else features[order],
+        labels=grades[order],
         offsets=np.concatenate([[0], np.cumsum(np.bincount(query))]),
         query_ids=tuple(number),
-        document_ids=tuple(documents[row] for row in order),
+        document_ids=tuple(documents[row] for row in order.tolist()),
     )
+    return LetorFile(dataset, dense=not _is_sparse(X))
 
 
-def _columns(given: Part) -> Part:
+class _Columns(list[tuple[str, Any]]):
+    """Names and columns of a data frame."""
+
+
+def _columns(X: Any) -> _Columns | None:
+    """Those of a data frame of pandas or polars; None of anything else."""
+    if hasattr(X, "get_columns"):
+        return _Columns((column.name, column) for column in X.get_columns())
+    if hasattr(X, "columns") and hasattr(X, "items"):
+        return _Columns((str(name), column) for name, column in X.items())
+    return None
+
+
+def _named_taken_out(X: object, y: object, query_ids: object) -> Part:
     """The three arrays; columns that are named are taken out of the data frame."""
-    X, y, query_ids = given
+    columns = _columns(X)
     named = [one for one in (y, query_ids) if isinstance(one, str)]
-    if not named:
-        return given
-    columns = [str(one) for one in getattr(X, "columns", ())]
+    names = [name for name, _ in columns or ()]
     for one in named:
-        if one not in columns:
-            raise DataError(f"X: no column {one!r}; expected one of {', '.join(columns) or 'a data frame'}")
-    frame: Mapping[str, object] = X  # type: ignore[assignment]
-    features = [_numbers(f"column {name}", frame[name], 1) for name in columns if name not in named]
-    if not features:
-        raise DataError("X: no column is left for features")
+        if names.count(one) != 1:
+            problem = f"{'several columns' if one in names else 'no column'} {one!r}"
+            raise DataError(f"X: {problem}; expected one of {', '.join(names) or 'a data frame'}")
+    if columns is None:
+        return X, y, query_ids
+    of_name = dict(columns)
     return (
-        np.stack(features, axis=1),
-        frame[y] if isinstance(y, str) else y,
-        frame[query_ids] if isinstance(query_ids, str) else query_ids,
+        _Columns((name, column) for name, column in columns if name not in named),
+        of_name[y] if isinstance(y, str) else y,
+        of_name[query_ids] if isinstance(query_ids, str) else query_ids,
     )
 
 
-def _array(value: object) -> NDArray[np.generic]:
-    to_numpy = getattr(value, "to_numpy", None)  # data frames and columns of pandas and polars
-    return np.asarray(value if to_numpy is None else to_numpy())
+def _is_sparse(X: object) -> bool:
+    """Whether this is a sparse matrix or array of SciPy, or of a library like it."""
+    return hasattr(X, "tocsr")
 
 
-def _numbers(what: str, value: object, dimensions: int) -> NDArray[np.float64]:
+def _of_columns(what: str, columns: _Columns, how: DataSpec) -> Features:
+    _check_width(what, len(columns))
+    rows = len(columns[0][1])
+    # A sparse column of pandas knows how many of its values it holds.
+    given = sum(getattr(getattr(column, "sparse", None), "npoints", rows) for _, column in columns)
+    features = zero_features(what, rows, len(columns), given, how.dtype)
+    for place, (name, column) in enumerate(columns):
+        where = f"{what}: column {name}"
+        _fill(features[:, place], where, _array(where, column, 1), 0, how)
+    return features
+
+
+def _of_matrix(what: str, X: Any, how: DataSpec) -> Features:
+    values: Any = X if _is_sparse(X) else _array(what, X, 2)
+    _check_shape(what, values.shape, 2)
+    rows, width = values.shape
+    _check_width(what, width)
+    given = values.nnz if _is_sparse(X) else values.size
+    features = zero_features(what, rows, width, given, how.dtype)
+    values = values.tocsr() if _is_sparse(X) else values
+    step = max(1, _BATCH_VALUES // width)
+    for first in range(0, rows, step):
+        batch = values[first : first + step]
+        dense = batch.toarray() if _is_sparse(X) else batch
+        _fill(features[first : first + step], what, dense, first, how)
+    return features
+
+
+def _fill(features: Features, where: str, given: NDArray[Any], first: int, how: DataSpec) -> None:
+    """Write checked features into a matrix or column, whose first row has the number `first`."""
+    values = _numbers(where, given)
+    features[...], refused = checked_features(values, how.dtype, nan_is_missing=how.missing is not None)
+    if refused.any():
+        row, *column = np.argwhere(refused)[0].tolist()
+        place = "".join([f"row {first + row}", *(f", column {one}" for one in column)])
+        value = float(values[(row, *column)])
+        raise DataError(f"{where}: {place}: value {_number_text(value)}{value_problem(value)}")
+
+
+def _grades(what: str, y: object) -> Ints:
+    values = _numbers(what, _array(what, y, 1))
+    for value in np.unique(values).tolist():
+        if (problem := label_problem(value)) is not None:
+            row = int(np.argmax((values == value) | (np.isnan(values) & math.isnan(value))))
+            raise DataError(f"{what}: row {row}: label {_number_text(value)} {problem}")
+    return values.astype(np.int64)
+
+
+def _names(what: str, given: object, *, needed: bool) -> list[str]:
+    """Names of queries or documents, (n,); without a name `""`, or refused if it is needed."""
+    names = []
+    for row, one in enumerate(_array(what, given, 1)):
+        missing = _is_missing(one)
+        name = "" if missing else one.decode(errors="replace") if isinstance(one, bytes) else str(one)
+        if needed and not name.strip():
+            said = one if missing else repr(name)
+            raise DataError(f"{what}: row {row}: no name ({said}); expected the name or number of each")
+        if (problem := name_problem(name)) is not None:
+            raise DataError(f"{what}: row {row}: {name!r} {problem}; expected a name")
+        names.append(name)
+    return names
+
+
+def _number_text(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
+def _check_shape(what: str, shape: tuple[int, ...], dimensions: int) -> None:
+    if len(shape) != dimensions:
+        raise DataError(f"{what}: shape {shape}; expected {'(n, d)' if dimensions == 2 else '(n,)'}")
+
+
+def _check_width(what: str, width: int) -> None:
+    if (problem := width_problem(width)) is not None:
+        raise DataError(f"{what}: {problem}")
+
+
+def _array(what: str, value: Any, dimensions: int) -> NDArray[Any]:
+    """An array, column or list, with its mask if it has one."""
+    listed = isinstance(value, list | tuple) and any(isinstance(one, np.ma.MaskedArray) for one in value)
     try:
-        found = _array(value).astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{what}: expected numbers") from error
-    if found.ndim != dimensions:
-        expected = "(n, d)" if dimensions == 2 else "(n,)"
-        raise DataError(f"{what}: shape {found.shape}; expected {expected}")
-    return found
+        array: NDArray[Any] = np.ma.asarray(value) if listed else np.asanyarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # such as rows of different lengths
+        raise DataError(f"{what}: expected an array of numbers, its rows of one length") from error
+    _check_shape(what, array.shape, dimensions)
+    return array
+
+
+def _numbers(what: str, given: NDArray[Any]) -> Floats:
+    """Numbers of any type as float64, NaN where they are missing."""
+    kind = given.dtype.kind
+    if kind == "O":
+        listed = [_number(what, one) for one in given.ravel()]
+        return np.array(listed, dtype=np.float64).reshape(given.shape)
+    if kind not in "biuf":
+        raise DataError(f"{what}: expected numbers, not {given.dtype}")
+    with np.errstate(over="ignore"):  # of numbers with more digits than float64
+        values = np.array(given, dtype=np.float64)
+    values[np.ma.getmaskarray(given)] = np.nan
+    return values
+
+
+def _number(what: str, one: Any) -> float:
+    if _is_missing(one):
+        return math.nan
+    is_number = isinstance(one, numbers.Real | decimal.Decimal | np.bool_)
+    if not is_number or isinstance(one, np.timedelta64):
+        raise DataError(f"{what}: expected numbers, not {type(one).__name__}")
+    try:
+        return float(one)
+    except OverflowError:
+        return math.inf if one > 0 else -math.inf
+
+
+def _is_missing(one: Any) -> bool:
+    """Whether an element stands for no value: None, NaN, NaT, pandas.NA or masked."""
+    if one is None or one is np.ma.masked:
+        return True
+    try:
+        return bool(one != one)
+    except TypeError:  # pandas.NA is neither true nor false
+        return True
+    except (ValueError, ArithmeticError):  # an array, or a signalling NaN
+        return isinstance(one, decimal.Decimal)

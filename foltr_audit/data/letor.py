@@ -18,6 +18,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.core.settings.data import LARGEST_FEATURE
+from foltr_audit.data.values import (
+    BEYOND,
+    MAX_FEATURES,
+    MAX_LABEL,
+    MISSING,
+    NO_VALUE,
+    NOT_FINITE,
+    is_marker,
+    label_problem,
+    zero_features,
+)
 from foltr_audit.errors import DataError
 from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.utils.arrays import Features, Ints
@@ -138,12 +150,12 @@ def read_group_sizes(path: Path) -> list[int]:
     return sizes
 
 
-MAX_FEATURES = 65_536
 _OTHER_SPACE = (b"  ", b"\t", b"\r", b"\v", b"\f")
 _ID = re.compile(rb"[+-]?\d+")
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_INFINITE = re.compile(rb"[+-]?inf(inity)?", re.IGNORECASE)
+_NO_VALUE = re.compile(rb"[+-]?nan|null|na", re.IGNORECASE)
+"""Not a number, or what LETOR's files of raw features have where a feature has no value."""
 
 Entries = tuple[NDArray[np.int32], Features]  # feature ids from 1, values; both (entries,)
 
@@ -172,9 +184,11 @@ class FeatureBlock:
 
 
 def parse_features(
-    rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str = "float32"
+    rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str, *, nan_is_missing: bool
 ) -> FeatureBlock:
     """Parse the features of rows, without label, query id and comment, as float32 or float64.
+
+    What is missing becomes `MISSING`: Istella's marker, and what is no number if `nan_is_missing`.
 
     Raises:
         DataError: the first row with a feature that is malformed, out of range or given twice.
@@ -184,8 +198,10 @@ def parse_features(
         rows = [b" ".join(row.split()) for row in rows]
         text = b" ".join(filter(None, rows))
     counts = np.array([row.count(b" ") + 1 if row else 0 for row in rows], dtype=np.int64)
-    entries = _parse_quickly(text, counts, dtype)
-    ids, values = entries if entries is not None else _parse_carefully(rows, numbers, name, dtype)
+    entries = _parse_quickly(text, counts, dtype, nan_is_missing=nan_is_missing)
+    if entries is None:
+        entries = _parse_carefully(rows, numbers, name, dtype, nan_is_missing=nan_is_missing)
+    ids, values = entries
     width = int(ids.max(initial=0))
     given = ids.reshape(counts.size, width) if width and np.all(counts == width) else None
     if given is not None and np.array_equal(given, np.broadcast_to(np.arange(1, width + 1), given.shape)):
@@ -193,7 +209,7 @@ def parse_features(
     return FeatureBlock(counts, (ids - 1).astype(np.uint16), values, width)
 
 
-def _parse_quickly(text: bytes, counts: Ints, dtype: str) -> Entries | None:
+def _parse_quickly(text: bytes, counts: Ints, dtype: str, *, nan_is_missing: bool) -> Entries | None:
     """All entries at once, or None if anything at all looks wrong.
 
     Entries are read as a CSV with a colon between columns and a space between rows: no Python string is
@@ -208,25 +224,25 @@ def _parse_quickly(text: bytes, counts: Ints, dtype: str) -> Entries | None:
         return np.empty(0, np.int32), _as_features([], dtype)
     if text.count(b":") != total:  # an empty third column at the end of the text would go unseen
         return None
+    form = {"has_header": False, "separator": ":", "eol_char": " ", "quote_char": None}
+    number = pl.Float64 if dtype == "float64" else pl.Float32
     try:
-        frame = pl.read_csv(
-            text,
-            has_header=False,
-            separator=":",
-            eol_char=" ",
-            quote_char=None,
-            schema={"id": pl.Int32, "value": pl.Float64 if dtype == "float64" else pl.Float32},
-        )
+        frame = pl.read_csv(text, schema={"id": pl.Int32, "value": number}, **form)
     except PolarsError:
         return None
     if frame.height != total or frame["id"].null_count() or frame["value"].null_count():
         return None
     ids = np.array(frame["id"].to_numpy(), dtype=np.int32)
     values = _as_features(frame["value"].to_numpy(), dtype)
-    largest = np.abs(values).max()
-    # `not ... <=` also refuses NaN.
-    if ids.min() < 1 or ids.max() > MAX_FEATURES or not largest <= _FLOAT32_MAX:
+    if ids.min() < 1 or ids.max() > MAX_FEATURES:
         return None
+    odd = ~(np.abs(values) <= LARGEST_FEATURE)  # also NaN
+    if odd.any():
+        texts = pl.read_csv(text, schema={"id": pl.Int32, "value": pl.String}, **form)["value"]
+        different = texts.filter(pl.Series(odd)).unique()  # a few, as of a marker
+        if not all(_is_missing(one.encode(), nan_is_missing=nan_is_missing) for one in different):
+            return None
+        values[odd] = MISSING
     return (ids, values) if _distinct(ids, counts) else None
 
 
@@ -242,19 +258,22 @@ def _distinct(ids: NDArray[np.int32], counts: Ints) -> bool:
     return bool(np.all(keys[1:] > keys[:-1]))
 
 
-def _parse_carefully(rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str) -> Entries:
+def _parse_carefully(
+    rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str, *, nan_is_missing: bool
+) -> Entries:
     ids: list[int] = []
     values: list[float] = []
     for row, number in zip(rows, numbers, strict=True):
         where = f"letor: {name}:{number}"
         seen: set[int] = set()
         for token in row.split():
-            feature, value = _parse_token(token, where)
+            feature, text = _parse_token(token, where)
             if feature in seen:
                 raise DataError(f"{where}: feature {feature} given twice")
             seen.add(feature)
             ids.append(feature)
-            values.append(value)
+            missing = _is_missing(text, nan_is_missing=nan_is_missing)
+            values.append(MISSING if missing else _parse_value(text, f"{where}: feature {feature}"))
     return np.array(ids, dtype=np.int32), _as_features(values, dtype)
 
 
@@ -262,7 +281,8 @@ def _as_features(values: ArrayLike, dtype: str) -> Features:
     return np.array(values, dtype=np.float64) if dtype == "float64" else np.array(values, dtype=np.float32)
 
 
-def _parse_token(token: bytes, where: str) -> tuple[int, float]:
+def _parse_token(token: bytes, where: str) -> tuple[int, bytes]:
+    """The feature, from 1, and the text of its value."""
     left, colon, right = token.partition(b":")
     if not colon:
         raise DataError(f"{where}: {shown(token)} has no colon; expected FEATURE:VALUE")
@@ -275,23 +295,29 @@ def _parse_token(token: bytes, where: str) -> tuple[int, float]:
         raise DataError(f"{where}: feature id {shown(left)}; expected a whole number from 1")
     if feature > MAX_FEATURES:
         raise DataError(f"{where}: feature id {shown(left)} is above the largest, {MAX_FEATURES}")
-    return feature, _parse_value(right, f"{where}: feature {feature}")
+    return feature, right
+
+
+def _is_missing(text: bytes, *, nan_is_missing: bool) -> bool:
+    if _NUMBER.fullmatch(text):
+        return abs(float(text)) > LARGEST_FEATURE and is_marker(text.decode())
+    return nan_is_missing and _NO_VALUE.fullmatch(text) is not None
 
 
 def _parse_value(text: bytes, where: str) -> float:
-    if _NOT_FINITE.fullmatch(text):
-        raise DataError(f"{where}: value {shown(text)}; expected a finite number")
+    for form, problem in ((_NO_VALUE, NO_VALUE), (_INFINITE, NOT_FINITE)):
+        if form.fullmatch(text):
+            raise DataError(f"{where}: value {shown(text)}{problem}")
     if not _NUMBER.fullmatch(text):
         raise DataError(f"{where}: value {shown(text)} is not a number")
     value = float(text)
     with np.errstate(over="ignore"):
         beyond = not math.isfinite(np.float32(value))
     if beyond:
-        raise DataError(f"{where}: value {shown(text)} is beyond float32 (largest {_FLOAT32_MAX:.4g})")
+        raise DataError(f"{where}: value {shown(text)}{BEYOND}")
     return value
 
 
-MAX_LABEL = 31
 _BATCH_VALUES = 1_000_000
 _NO_QUERY = re.compile(r"[\s#\0]|^$")
 _NO_DOCUMENT = re.compile(r"[\s\0]")
@@ -368,11 +394,6 @@ def _packed_by_name(path: Path) -> Iterator[BufferedIOBase]:
 # Format as published with LETOR 4.0 (Qin & Liu 2013, "Introducing LETOR 4.0 datasets") and
 # SVM-rank (Joachims 2006); libsvm rows with a `.query` file of group sizes as LightGBM reads them.
 
-__all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorFile", "read_letor", "write_letor"]
-
-_MOST_PLACES, _PLACES_PER_VALUE = 1 << 25, 100
-"""Features of all rows, which are stored whether given or not: this many, or this many times the given."""
-
 _DOCUMENT = re.compile(rb"\bdoc[_-]?id\s*[=:]\s*(\S+)|\A\s*([^\s#=:]+)\s*\Z", re.IGNORECASE)
 """A comment with `docid = NAME`, and more or less around it, or of nothing but a NAME."""
 _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -388,17 +409,24 @@ class LetorFile:
 
 
 def read_letor(
-    path: Path, *, groups: Path | None = None, dtype: str = "float32", only: Container[str] | None = None
+    path: Path,
+    *,
+    groups: Path | None = None,
+    dtype: str = "float32",
+    only: Container[str] | None = None,
+    nan_is_missing: bool = False,
 ) -> LetorFile:
     """Read a LETOR or SVM-rank text file, plain or gzip, with features in float32 or float64.
 
     With `groups` (one number of rows a line) query ids are `FILE:0`, `FILE:1`, ...; a `qid:` is ignored.
-    With `only` the rows of other queries are passed over: their features are not read.
+    With `only` the rows of other queries are passed over: their features are not read. A feature that is
+    missing is `MISSING`, see `fill_missing`; so is NaN if `nan_is_missing`, which else is refused.
 
     Raises:
         DataError: a file that cannot be read, or the first malformed line with its number.
     """
-    rows = _LetorRows(name_in_messages(path), grouped=groups is not None, dtype=dtype, only=only)
+    name, grouped = name_in_messages(path), groups is not None
+    rows = _LetorRows(name, grouped=grouped, dtype=dtype, only=only, nan_is_missing=nan_is_missing)
     blocks: list[FeatureBlock] = []
     for first, lines in line_batches(path):
         blocks += rows.read(first, lines)
@@ -430,6 +458,7 @@ class _LetorRows:
     grouped: bool
     dtype: str
     only: Container[str] | None = None
+    nan_is_missing: bool = False
     left_out: int = 0
     labels: list[int] = field(default_factory=list)
     document_ids: list[str] = field(default_factory=list)
@@ -452,7 +481,8 @@ class _LetorRows:
             if row is not None:
                 rows.append(row)
                 numbers.append(number)
-        blocks = [parse_features(rows, numbers, self.name, self.dtype)] if rows else []
+        place = rows, numbers, self.name, self.dtype
+        blocks = [parse_features(*place, nan_is_missing=self.nan_is_missing)] if rows else []
         if fault is not None:
             raise fault
         return blocks
@@ -501,15 +531,9 @@ class _LetorRows:
 
 
 def _parse_label(text: bytes, where: str) -> int:
-    if not _LABEL.fullmatch(text):
-        raise DataError(f"{where}: label {shown(text)} is not a number; expected 0 to {MAX_LABEL}")
-    value = float(text)
-    if value < 0:
-        raise DataError(f"{where}: label {shown(text)} is negative; expected 0 to {MAX_LABEL}")
-    if value > MAX_LABEL:
-        raise DataError(f"{where}: label {shown(text)} is above {MAX_LABEL}; expected 0 to {MAX_LABEL}")
-    if not value.is_integer():
-        raise DataError(f"{where}: label {shown(text)} is fractional; expected a whole number")
+    value = float(text) if _LABEL.fullmatch(text) else math.nan
+    if (problem := label_problem(value)) is not None:
+        raise DataError(f"{where}: label {shown(text)} {problem}")
     return int(value)
 
 
@@ -530,15 +554,7 @@ def _assemble(blocks: list[FeatureBlock], width: int, name: str, dtype: str) -> 
     """One matrix of all blocks; each is dropped once it is copied, so that memory holds the features once."""
     rows = sum(block.counts.size for block in blocks)
     given = sum(int(block.counts.sum()) for block in blocks)
-    if rows * width > max(_MOST_PLACES, _PLACES_PER_VALUE * given):
-        raise DataError(
-            f"letor: {name}: {rows} rows of {width} features, of which {given} are given; "
-            f"expected at least one in {_PLACES_PER_VALUE}"
-        )
-    try:
-        features: Features = np.zeros((rows, width), dtype=dtype)
-    except MemoryError as error:
-        raise DataError(f"letor: {name}: {rows} rows of {width} features do not fit into memory") from error
+    features = zero_features(f"letor: {name}", rows, width, given, dtype)
     row = rows
     while blocks:
         block = blocks.pop()

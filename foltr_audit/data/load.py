@@ -48,6 +48,7 @@ SMALLEST_BYTES = 4 << 20
 """Collections with features below this size are not stored: they are parsed in less than about .1 s."""
 FACTS = "facts.json"
 _ABANDONED_S = 86_400  # a temporary folder may be a writer's that is still at work; none takes a day
+_COUNTED = ("fingerprint", "synthetic", "n_missing", "left_out", "read")
 _ARRAYS = ("features", "labels", "offsets", "query_ids", "document_ids", "intents", "users")
 
 
@@ -67,7 +68,7 @@ class SourceKey(NamedTuple):
         """Name of its folder; a relative path is another source in another working folder."""
         data, source = self.data, self.data.source
         source = source if data.is_synthetic else os.path.abspath(source)
-        return _digest(source, data.normalise, data.dtype, data.intents, *self[1:])
+        return _digest(source, data.normalise, data.missing, data.dtype, data.intents, *self[1:])
 
     def identity(self) -> str | None:
         """A hash of the source, sizes and times of its files, and code; None for pipes and devices."""
@@ -148,7 +149,7 @@ def store(entry: Path, collection: Collection, identity: str) -> None:
                     file.flush()
                     os.fsync(file.fileno())
                 arrays[f"{part}.{kind}"] = [array.dtype.str, list(array.shape)]
-        facts = {name: getattr(collection, name) for name in ("fingerprint", "synthetic", "left_out", "read")}
+        facts = {name: getattr(collection, name) for name in _COUNTED}
         text = json.dumps({"arrays": arrays, **facts})
         sealed = {"seal": _digest(identity, text), **json.loads(text)}
         (written / FACTS).write_text(json.dumps(sealed), encoding="utf-8")
@@ -184,6 +185,7 @@ def map_entry(folder: Path, origin: SourceKey, identity: str) -> Collection | No
             source=origin.data.source,
             fold=origin.fold,
             normalised=origin.data.normalise,
+            missing=origin.data.missing,
             intents_from=origin.data.intents,
         )
     # Its arrays need not fit together. None of this is worth an error: the source is parsed again.
@@ -240,7 +242,8 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
 
     def read() -> Collection:
         how = {"normalisation": data.normalise, "dtype": data.dtype}
-        return load_data(data.source, fold=data.fold, seed=seed, intents=data.intents, **how)
+        place = {"fold": data.fold, "seed": seed}
+        return load_data(data.source, **place, intents=data.intents, missing=data.missing, **how)
 
     return origin, read
 
@@ -254,7 +257,7 @@ def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
         raise UsageError(f"--data: {data.source!r}; expected synthetic:NAME or synthetic:NAME:QUERIES")
 
     def generate() -> Collection:
-        made = replace(synthesise(like, queries=number), source=data.source)
+        made = replace(synthesise(like, queries=number), source=data.source, missing=data.missing)
         if data.intents is not None:
             whole = {name: made.part(name) for name in Collection.PARTS}
             judged = with_intents(whole, data.intents, made.source)

@@ -19,6 +19,7 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.letor import line_batches, name_in_messages, read_letor
 from foltr_audit.data.sources import LOG_FILES, normalise
+from foltr_audit.data.values import fill_missing
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.arrays import Bools, Ints
 
@@ -297,12 +298,24 @@ def load_search_log(data: DataSpec, files: LogFiles) -> Collection:
             "expected no other labels"
         )
     log = read_search_log(files.metadata)
-    letor = read_letor(files.letor, dtype=data.dtype, only=frozenset(log.query_ids))
+    letor = read_letor(
+        files.letor,
+        dtype=data.dtype,
+        only=frozenset(log.query_ids),
+        nan_is_missing=data.missing is not None,
+    )
     name = name_in_messages(files.letor)
     searches = _searches(log, letor.dataset, name)
     parts = _split(_with_clicks(log, letor.dataset, searches, name), log.part[searches], log.times[searches])
+    filled, n_missing = fill_missing(dict(zip(Collection.PARTS, parts, strict=True)), data.missing)
     collection = Collection.parsed(
-        parts, source=data.source, synthetic=False, fold=0, left_out=letor.left_out
+        filled.values(),
+        source=data.source,
+        synthetic=False,
+        fold=0,
+        missing=data.missing,
+        n_missing=n_missing,
+        left_out=letor.left_out,
     )
     return normalise(collection, data.normalise, data.dtype, overwrite=True)
 

@@ -19,6 +19,7 @@ from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.settings.data import are_synthetic
 from foltr_audit.data.intents import count_read, with_intents
 from foltr_audit.data.letor import LetorFile, name_in_messages, read_letor, shown
+from foltr_audit.data.values import fill_missing
 from foltr_audit.errors import DataError, UsageError, suggest_name
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Features, Floats, Ints
@@ -331,13 +332,15 @@ def load_data(
     fold: int = 0,
     seed: int = 1,
     normalisation: str = "zscore",
+    missing: str | None = None,
     dtype: str = "float32",
     intents: str | None = None,
 ) -> Collection:
     """Read a file or folder into three normalised parts; `fold` 0 means none, or the only one.
 
     Parts that are missing are split off the training split by query, 20 % of the queries each. With
-    `intents` (as in `--intents`) only queries and documents that are judged under them stay.
+    `intents` (as in `--intents`) only queries and documents that are judged under them stay. `missing` says
+    what missing features become, as `--missing`.
 
     Raises:
         DataError: no such data, an unknown layout, or a file that is malformed.
@@ -347,14 +350,17 @@ def load_data(
     located = locate(source, fold)
     layout = located.layout
     files = {
-        name: [read_letor(file.path, groups=file.groups, dtype=dtype) for file in part]
+        name: [
+            read_letor(file.path, groups=file.groups, dtype=dtype, nan_is_missing=missing is not None)
+            for file in part
+        ]
         for name, part in layout.items()
     }
     read = _same_width(files, layout)
     counted = None if intents is None else count_read(read, intents)
     if intents is not None:
         read = with_intents(read, intents, source)
-    parts = complete_parts(read, seed, source)
+    parts, n_missing = fill_missing(complete_parts(read, seed, source), missing)
     made_up = intents is not None and are_synthetic(intents)
     # `foltr-audit data synth` writes such document ids.
     named_so = all(name.startswith("synthetic-") for part in parts.values() for name in part.document_ids)
@@ -363,6 +369,8 @@ def load_data(
         source=source,
         synthetic=made_up or named_so,
         fold=located.fold,
+        missing=missing,
+        n_missing=n_missing,
         intents_from=intents,
         read=counted,
     )
@@ -371,22 +379,34 @@ def load_data(
 
 
 def _same_width(parts: Mapping[str, Sequence[LetorFile]], layout: Layout) -> dict[str, Dataset]:
-    """One data set of each part; sparse files are padded with zeros to the widest, dense ones must agree."""
+    """One data set of each part, with files of the same width."""
     every = [
-        (file.path, read)
+        (name_in_messages(file.path), read)
         for name, files in layout.items()
         for file, read in zip(files, parts[name], strict=True)
     ]
-    dense = [(name_in_messages(path), read.dataset.n_features) for path, read in every if read.dense]
+    padded = iter(same_width(every))
+    return {
+        name: _joined([next(padded) for _ in files], [file.path for file in files])
+        for name, files in layout.items()
+    }
+
+
+def same_width(files: Sequence[tuple[str, LetorFile]]) -> list[Dataset]:
+    """Data sets of one width of what was read, each with its name in messages.
+
+    Sparse ones are padded with zeros to the widest.
+
+    Raises:
+        DataError: dense ones of different widths.
+    """
+    dense = [(name, read.dataset.n_features) for name, read in files if read.dense]
     for other, width in dense[1:]:
         one, first = dense[0]
         if width != first:
             raise DataError(f"data: dense rows of {first} features in {one}, but of {width} in {other}")
-    width = max(read.dataset.n_features for _, read in every)
-    return {
-        name: _joined([_padded(one.dataset, width) for one in read], [file.path for file in layout[name]])
-        for name, read in parts.items()
-    }
+    width = max(read.dataset.n_features for _, read in files)
+    return [_padded(read.dataset, width) for _, read in files]
 
 
 def _joined(pieces: Sequence[Dataset], paths: Sequence[Path]) -> Dataset:
@@ -438,6 +458,7 @@ def complete_parts(parts: Mapping[str, Dataset], seed: int, source: str) -> dict
 
 def describe(collection: Collection) -> dict[str, object]:
     """JSON-ready facts of a fold, for `data info`; `ndcg_ceiling` is the share of queries that can score."""
+    missing = {"missing_values": collection.n_missing, "missing_become": collection.missing or "0"}
     joined_from_files = {}
     if collection.read is not None:
         joined_from_files = {
@@ -455,6 +476,7 @@ def describe(collection: Collection) -> dict[str, object]:
         "intents": collection.n_intents,
         "intents_from": collection.intents_from,
         **joined_from_files,
+        **(missing if collection.n_missing else {}),
         **({} if collection.train.users is None else {"queries_left_out": collection.left_out}),
         "parts": {name: _facts(collection.part(name)) for name in Collection.PARTS},
     }

@@ -124,6 +124,7 @@ def recorded_collection(
         "source": data or (recorded.source if spec is None else spec.data.source),
         "fold": recorded.fold,
         "normalise": recorded.normalised,
+        "missing": header.knowledge.get("missing") if spec is None else spec.data.missing,
         "dtype": header.knowledge.get("feature_dtype", "float32"),
         "intents": intents or (header.knowledge.get("intents_from") if spec is None else spec.data.intents),
     }

@@ -237,8 +237,8 @@ def trace_header(
     ball, noise = setup.chain.ball, setup.privacy.noise()
     if ball is not None:
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
-    if noise is not None:
-        knowledge["noise"] = noise
+    known = {"noise": noise, "missing": spec.data.missing}
+    knowledge |= {name: text for name, text in known.items() if text is not None}
     if spec.data.dtype != "float32":
         knowledge["feature_dtype"] = spec.data.dtype
     if spec.data.intents is not None:

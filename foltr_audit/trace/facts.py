@@ -99,6 +99,7 @@ FACTS: dict[str, FactDomain] = {
     "masking": _one_of(*MASKINGS),
     "max_weight": _POSITIVE,
     "messages_every": _whole(0),
+    "missing": _TEXT,
     "metric": _one_of("maxrr", "dcg"),
     "modulus_bits": _whole(1),
     "noise": FactDomain(

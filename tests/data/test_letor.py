@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import random
+import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -227,25 +229,27 @@ token = st.tuples(
         st.floats().map(repr),
         st.from_regex(r"\A[+-]?[0-9]{0,4}\.?[0-9]{0,3}([eE][+-]?[0-9]{1,2})?\Z"),
         st.text("0123456789+-.:eEnaif_", max_size=5),
+        st.sampled_from(["1.79769313486e+308", "-1.798E308", "1.796e308", "1.799e308", "1e999", "NULL", "nan"]),
     ),
 ).map(lambda pair: f"{pair[0]}:{pair[1]}".encode())
 
 
-@example(tokens=[b"2:0.0", b"1:0:"])
+@example(tokens=[b"2:0.0", b"1:0:"], nan_is_missing=True)
 @settings(max_examples=200)
-@given(tokens=st.lists(token, min_size=1, max_size=4))
-def test_quick_and_careful_parser_agree(tokens: list[bytes]) -> None:
+@given(tokens=st.lists(token, min_size=1, max_size=4), nan_is_missing=st.booleans())
+def test_quick_and_careful_parser_agree(tokens: list[bytes], nan_is_missing: bool) -> None:
     text = b" ".join(tokens)
     for dtype in ("float32", "float64"):
-        quick = _parse_quickly(text, np.array([len(tokens)]), dtype)
-        if quick is None:
+        quick = _parse_quickly(text, np.array([len(tokens)]), dtype, nan_is_missing=nan_is_missing)
+        careful = partial(_parse_carefully, [text], [9], "f.txt", dtype)
+        if quick is None and not (nan_is_missing and re.search(rb":(na|null)( |$)", text, re.IGNORECASE)):
             with pytest.raises(DataError, match=r"letor: f\.txt:9: "):
-                _parse_carefully([text], [9], "f.txt", dtype)
-        else:
-            careful = _parse_carefully([text], [9], "f.txt", dtype)
-            assert quick[1].dtype == careful[1].dtype == dtype
-            np.testing.assert_array_equal(quick[0], careful[0])
-            np.testing.assert_array_equal(quick[1], careful[1])
+                careful(nan_is_missing=nan_is_missing)
+        elif quick is not None:
+            slow = careful(nan_is_missing=nan_is_missing)
+            assert quick[1].dtype == slow[1].dtype == dtype
+            np.testing.assert_array_equal(quick[0], slow[0])
+            np.testing.assert_array_equal(quick[1], slow[1])
 
 
 def svmlight(path: Path, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -320,8 +320,10 @@ class Collection:
         source: source of the data, e.g. a path or `synthetic:mq2007`.
         synthetic: whether the data was generated.
         fold: number of the fold, from 1; 0 where the source has no folds.
-        fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
+        fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation, but without missing values.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
+        missing: what missing features have become, as `--missing`; None for 0.
+        n_missing: number of features that were missing.
         intents_from: source of the intents, a folder or `synthetic:I`; None if the data include them.
         read: numbers of rows and queries in the files, of which those stay whose intents are judged; None
             where no intents are joined by document id.
@@ -336,6 +338,8 @@ class Collection:
     fold: int
     fingerprint: str
     normalised: str = "none"
+    missing: str | None = None
+    n_missing: int = 0
     intents_from: str | None = None
     read: tuple[int, int] | None = None
     left_out: int = 0

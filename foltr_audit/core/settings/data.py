@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from foltr_audit.core.settings.base import Flag, SpecTable, left_out
 from foltr_audit.utils.formatting import JsonValue
@@ -74,6 +75,30 @@ def synthetic_count(text: str) -> str | None:
     return None if match is None else str(USUAL_INTENTS) if match[1] is None else match[1]
 
 
+LARGEST_FEATURE = float.fromhex("0x1.fffffep+127")
+"""The largest value of a feature, and the smallest with a minus sign: those of float32."""
+
+FILLS = ("min", "mean")
+"""What a missing feature may become in place of a number: a value of its column over the training split."""
+
+
+def canonical_fill(given: object) -> object:
+    """The one text of what missing features become: `min`, `mean`, or the shortest form of a number.
+
+    >>> canonical_fill(-1), canonical_fill("0.50"), canonical_fill("mean")
+    ('-1', '0.5', 'mean')
+    """
+    if given is None or given in FILLS:
+        return given
+    try:
+        value = math.nan if isinstance(given, bool) else float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not abs(value) <= LARGEST_FEATURE:  # also NaN
+        raise ValueError(f"{str(given)[:40]!r}; expected a number within float32, {' or '.join(FILLS)}")
+    return repr(value + 0.0).removesuffix(".0")  # 0 has no sign
+
+
 def is_synthetic_source(source: str) -> bool:
     """Whether a source of data is synthetic.
 
@@ -100,6 +125,12 @@ class DataSpec(SpecTable):
         "zscore",
         description="zscore (statistics of the training split), zscore-parts (of each part), query-minmax or "
         "none.",
+    )
+    missing: Annotated[str | None, BeforeValidator(canonical_fill)] = Field(
+        None,
+        description="What missing features become before normalisation: a number, or min or mean of the "
+        "feature over the training split. If given, nan and NULL are read as missing, too. Default: 0 for "
+        "Istella's marker 1.797e308, while nan is refused.",
     )
     dtype: Literal["float32", "float64"] = Field(
         "float32", description="Type of the features: float32 or float64."
@@ -130,6 +161,7 @@ class DataSpec(SpecTable):
             source=collection.source,
             fold=collection.fold,
             normalise=cast("Literal['none']", collection.normalised),
+            missing=collection.missing,
             dtype=cast("Literal['float32']", str(collection.train.features.dtype)),
             intents=collection.intents_from,
             balance=balance,
