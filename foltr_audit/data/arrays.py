@@ -228,7 +228,7 @@ def _read(part: str, given: Part, document_ids: Iterable[object] | None, how: Da
     queries = _names(f"query_ids of {part}", query_ids, needed=True)
     documents = [""] * len(queries)
     if document_ids is not None:
-        listed = document_ids if hasattr(document_ids, "__len__") else list(document_ids)
+        listed = document_ids if hasattr(document_ids, "__array__") else list(document_ids)
         documents = _names("document_ids", listed, needed=False)
     sizes = {"X": len(features), "y": len(grades), "query_ids": len(queries), "document_ids": len(documents)}
     if len(set(sizes.values())) > 1:
@@ -337,7 +337,9 @@ def _grades(what: str, y: object) -> Ints:
 def _names(what: str, given: object, *, needed: bool) -> list[str]:
     """Names of queries or documents, (n,); without a name `""`, or refused if it is needed."""
     names = []
-    for row, one in enumerate(_array(what, given, 1)):
+    # NumPy would make texts of all elements of some lists, and cut them at a NUL.
+    listed = isinstance(given, list) and not any(isinstance(one, list | np.ndarray) for one in given)
+    for row, one in enumerate(given if listed else _array(what, given, 1)):  # type: ignore[arg-type]
         missing = _is_missing(one)
         name = "" if missing else one.decode(errors="replace") if isinstance(one, bytes) else str(one)
         if needed and not name.strip():

@@ -229,7 +229,9 @@ token = st.tuples(
         st.floats().map(repr),
         st.from_regex(r"\A[+-]?[0-9]{0,4}\.?[0-9]{0,3}([eE][+-]?[0-9]{1,2})?\Z"),
         st.text("0123456789+-.:eEnaif_", max_size=5),
-        st.sampled_from(["1.79769313486e+308", "-1.798E308", "1.796e308", "1.799e308", "1e999", "NULL", "nan"]),
+        st.sampled_from(
+            ["1.79769313486e+308", "-1.798E308", "1.796e308", "1.799e308", "1e999", "NULL", "nan"]
+        ),
     ),
 ).map(lambda pair: f"{pair[0]}:{pair[1]}".encode())
 
