@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -161,11 +161,17 @@ def make_data_of_qrels(
     Raises:
         DataError: as `make_data`, a pair without features, or one that is judged twice.
     """
-    judged = list(qrels)
-    queries = _names("query_id of qrels", [one.query_id for one in judged], needed=True)
-    documents = _names("doc_id of qrels", [one.doc_id for one in judged], needed=True)
-    what = "relevance of qrels"
-    grades = _numbers(what, _array(what, [one.relevance for one in judged], 1))
+    try:
+        judged = [(one.query_id, one.doc_id, one.relevance) for one in qrels]
+    except (TypeError, AttributeError) as error:
+        expected = "expected judgements with query_id, doc_id and relevance"
+        raise DataError(f"qrels: {error}; {expected}") from error
+    if not judged:
+        raise DataError("qrels: no judgement; expected at least one document of one query")
+    query_ids, doc_ids, relevance = map(list, zip(*judged, strict=True))
+    queries = _names("query_id of qrels", query_ids, needed=True)
+    documents = _names("doc_id of qrels", doc_ids, needed=True)
+    grades = _numbers("relevance of qrels", _array("relevance of qrels", relevance, 1))
     rows: dict[tuple[str, str], Sequence[float]] = {}
     for pair in zip(queries, documents, strict=True):
         if pair in rows:
@@ -174,8 +180,6 @@ def make_data_of_qrels(
             rows[pair] = features(*pair) if callable(features) else features[pair]
         except KeyError as error:
             raise DataError(f"qrels: no features of query {pair[0]}, document {pair[1]}") from error
-    if not rows:
-        raise DataError("qrels: no judgement; expected at least one document of one query")
     if len({np.size(row) for row in rows.values()}) > 1:
         raise DataError("qrels: different numbers of features; expected the same of each pair")
     y = np.where(grades < 0, 0, grades)
@@ -228,8 +232,7 @@ def _read(part: str, given: Part, document_ids: Iterable[object] | None, how: Da
     queries = _names(f"query_ids of {part}", query_ids, needed=True)
     documents = [""] * len(queries)
     if document_ids is not None:
-        listed = document_ids if hasattr(document_ids, "__array__") else list(document_ids)
-        documents = _names("document_ids", listed, needed=False)
+        documents = _names("document_ids", document_ids, needed=False)
     sizes = {"X": len(features), "y": len(grades), "query_ids": len(queries), "document_ids": len(documents)}
     if len(set(sizes.values())) > 1:
         said = ", ".join(f"{name} {size}" for name, size in sizes.items())
@@ -257,7 +260,7 @@ def _columns(X: Any) -> _Columns | None:
     """Those of a data frame of pandas or polars; None of anything else."""
     if hasattr(X, "get_columns"):
         return _Columns((column.name, column) for column in X.get_columns())
-    if hasattr(X, "columns") and hasattr(X, "items"):
+    if hasattr(X, "items") and hasattr(X, "columns"):
         return _Columns((str(name), column) for name, column in X.items())
     return None
 
@@ -334,12 +337,15 @@ def _grades(what: str, y: object) -> Ints:
     return values.astype(np.int64)
 
 
-def _names(what: str, given: object, *, needed: bool) -> list[str]:
+def _names(what: str, given: Any, *, needed: bool) -> list[str]:
     """Names of queries or documents, (n,); without a name `""`, or refused if it is needed."""
-    names = []
+    unordered = isinstance(given, str | bytes | Set | Mapping)
+    if isinstance(given, Iterable) and not unordered and not hasattr(given, "__array__"):
+        given = list(given)
     # NumPy would make texts of all elements of some lists, and cut them at a NUL.
-    listed = isinstance(given, list) and not any(isinstance(one, list | np.ndarray) for one in given)
-    for row, one in enumerate(given if listed else _array(what, given, 1)):  # type: ignore[arg-type]
+    is_flat = isinstance(given, list) and not any(isinstance(one, list | np.ndarray) for one in given)
+    names = []
+    for row, one in enumerate(given if is_flat else _array(what, given, 1)):
         missing = _is_missing(one)
         name = "" if missing else one.decode(errors="replace") if isinstance(one, bytes) else str(one)
         if needed and not name.strip():

@@ -241,9 +241,15 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
     origin = SourceKey(data, located.fold, split_seed, _resolved(data, *located.files))
 
     def read() -> Collection:
-        how = {"normalisation": data.normalise, "dtype": data.dtype}
-        place = {"fold": data.fold, "seed": seed}
-        return load_data(data.source, **place, intents=data.intents, missing=data.missing, **how)
+        return load_data(
+            data.source,
+            fold=data.fold,
+            seed=seed,
+            normalisation=data.normalise,
+            missing=data.missing,
+            dtype=data.dtype,
+            intents=data.intents,
+        )
 
     return origin, read
 

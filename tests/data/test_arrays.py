@@ -181,7 +181,7 @@ def test_a_sparse_matrix_is_the_dense_one(
 ) -> None:
     sparse: Any = getattr(scipy.sparse, f"{form}_{kind}")(dense)
     query = np.repeat(np.arange(4), 3)
-    how = {"dtype": dtype, "missing": missing, "normalise": "none"}
+    how: dict[str, Any] = {"dtype": dtype, "missing": missing, "normalise": "none"}
     one, other = (fa.make_data(X, np.arange(12) % 3, query, **how) for X in (sparse, dense))
     assert one.fingerprint == other.fingerprint
     np.testing.assert_array_equal(one.test.features, other.test.features)
@@ -258,15 +258,18 @@ def test_judgements_that_are_refused(changes: dict[str, Any], message: str) -> N
 
 def test_features_of_judgements_that_are_refused() -> None:
     qrels = [Qrel(f"q{row // 12}", f"d{row}", int(Y[row])) for row in range(240)]
-    for features, message in (
+    refused: tuple[tuple[Any, str], ...] = (
         (lambda *_: 1.0, r"X of train: shape \(240,\)"),
         (lambda _, name: [0.0] * len(name), "different numbers of features"),
         (lambda *_: [math.nan], "X of train: row 0, column 0: value nan"),
         (lambda *_: [1e39], "X of train: row 0, column 0: value 1e[+]39 is beyond float32"),
         (lambda *_: ["a"], "X of train: expected numbers"),
-    ):
+    )
+    for features, message in refused:
         with pytest.raises(DataError, match=message):
             fa.make_data_of_qrels(qrels, features)
+    with pytest.raises(DataError, match="no attribute 'query_id'; expected judgements with query_id, doc_id"):
+        fa.make_data_of_qrels([(1, 2, 3)], {})  # type: ignore[list-item]
     with pytest.raises(DataError, match="qrels: no judgement"):
         fa.make_data_of_qrels([], lambda *_: [1.0])
     assert fa.make_data_of_qrels(qrels, lambda *_: [1.0, math.nan], missing="mean").n_missing == 240

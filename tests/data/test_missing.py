@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def filled_by_hand(train: np.ndarray, how: str | None) -> np.ndarray:
 def test_what_missing_features_become(tmp_path: Path, how: str | None, normalise: str) -> None:
     """A file, arrays with the marker, and arrays without holes give the same."""
     with_marker = np.where(GONE, float(MARKER), KNOWN)
-    setting = {"normalise": normalise, "dtype": "float64"}
+    setting: dict[str, Any] = {"normalise": normalise, "dtype": "float64"}
     read = fa.load_data(written(tmp_path / "data.txt"), missing=how, **setting)
     made = fa.make_data(with_marker, Y, QUERY, missing=how, **setting)
     whole = fa.make_data(filled_by_hand(rows_of(read, "train"), how), Y, QUERY, **setting)
@@ -100,8 +101,10 @@ def test_no_numbers_are_missing_only_where_the_user_says_so(tmp_path: Path, text
     marked = fa.load_data(written(tmp_path / "marked.txt"), missing="mean")
     assert fa.load_data(path, missing="mean").fingerprint == marked.fingerprint
     holes = np.ma.masked_array(KNOWN, GONE)
+    with_none = KNOWN.astype(object)
+    with_none[GONE] = None
     assert fa.make_data(holes, Y, QUERY, missing="mean").fingerprint == marked.fingerprint
-    assert fa.make_data(np.where(GONE, None, KNOWN), Y, QUERY, missing="mean").n_missing == GONE.sum()
+    assert fa.make_data(with_none, Y, QUERY, missing="mean").n_missing == GONE.sum()
     for infinite in ("inf", "-inf", "1e39"):
         with pytest.raises(DataError, match=r"expected a finite number$|is beyond float32"):
             fa.load_data(written(path, infinite), missing=0)
@@ -143,8 +146,8 @@ def test_the_mean_of_a_constant_feature_is_exactly_its_value() -> None:
 
 def test_the_validation_and_test_splits_change_nothing() -> None:
     holes = np.where(GONE, float(MARKER), KNOWN)
-    parts = {"vali": (holes, Y, QUERY), "test": (holes, Y, QUERY)}
-    shifted = {name: (np.where(GONE, float(MARKER), KNOWN + 50), Y, QUERY) for name in parts}
+    parts: dict[str, Any] = {"vali": (holes, Y, QUERY), "test": (holes, Y, QUERY)}
+    shifted: dict[str, Any] = {name: (np.where(GONE, float(MARKER), KNOWN + 50), Y, QUERY) for name in parts}
     for how in ("min", "mean"):
         one, other = (
             fa.make_data(holes, Y, QUERY, missing=how, normalise="none", **given)
