@@ -19,7 +19,7 @@ from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.settings.data import are_synthetic
 from foltr_audit.data.intents import count_read, with_intents
 from foltr_audit.data.letor import LetorFile, name_in_messages, read_letor, shown
-from foltr_audit.data.values import fill_missing
+from foltr_audit.data.values import fill_missing, zero_features
 from foltr_audit.errors import DataError, UsageError, suggest_name
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Features, Floats, Ints
@@ -427,7 +427,8 @@ def _joined(pieces: Sequence[Dataset], paths: Sequence[Path]) -> Dataset:
 def _padded(part: Dataset, width: int) -> Dataset:
     if part.n_features == width:
         return part
-    features = np.zeros((part.n_documents, width), dtype=part.features.dtype)
+    given, dtype = part.features.size, str(part.features.dtype)
+    features = zero_features("data", part.n_documents, width, given, dtype)
     features[:, : part.n_features] = part.features
     return part.with_features(features)
 
