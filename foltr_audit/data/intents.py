@@ -21,6 +21,7 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import are_synthetic, synthetic_count
 from foltr_audit.data.letor import line_batches, shown
 from foltr_audit.data.synthetic import synthetic_intents
+from foltr_audit.data.values import MAX_LABEL
 from foltr_audit.errors import DataError
 from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.rng import Streams, name_codes
@@ -30,7 +31,6 @@ from foltr_audit.utils.arrays import Ints
 # A document counts as judged if any of the files judges it, as Zhuang & Zuccon 2021, section 4.1, collate
 # the diversity qrels of the TREC Web Track (Clarke, Craswell & Soboroff 2009).
 
-MAX_GRADE = 31
 _FILE = re.compile(r"([1-9]\d{0,3})\.txt(\.gz)?")
 _LINE = "topic intent document label"
 _LABEL = re.compile(rb"-?\d{1,9}")
@@ -147,9 +147,9 @@ def _grade(fields: list[bytes], intent: int, where: str) -> int:
         raise DataError(f"{where}: {len(fields)} fields; expected '{_LINE}'")
     if fields[1] != str(intent).encode():
         raise DataError(f"{where}: intent {shown(fields[1])}; expected {intent}, the number of the file")
-    grade = int(fields[3]) if _LABEL.fullmatch(fields[3]) else MAX_GRADE + 1
-    if grade > MAX_GRADE:
-        raise DataError(f"{where}: label {shown(fields[3])}; expected a whole number up to {MAX_GRADE}")
+    grade = int(fields[3]) if _LABEL.fullmatch(fields[3]) else MAX_LABEL + 1
+    if grade > MAX_LABEL:
+        raise DataError(f"{where}: label {shown(fields[3])}; expected a whole number up to {MAX_LABEL}")
     return max(0, grade)
 
 
