@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from foltr_audit.core.records import Dataset
 from foltr_audit.data import letor
 from foltr_audit.data.letor import LetorFile, _parse_carefully, _parse_quickly, read_letor, write_letor
+from foltr_audit.data.values import MISSING
 from foltr_audit.errors import DataError
 from tests.fixtures import reference
 
@@ -252,6 +253,16 @@ def test_quick_and_careful_parser_agree(tokens: list[bytes], nan_is_missing: boo
             assert quick[1].dtype == slow[1].dtype == dtype
             np.testing.assert_array_equal(quick[0], slow[0])
             np.testing.assert_array_equal(quick[1], slow[1])
+
+
+def test_a_marker_for_missing_is_read_as_quickly_as_a_number() -> None:
+    text = b"1:1.79769313486e+308 2:0.5 3:-1.7976931348623157e308"
+    for dtype in ("float32", "float64"):
+        quick = _parse_quickly(text, np.array([3]), dtype, nan_is_missing=False)
+        assert quick is not None
+        assert quick[1].tolist() == [MISSING, 0.5, MISSING]
+    assert _parse_quickly(text + b" 4:nan", np.array([4]), "float32", nan_is_missing=False) is None
+    assert _parse_quickly(text + b" 4:nan", np.array([4]), "float32", nan_is_missing=True) is not None
 
 
 def svmlight(path: Path, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -137,7 +137,7 @@ def test_only_holes_are_filled_and_only_with_what_training_knows(features: np.nd
 
 def test_the_mean_of_a_constant_feature_is_exactly_its_value() -> None:
     """The mean of ten numbers 0.1 is not 0.1 in float64, and its z-scores would be large."""
-    features = np.full((60, 1), 0.1)
+    features = np.tile(np.linspace(0.1, 0.9, 50), (60, 1))
     features[::6] = float(MARKER)
     for normalise in ("zscore", "zscore-parts"):
         made = fa.make_data(features, Y, QUERY, missing="mean", normalise=normalise, dtype="float64")

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import foltr_audit as fa
 from foltr_audit.core.records import Collection
+from foltr_audit.data import arrays
 from foltr_audit.data.values import is_marker
 from foltr_audit.errors import DataError, FoltrAuditError
 
@@ -124,19 +126,19 @@ def test_features(tmp_path: Path, case: str, dtype: str) -> None:
     words = having(np.vectorize(repr)(X.astype(np.float64)), (BAD_ROW, 1), text)
     how = {"dtype": dtype, "normalise": "none"}
     file = verdict(through_a_file, tmp_path, words, Y, QUERY, **how)
-    arrays = verdict(fa.make_data, having(X, (BAD_ROW, 1), value), Y, QUERY, **how)
-    assert_same_verdict(file, arrays, said)
-    if isinstance(arrays, str) and isinstance(value, float):
-        assert "X of train: row 5, column 1: value" in arrays
-        assert verdict(fa.make_data, having(X, (BAD_ROW, 1), value).astype(float), Y, QUERY, **how) == arrays
+    made = verdict(fa.make_data, having(X, (BAD_ROW, 1), value), Y, QUERY, **how)
+    assert_same_verdict(file, made, said)
+    if isinstance(made, str) and isinstance(value, float):
+        assert "X of train: row 5, column 1: value" in made
+        assert verdict(fa.make_data, having(X, (BAD_ROW, 1), value).astype(float), Y, QUERY, **how) == made
 
 
 @pytest.mark.parametrize("case", LABELS)
 def test_labels(tmp_path: Path, case: str) -> None:
     text, value, said = LABELS[case]
     file = verdict(through_a_file, tmp_path, X, having(Y, BAD_ROW, text), QUERY)
-    arrays = verdict(fa.make_data, X, having(Y, BAD_ROW, value), QUERY)
-    assert_same_verdict(file, arrays, said)
+    made = verdict(fa.make_data, X, having(Y, BAD_ROW, value), QUERY)
+    assert_same_verdict(file, made, said)
 
 
 @pytest.mark.parametrize("case", QUERY_IDS)
@@ -144,8 +146,8 @@ def test_query_ids(tmp_path: Path, case: str) -> None:
     text, value, said = QUERY_IDS[case]
     names = QUERY.astype(str)
     file = verdict(through_a_file, tmp_path, X, Y, having(names, BAD_ROW, text))
-    arrays = verdict(fa.make_data, X, Y, having(names, BAD_ROW, value))
-    assert_same_verdict(file, arrays, said)
+    made = verdict(fa.make_data, X, Y, having(names, BAD_ROW, value))
+    assert_same_verdict(file, made, said)
 
 
 def test_widths_and_rows(tmp_path: Path) -> None:
@@ -260,9 +262,12 @@ def test_given_arrays_stay_as_they_are() -> None:
         np.testing.assert_array_equal(np.asarray(given), np.asarray(before))
 
 
-def test_a_text_file_and_its_arrays_refuse_by_the_first_bad_row() -> None:
+@pytest.mark.parametrize("batch", [1, 20, 1 << 20])
+def test_the_first_bad_row_is_named(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_BATCH_VALUES", batch)
     bad = X.copy()
     bad[20, 0] = np.inf
     bad[9, 2] = np.nan
-    with pytest.raises(DataError, match="row 9, column 2"):
-        fa.make_data(bad, Y, QUERY)
+    for form in (np.asarray, scipy.sparse.csr_matrix):
+        with pytest.raises(DataError, match="row 9, column 2"):
+            fa.make_data(form(bad), Y, QUERY)
