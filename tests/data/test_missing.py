@@ -26,21 +26,24 @@ GONE = np.random.default_rng(5).random((60, 4)) < 0.3
 GONE[:, 3] = True  # a feature without any value, as in the reported file
 Y = np.arange(60) % 3
 QUERY = np.repeat(np.arange(12), 5)
+NAMES = list(map(str, range(60)))
 
 
 def written(path: Path, marker: str = MARKER) -> Path:
     lines = (
         f"{grade} qid:{query} " + " ".join(f"{n}:{marker if gone else value}" for n, (value, gone) in
-                                           enumerate(zip(row, holes, strict=True), start=1))
-        for row, holes, grade, query in zip(KNOWN, GONE, Y, QUERY, strict=True)
+                                           enumerate(zip(row, holes, strict=True), start=1)) + f" #docid = {name}"
+        for row, holes, grade, query, name in zip(KNOWN, GONE, Y, QUERY, NAMES, strict=True)
     )  # fmt: skip
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
-def rows_of(data: Collection, part: str) -> np.ndarray:
-    """Which of our rows a part has, in its order."""
-    return np.concatenate([np.flatnonzero(int(query) == QUERY) for query in data.part(part).query_ids])
+def rows_of(data: Collection, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Which of our rows a part has, rising, and their features."""
+    rows = np.array([int(name) for name in data.part(part).document_ids])
+    order = np.argsort(rows)
+    return rows[order], data.part(part).features[order]
 
 
 def filled_by_hand(train: np.ndarray, how: str | None) -> np.ndarray:
@@ -63,15 +66,17 @@ def test_what_missing_features_become(tmp_path: Path, how: str | None, normalise
     with_marker = np.where(GONE, float(MARKER), KNOWN)
     setting: dict[str, Any] = {"normalise": normalise, "dtype": "float64"}
     read = fa.load_data(written(tmp_path / "data.txt"), missing=how, **setting)
-    made = fa.make_data(with_marker, Y, QUERY, missing=how, **setting)
-    whole = fa.make_data(filled_by_hand(rows_of(read, "train"), how), Y, QUERY, **setting)
+    made = fa.make_data(with_marker, Y, QUERY, document_ids=NAMES, missing=how, **setting)
+    filled = filled_by_hand(rows_of(read, "train")[0], how)
+    whole = fa.make_data(filled, Y, QUERY, document_ids=NAMES, **setting)
     assert read.n_missing == made.n_missing == np.count_nonzero(GONE)
     assert (read.missing, made.missing, whole.n_missing) == (how, how, 0)
     assert read.fingerprint == made.fingerprint
     for name in Collection.PARTS:
-        ours, theirs, others = (data.part(name).features for data in (read, made, whole))
-        np.testing.assert_array_equal(ours, theirs)
-        np.testing.assert_allclose(ours, others, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(read.part(name).features, made.part(name).features)
+        (rows, ours), (others, theirs) = (rows_of(data, name) for data in (read, whole))
+        np.testing.assert_array_equal(rows, others)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
         assert np.abs(ours).max() < 100
 
 
@@ -103,7 +108,8 @@ def test_no_numbers_are_missing_only_where_the_user_says_so(tmp_path: Path, text
     holes = np.ma.masked_array(KNOWN, GONE)
     with_none = KNOWN.astype(object)
     with_none[GONE] = None
-    assert fa.make_data(holes, Y, QUERY, missing="mean").fingerprint == marked.fingerprint
+    made = fa.make_data(holes, Y, QUERY, document_ids=NAMES, missing="mean")
+    assert made.fingerprint == marked.fingerprint
     assert fa.make_data(with_none, Y, QUERY, missing="mean").n_missing == GONE.sum()
     for infinite in ("inf", "-inf", "1e39"):
         with pytest.raises(DataError, match=r"expected a finite number$|is beyond float32"):
@@ -154,7 +160,10 @@ def test_the_validation_and_test_splits_change_nothing() -> None:
             for given in (parts, shifted)
         )
         np.testing.assert_array_equal(one.train.features, other.train.features)
-        np.testing.assert_array_equal(one.test.features[GONE], other.test.features[GONE])
+        values = filled_by_hand(np.arange(60), how).astype(np.float32)
+        for column, gone in enumerate(GONE.T):
+            (value,) = np.unique(values[gone, column])
+            assert np.count_nonzero(other.test.features[:, column] == value) == np.count_nonzero(gone)
 
 
 @pytest.mark.parametrize(
