@@ -30,11 +30,11 @@ NAMES = list(map(str, range(60)))
 
 
 def written(path: Path, marker: str = MARKER) -> Path:
-    lines = (
-        f"{grade} qid:{query} " + " ".join(f"{n}:{marker if gone else value}" for n, (value, gone) in
-                                           enumerate(zip(row, holes, strict=True), start=1)) + f" #docid = {name}"
-        for row, holes, grade, query, name in zip(KNOWN, GONE, Y, QUERY, NAMES, strict=True)
-    )  # fmt: skip
+    lines = []
+    for row, holes, grade, query, name in zip(KNOWN, GONE, Y, QUERY, NAMES, strict=True):
+        values = [marker if gone else str(value) for value, gone in zip(row, holes, strict=True)]
+        pairs = " ".join(f"{number}:{value}" for number, value in enumerate(values, start=1))
+        lines.append(f"{grade} qid:{query} {pairs} #docid = {name}")
     path.write_text("\n".join(lines) + "\n")
     return path
 
