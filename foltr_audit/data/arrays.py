@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import ARRAYS, DataSpec
+from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.sources import complete_parts
 from foltr_audit.data.sources import normalise as scaled
 from foltr_audit.errors import DataError, UsageError
@@ -98,6 +99,7 @@ def make_data(
     widths = {part: one.n_features for part, one in parts.items()}
     if len(set(widths.values())) > 1:
         raise DataError(f"arrays: parts with different numbers of features: {widths}")
+    parts = {part: in_content_order(one) for part, one in parts.items()}
     whole = complete_parts(parts, seed, "arrays")
     parsed = Collection.parsed(
         (whole[part] for part in Collection.PARTS), source=ARRAYS, synthetic=False, fold=0
@@ -164,10 +166,11 @@ def made_collection(data: DataSpec) -> Collection:
             "where processes share the work, or a file"
         )
     dtype = str(found.train.features.dtype)
-    if (data.normalise, data.dtype, data.intents) != (found.normalised, dtype, None):
+    made = found.normalised, dtype, None, found.document_order
+    if (data.normalise, data.dtype, data.intents, data.document_order) != made:
         raise UsageError(
-            f"data {data.source}: made with normalise={found.normalised} and dtype={dtype}, and without "
-            "intents; expected the same"
+            f"data {data.source}: made with normalise={found.normalised} and dtype={dtype}, without intents "
+            "and in the order of content; expected the same"
         )
     return found
 

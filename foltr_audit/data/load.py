@@ -29,6 +29,7 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
+from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.intents import count_read, intent_files, with_intents
 from foltr_audit.data.search_log import LogFiles, load_search_log
 from foltr_audit.data.sources import folds_of, load_data, locate, normalise
@@ -48,7 +49,10 @@ SMALLEST_BYTES = 4 << 20
 """Collections with features below this size are not stored: they are parsed in less than about .1 s."""
 FACTS = "facts.json"
 _ABANDONED_S = 86_400  # a temporary folder may be a writer's that is still at work; none takes a day
-_ARRAYS = ("features", "labels", "offsets", "query_ids", "document_ids", "intents", "users")
+_ARRAYS = (
+    *("features", "labels", "offsets", "query_ids", "document_ids", "intents", "users"),
+    *("file_queries", "file_documents"),
+)
 
 
 class SourceKey(NamedTuple):
@@ -67,7 +71,7 @@ class SourceKey(NamedTuple):
         """Name of its folder; a relative path is another source in another working folder."""
         data, source = self.data, self.data.source
         source = source if data.is_synthetic else os.path.abspath(source)
-        return _digest(source, data.normalise, data.dtype, data.intents, *self[1:])
+        return _digest(source, data.normalise, data.dtype, data.intents, data.document_order, *self[1:])
 
     def identity(self) -> str | None:
         """A hash of the source, sizes and times of its files, and code; None for pipes and devices."""
@@ -239,7 +243,7 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
     origin = SourceKey(data, located.fold, split_seed, _resolved(data, *located.files))
 
     def read() -> Collection:
-        how = {"normalisation": data.normalise, "dtype": data.dtype}
+        how = {"normalisation": data.normalise, "dtype": data.dtype, "order": data.document_order}
         return load_data(data.source, fold=data.fold, seed=seed, intents=data.intents, **how)
 
     return origin, read
@@ -264,6 +268,8 @@ def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
                 intents_from=data.intents,
                 read=count_read(whole, data.intents),
             )
+        if data.document_order == "content":
+            made = made.with_parts(in_content_order(made.part(name)) for name in Collection.PARTS)
         return normalise(made, data.normalise, data.dtype, overwrite=True)
 
     return SourceKey(data, files=_resolved(data)), generate

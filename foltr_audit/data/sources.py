@@ -17,6 +17,7 @@ import numpy as np
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.settings.data import are_synthetic
+from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.intents import count_read, with_intents
 from foltr_audit.data.letor import LetorFile, name_in_messages, read_letor, shown
 from foltr_audit.errors import DataError, UsageError, suggest_name
@@ -333,9 +334,11 @@ def load_data(
     normalisation: str = "zscore",
     dtype: str = "float32",
     intents: str | None = None,
+    order: str = "content",
 ) -> Collection:
     """Read a file or folder into three normalised parts; `fold` 0 means none, or the only one.
 
+    Queries and documents are in order of their content, or of the `file`: see `in_content_order`.
     Parts that are missing are split off the training split by query, 20 % of the queries each. With
     `intents` (as in `--intents`) only queries and documents that are judged under them stay.
 
@@ -354,6 +357,8 @@ def load_data(
     counted = None if intents is None else count_read(read, intents)
     if intents is not None:
         read = with_intents(read, intents, source)
+    if order == "content":
+        read = {name: in_content_order(part) for name, part in read.items()}
     parts = complete_parts(read, seed, source)
     made_up = intents is not None and are_synthetic(intents)
     # `foltr-audit data synth` writes such document ids.

@@ -84,54 +84,87 @@ def reciprocal_ranks(clicks: Bools) -> Floats:
     return out
 
 
-@kernel
-def reciprocal_ranks_of_relevant(labels: Ints, offsets: Ints, queries: Ints, shown: Ints) -> Floats:
-    """1 / rank of the first document with a label above 0 of each list (I, k); 0 without one."""
-    out = np.empty(queries.size)
-    for i in range(queries.size):
-        first, out[i] = offsets[queries[i]], 0.0
-        for rank in range(shown.shape[1]):
-            if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
-                out[i] = 1.0 / (rank + 1.0)
-                break
-    return out
+# --- metrics of rankings with ties -----------------------------------------------------------------
+# Means over all orders of documents with equal scores, in closed form. Source: McSherry & Najork 2008,
+# "Computing information retrieval performance measures efficiently in the presence of tied scores".
 
 
-@kernel
-def average_precisions(labels: Ints, offsets: Ints, queries: Ints, shown: Ints, relevant: Ints) -> Floats:
-    """Precision at the ranks of relevant documents, summed over min(k, relevant); 0 where none is.
+@inlined
+def _fill_unclicked(
+    labels: Ints, scores: Floats, first: int, end: int, top: float, click: Floats, means: Floats
+) -> None:
+    """Fill means[j] with the probability that none of j documents, any of those with score `top`, is clicked.
 
-    `relevant` (queries,) counts the documents of each query with a label above 0.
+    A mean over all choices of j of t documents: the t-th is among them with probability j / t.
     """
-    out = np.empty(queries.size)
-    for i in range(queries.size):
-        first, found, total = offsets[queries[i]], 0, 0.0
-        for rank in range(shown.shape[1]):
-            if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
-                found += 1
-                total += found / (rank + 1.0)
-        most = min(relevant[queries[i]], shown.shape[1])
-        out[i] = total / most if most > 0 else 0.0
-    return out
+    means[0] = 1.0
+    for j in range(1, means.size):
+        means[j] = 0.0
+    t = 0
+    for i in range(first, end):
+        if scores[i] == top:
+            t += 1
+            unclicked = 1.0 - click[min(labels[i], click.size - 1)]
+            for j in range(min(t, means.size - 1), 0, -1):
+                means[j] = (j * unclicked * means[j - 1] + (t - j) * means[j]) / t
+
+
+@inlined
+def _next_equals(
+    labels: Ints, scores: Floats, first: int, end: int, below: float, last: int, by_position: bool
+) -> tuple[float, int, float, int, int]:
+    """The next lower score, how many documents have it, their gains, how many are relevant, and the first.
+
+    With `by_position` the next document alone, which may have the score of the `last` one.
+    """
+    top, tied, gain, relevant, place = -np.inf, 0, 0.0, 0, first
+    for i in range(first, end):
+        score = scores[i]
+        if score < below or (by_position and score == below and i > last):
+            if tied == 0 or score > top:
+                top, tied, gain, relevant, place = score, 0, 0.0, 0, i
+            if score == top and not (by_position and tied > 0):
+                tied += 1
+                gain += _gain(labels[unsigned(i)])
+                relevant += labels[unsigned(i)] > 0
+    return top, tied, gain, relevant, place
 
 
 @kernel
-def expected_reciprocal_ranks(
-    labels: Ints, offsets: Ints, queries: Ints, shown: Ints, click: Floats
+def tied_metrics(
+    labels: Ints, offsets: Ints, scores: Floats, discounts: Floats, click: Floats, by_position: bool
 ) -> Floats:
-    """Expected 1 / rank of the first click on each list (I, k), from P(click | grade).
+    """DCG, reciprocal rank, summed precision and expected MaxRR of the first k of each query, (queries, 4).
 
-    Grades beyond the last of `click` are clicked like that one.
+    The precision at the rank of each relevant document is summed. MaxRR is under P(click | grade) `click`
+    (grades,), whose last one holds for grades beyond it; NaN for an empty one. With `by_position` the upper
+    of two documents with equal scores comes first, else all orders are equally likely.
     """
-    out = np.empty(queries.size)
-    for i in range(queries.size):
-        first, unclicked, total = offsets[queries[i]], 1.0, 0.0
-        for rank in range(shown.shape[1]):
-            if shown[i, rank] >= 0:
-                chance = click[min(labels[first + shown[i, rank]], click.size - 1)]
-                total += unclicked * chance / (rank + 1.0)
-                unclicked *= 1.0 - chance
-        out[i] = total
+    k, out = discounts.size, np.zeros((offsets.size - 1, 4))
+    unclicked = np.empty(k + 1)
+    for query in range(offsets.size - 1):
+        first, end = offsets[query], offsets[query + 1]
+        rank, hits, irrelevant, skipped, below, last = 0, 0, 1.0, 1.0, np.inf, first - 1
+        while rank < min(k, end - first):
+            below, tied, gain, relevant, last = _next_equals(
+                labels, scores, first, end, below, last, by_position
+            )
+            another = (relevant - 1.0) / (tied - 1.0) if tied > 1 else 0.0
+            shown = min(tied, k - rank)
+            for j in range(shown):
+                out[query, 0] += gain / tied * discounts[rank + j]
+                out[query, 1] += irrelevant * relevant / (tied - j) / (rank + j + 1.0)
+                out[query, 2] += relevant / tied * (hits + 1.0 + j * another) / (rank + j + 1.0)
+                irrelevant *= max(0, tied - relevant - j) / (tied - j)
+            if click.size > 0:
+                begin, stop = (last, last + 1) if by_position else (first, end)
+                _fill_unclicked(labels, scores, begin, stop, below, click, unclicked[: shown + 1])
+                for j in range(shown):
+                    out[query, 3] += skipped * (unclicked[j] - unclicked[j + 1]) / (rank + j + 1.0)
+                skipped *= unclicked[shown]
+            rank, hits = rank + tied, hits + relevant
+        if click.size == 0:
+            out[query, 3] = np.nan
     return out
 
 

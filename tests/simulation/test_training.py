@@ -238,10 +238,10 @@ def test_a_trace_keeps_rounds_and_goes_on_from_any(setup_of: SetupOf, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         record_rounds(
             lambda first, last: play(first, last, until=2),
-            small, folder, resume=False, keep=False, tick=NO_TICK,
+            small, folder, setup.collection, resume=False, keep=False, tick=NO_TICK,
         )  # fmt: skip
     assert Trace.open(folder).n_rounds <= 2, "the last one may not be written yet"
-    record_rounds(play, small, folder, resume=True, keep=False, tick=NO_TICK)
+    record_rounds(play, small, folder, setup.collection, resume=True, keep=False, tick=NO_TICK)
     trace = Trace.open(folder)
     for (record, truth), read, known in zip(whole, trace.rounds(), trace.truths(), strict=True):
         same_bytes(record, read)
