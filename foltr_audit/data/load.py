@@ -269,7 +269,8 @@ def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
                 read=count_read(whole, data.intents),
             )
         if data.document_order == "content":
-            made = made.with_parts(in_content_order(made.part(name)) for name in Collection.PARTS)
+            ordered = [in_content_order(made.part(name)) for name in Collection.PARTS]
+            made = made.with_parts(ordered, fingerprint=joint_fingerprint(ordered))
         return normalise(made, data.normalise, data.dtype, overwrite=True)
 
     return SourceKey(data, files=_resolved(data)), generate

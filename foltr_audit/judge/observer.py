@@ -146,6 +146,11 @@ def check_collection(header: TraceHeader, collection: Collection) -> None:
             f"trace: recorded on {expected.source} (fingerprint {expected.fingerprint[:12]}), not on "
             f"{collection.source} ({collection.fingerprint[:12]}); give its own data with --data"
         )
+    if expected.rows and collection.row_order != expected.rows:
+        raise TraceError(
+            f"trace: recorded on {expected.source}, whose rows are in another order than those of "
+            f"{collection.source}; give its own data with --data"
+        )
     if collection.normalised != expected.normalised:
         raise TraceError(
             f"trace: recorded on {expected.normalised} features, not {collection.normalised}; "

@@ -266,6 +266,7 @@ def trace_header(
             fingerprint=collection.fingerprint,
             normalised=collection.normalised,
             parts=collection.PARTS,
+            rows=collection.row_order,
         ),
         has_truth=True,
         knowledge=knowledge,

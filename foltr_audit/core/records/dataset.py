@@ -331,29 +331,22 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the content in the order of the file, whose layout does not matter otherwise.
+        """SHA-256 (hex) of the content; neither the layout of the source file nor its order of rows matters.
 
         Float64 features that float32 represents exactly have the same fingerprint as float32 features.
         """
-        queries, rows = self._in_file
         digest = hashlib.sha256(f"foltr-audit/dataset/1 {self.features.shape}\n".encode())
-        form = self._form
-        for first in range(0, self.n_documents, _BATCH_ROWS):
-            some = self.features[rows[first : first + _BATCH_ROWS]]
-            digest.update(np.ascontiguousarray(some, dtype=form).data)
-        ends = np.concatenate([[0], np.cumsum(self.lengths[queries])])
-        for array in (self.labels[rows], ends):
-            digest.update(np.ascontiguousarray(array, dtype="<i8").data)
-        for names, order in ((self.query_ids, queries), (self.document_ids, rows)):
-            ordered = names if self.file_queries is None else map(names.__getitem__, order.tolist())
-            for batch in batches(ordered):
+        for array, form in ((self.features, self._form), (self.labels, "<i8"), (self.offsets, "<i8")):
+            digest.update(np.ascontiguousarray(array, dtype=form).data)
+        for names in (self.query_ids, self.document_ids):
+            for batch in batches(names):
                 digest.update("".join([f"{len(name)}:{name}" for name in batch]).encode())
         if self.intents is not None:
             digest.update(f"{len(self.intents)} intents\n".encode())
-            digest.update(np.ascontiguousarray(self.intents[:, rows], dtype="<i8").data)
+            digest.update(np.ascontiguousarray(self.intents, dtype="<i8").data)
         if self.users is not None:
             digest.update(b"users\n")
-            digest.update(np.ascontiguousarray(self.users[queries], dtype="<i8").data)
+            digest.update(np.ascontiguousarray(self.users, dtype="<i8").data)
         return digest.hexdigest()
 
 
@@ -366,7 +359,7 @@ class Collection:
         source: source of the data, e.g. a path or `synthetic:mq2007`.
         synthetic: whether the data was generated.
         fold: number of the fold, from 1; 0 where the source has no folds.
-        fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
+        fingerprint: SHA-256 (hex) over the parts, before normalisation.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
         intents_from: source of the intents, a folder or `synthetic:I`; None if the data include them.
         read: numbers of rows and queries in the files, of which those stay whose intents are judged; None
@@ -429,6 +422,17 @@ class Collection:
     def _repeats_ids(self) -> bool:
         ids = [set(self.part(name).query_ids) for name in self.PARTS]
         return len(set.union(*ids)) < sum(len(part) for part in ids)
+
+    @cached_property
+    def row_order(self) -> str:
+        """SHA-256 (hex) of the order of the rows in the files; empty if it is that of the documents."""
+        if self.document_order == "file":
+            return ""
+        digest = hashlib.sha256()
+        for part in map(self.part, self.PARTS):
+            for places in (part.file_queries, part.file_documents):
+                digest.update(np.ascontiguousarray(places, dtype="<i8").data)
+        return digest.hexdigest()
 
     def in_file(self, parts: Sequence[str], part: Ints, query: Ints, shown: Ints) -> tuple[Ints, Ints]:
         """Queries (I,) of parts (I,), indices into `parts`, and lists (I, k) by their places in the files."""
