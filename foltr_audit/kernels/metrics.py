@@ -90,44 +90,40 @@ def reciprocal_ranks(clicks: Bools) -> Floats:
 
 
 @inlined
-def _fill_unclicked(
-    labels: Ints, scores: Floats, first: int, end: int, top: float, click: Floats, means: Floats
-) -> None:
-    """Fill means[j] with the probability that none of j documents, any of those with score `top`, is clicked.
+def _add_unclicked(means: Floats, t: int, unclicked: float) -> None:
+    """Add the t-th of some documents to means[j]: how likely none of j of them is clicked.
 
     A mean over all choices of j of t documents: the t-th is among them with probability j / t.
     """
-    means[0] = 1.0
-    for j in range(1, means.size):
-        means[j] = 0.0
-    t = 0
-    for i in range(first, end):
-        if scores[i] == top:
-            t += 1
-            unclicked = 1.0 - click[min(labels[i], click.size - 1)]
-            for j in range(min(t, means.size - 1), 0, -1):
-                means[j] = (j * unclicked * means[j - 1] + (t - j) * means[j]) / t
+    for j in range(min(t, means.size - 1), 0, -1):
+        means[j] = (j * unclicked * means[j - 1] + (t - j) * means[j]) / t
 
 
 @inlined
-def _next_equals(
-    labels: Ints, scores: Floats, first: int, end: int, below: float, last: int, by_position: bool
-) -> tuple[float, int, float, int, int]:
-    """The next lower score, how many documents have it, their gains, how many are relevant, and the first.
+def _take_equals(
+    labels: Ints, scores: Floats, click: Floats, by_position: bool, unclicked: Floats
+) -> tuple[int, float, int]:
+    """How many documents have the highest score, which is then -inf, their gains, and how many are relevant.
 
-    With `by_position` the next document alone, which may have the score of the `last` one.
+    With `by_position` only the first of them. Fills `unclicked` as `_add_unclicked` does.
     """
-    top, tied, gain, relevant, place = -np.inf, 0, 0.0, 0, first
-    for i in range(first, end):
-        score = scores[i]
-        if score < below or (by_position and score == below and i > last):
-            if tied == 0 or score > top:
-                top, tied, gain, relevant, place = score, 0, 0.0, 0, i
-            if score == top and not (by_position and tied > 0):
-                tied += 1
-                gain += _gain(labels[unsigned(i)])
-                relevant += labels[unsigned(i)] > 0
-    return top, tied, gain, relevant, place
+    top, tied, gain, relevant = scores[0], 0, 0.0, 0
+    for i in range(1, scores.size):
+        top = scores[i] if scores[i] > top else top
+    unclicked[0] = 1.0
+    for j in range(1, unclicked.size):
+        unclicked[j] = 0.0
+    for i in range(scores.size):
+        if scores[i] == top:
+            scores[i] = -np.inf
+            tied += 1
+            gain += _gain(labels[i])
+            relevant += labels[i] > 0
+            if click.size > 0:
+                _add_unclicked(unclicked, tied, 1.0 - click[min(labels[i], click.size - 1)])
+            if by_position:
+                break
+    return tied, gain, relevant
 
 
 @kernel
@@ -141,28 +137,22 @@ def tied_metrics(
     of two documents with equal scores comes first, else all orders are equally likely.
     """
     k, out = discounts.size, np.zeros((offsets.size - 1, 4))
-    unclicked = np.empty(k + 1)
+    means = np.empty(k + 1)
     for query in range(offsets.size - 1):
-        first, end = offsets[query], offsets[query + 1]
-        rank, hits, irrelevant, skipped, below, last = 0, 0, 1.0, 1.0, np.inf, first - 1
-        while rank < min(k, end - first):
-            below, tied, gain, relevant, last = _next_equals(
-                labels, scores, first, end, below, last, by_position
-            )
+        rows = slice(offsets[query], offsets[query + 1])
+        left, own = scores[rows].copy(), labels[rows]
+        rank, hits, irrelevant, skipped = 0, 0, 1.0, 1.0
+        while rank < min(k, left.size):
+            unclicked = means[: k - rank + 1]
+            tied, gain, relevant = _take_equals(own, left, click, by_position, unclicked)
             another = (relevant - 1.0) / (tied - 1.0) if tied > 1 else 0.0
-            shown = min(tied, k - rank)
-            for j in range(shown):
+            for j in range(min(tied, k - rank)):
                 out[query, 0] += gain / tied * discounts[rank + j]
                 out[query, 1] += irrelevant * relevant / (tied - j) / (rank + j + 1.0)
                 out[query, 2] += relevant / tied * (hits + 1.0 + j * another) / (rank + j + 1.0)
+                out[query, 3] += skipped * (unclicked[j] - unclicked[j + 1]) / (rank + j + 1.0)
                 irrelevant *= max(0, tied - relevant - j) / (tied - j)
-            if click.size > 0:
-                begin, stop = (last, last + 1) if by_position else (first, end)
-                _fill_unclicked(labels, scores, begin, stop, below, click, unclicked[: shown + 1])
-                for j in range(shown):
-                    out[query, 3] += skipped * (unclicked[j] - unclicked[j + 1]) / (rank + j + 1.0)
-                skipped *= unclicked[shown]
-            rank, hits = rank + tied, hits + relevant
+            rank, hits, skipped = rank + tied, hits + relevant, skipped * unclicked[min(tied, k - rank)]
         if click.size == 0:
             out[query, 3] = np.nan
     return out
