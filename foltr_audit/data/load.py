@@ -29,7 +29,6 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
-from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.intents import count_read, intent_files, with_intents
 from foltr_audit.data.search_log import LogFiles, load_search_log
 from foltr_audit.data.sources import folds_of, load_data, locate, normalise
@@ -268,9 +267,6 @@ def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
                 intents_from=data.intents,
                 read=count_read(whole, data.intents),
             )
-        if data.document_order == "content":
-            ordered = [in_content_order(made.part(name)) for name in Collection.PARTS]
-            made = made.with_parts(ordered, fingerprint=joint_fingerprint(ordered))
         return normalise(made, data.normalise, data.dtype, overwrite=True)
 
     return SourceKey(data, files=_resolved(data)), generate

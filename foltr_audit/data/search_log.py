@@ -303,7 +303,7 @@ def load_search_log(data: DataSpec, files: LogFiles) -> Collection:
     searches = _searches(log, letor.dataset, name)
     parts = _split(_with_clicks(log, letor.dataset, searches, name), log.part[searches], log.times[searches])
     if data.document_order == "content":
-        parts = [in_content_order(part) for part in parts]
+        parts = [in_content_order(part, overwrite=True) for part in parts]
     collection = Collection.parsed(
         parts, source=data.source, synthetic=False, fold=0, left_out=letor.left_out
     )

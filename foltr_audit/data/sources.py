@@ -355,10 +355,10 @@ def load_data(
     }
     read = _same_width(files, layout)
     counted = None if intents is None else count_read(read, intents)
+    if order == "content":
+        read = {name: in_content_order(part, overwrite=True) for name, part in read.items()}
     if intents is not None:
         read = with_intents(read, intents, source)
-    if order == "content":
-        read = {name: in_content_order(part) for name, part in read.items()}
     parts = complete_parts(read, seed, source)
     made_up = intents is not None and are_synthetic(intents)
     # `foltr-audit data synth` writes such document ids.

@@ -189,18 +189,7 @@ def _held(whole: Dataset, grades: Sequence[int]) -> _GradeSubset:
         words = " or ".join(map(str, grades))
         raise UsageError(f"scenario: no document has grade {words}; expected one at least")
     query = np.searchsorted(whole.offsets, rows, side="right") - 1
-    kept, sizes = np.unique(query, return_counts=True)
-    data = Dataset(
-        features=whole.features[rows],
-        labels=whole.labels[rows],
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        query_ids=tuple(whole.query_ids[q] for q in kept),
-        document_ids=[whole.document_ids[row] for row in rows.tolist()],
-        intents=None if whole.intents is None else whole.intents[:, rows],
-        file_queries=None if whole.file_queries is None else whole.file_queries[kept],
-        file_documents=None if whole.file_documents is None else whole.file_documents[rows],
-    )
-    return _GradeSubset(data, kept, rows - whole.offsets[query])
+    return _GradeSubset(whole.of_rows(rows), np.unique(query), rows - whole.offsets[query])
 
 
 def _origin(whole: Dataset, origin: QueryOrigin, held: Sequence[_GradeSubset]) -> QueryOrigin:

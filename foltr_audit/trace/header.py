@@ -468,6 +468,7 @@ def header_from(table: Mapping[str, object]) -> TraceHeader:
     for name in ("dataset", "knowledge"):
         check(isinstance(table[name], dict), name, table[name], "a table")
     dataset = cast("dict[str, Any]", table["dataset"])  # the classes check the types of their fields
+    dataset = {"rows": "", **dataset}
     check_names(dataset, [f.name for f in fields(TraceDataset)], "dataset.")
     check(isinstance(dataset["parts"], list), "dataset.parts", dataset["parts"], "a list")
     parsed = {**table, "dataset": TraceDataset(**dataset), "layout": layout_from(table["layout"])}

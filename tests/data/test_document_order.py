@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -81,26 +83,56 @@ def same_content(a: Dataset, b: Dataset) -> None:
     ),
     random=st.randoms(use_true_random=False),
 )
-def test_content_is_sorted_as_a_sort_of_tuples_does(
+def test_the_order_follows_from_the_content_alone(
     rows: list[tuple[int, float, float, int]], random: Random
 ) -> None:
-    """By query, features, label and document id; whatever the order of the rows was."""
+    """Whatever the order of the rows was; equal ones are in the order of their ids."""
     named = [(str(q), x, y, label, f"d{n}") for n, (q, x, y, label) in enumerate(rows)]
     order = random.sample(list(dict.fromkeys(row[0] for row in named)), len({row[0] for row in named}))
-    given_rows = [row for q in order for row in random.sample(named, len(named)) if row[0] == q]
-    data = Dataset(
-        features=np.array([row[1:3] for row in given_rows]),
-        labels=np.array([row[3] for row in given_rows]),
-        offsets=np.concatenate([[0], np.cumsum([sum(row[0] == q for row in named) for q in order])]),
-        query_ids=tuple(order),
-        document_ids=tuple(row[4] for row in given_rows),
-    )
-    found = in_content_order(data)
-    expected = sorted(named)
+    shuffled_rows = [row for q in order for row in random.sample(named, len(named)) if row[0] == q]
+
+    def sorted_rows(rows: list[tuple[str, float, float, int, str]], dtype: str) -> Dataset:
+        sizes = Counter(row[0] for row in rows)  # in the order of the rows
+        data = Dataset(
+            features=np.array([row[1:3] for row in rows], dtype=dtype),
+            labels=np.array([row[3] for row in rows]),
+            offsets=np.concatenate([[0], np.cumsum(list(sizes.values()))]),
+            query_ids=tuple(sizes),
+            document_ids=tuple(row[4] for row in rows),
+        )
+        found = in_content_order(data)
+        assert found.document_ids == in_content_order(data, overwrite=True).document_ids
+        return found
+
+    found, other = sorted_rows(shuffled_rows, "float32"), sorted_rows(sorted(named), "float64")
+    same_content(found, other)
     assert found.query_ids == tuple(sorted(order))
-    assert tuple(found.document_ids) == tuple(row[4] for row in expected)
-    assert found.features.tolist() == [list(row[1:3]) for row in expected]
-    assert found.labels.tolist() == [row[3] for row in expected]
+    there = [(q, *x, y, name) for q, x, y, name in zip(
+        np.repeat(found.query_ids, found.lengths).tolist(), found.features.tolist(), found.labels.tolist(),
+        found.document_ids, strict=True,
+    )]  # fmt: skip
+    assert sorted(there) == sorted(named)
+    assert all(a[4] < b[4] for a, b in pairwise(there) if a[:4] == b[:4])
+
+
+def test_the_place_of_a_document_says_nothing_about_it() -> None:
+    """Grades and features are as often in the upper as in the lower half of their query, in files sorted by
+    either; the order of the file fails this."""
+    rng = np.random.default_rng(8)
+    features = rng.normal(size=(4000, 3)).round(1)
+    labels = np.clip(np.round(features[:, 0]), 0, 4).astype(np.int64)
+    order = np.lexsort((-labels, np.arange(4000) // 20))
+    data = Dataset(
+        features=features[order], labels=labels[order], offsets=np.arange(0, 4001, 20),
+        query_ids=tuple(map(str, range(200))), document_ids=("",) * 4000,
+    )  # fmt: skip
+
+    def z(part: Dataset) -> float:
+        """Standard score of the correlation of place and grade."""
+        return float(np.corrcoef(np.arange(4000) % 20, part.labels)[0, 1] * np.sqrt(4000))
+
+    assert abs(z(in_content_order(data))) < 4
+    assert abs(z(data)) > 20
 
 
 def place_of(data: Dataset) -> dict[tuple[int, int], str]:

@@ -44,7 +44,7 @@ def test_five_pieces_have_the_folds_of_letor(tmp_path: Path, fold: int) -> None:
     names = [f"{(fold - 1 + place) % 5 + 1}" for place in range(5)]
     wanted = {"train": names[:3], "vali": names[3:4], "test": names[4:]}
     assert queries(data) == {
-        part: tuple(f"{name}{one}" for name in each for one in "ab") for part, each in wanted.items()
+        part: tuple(f"{name}{one}" for name in sorted(each) for one in "ab") for part, each in wanted.items()
     }
     laid = {
         f"Fold{fold}/{part}.txt": "".join(FIVE[f"S{name}.txt"] for name in each)

@@ -280,6 +280,27 @@ class Dataset:
             file_documents=None if self.file_documents is None else self.file_documents[rows],
         )
 
+    def of_rows(self, rows: Ints) -> Dataset:
+        """A data set of some documents, numbers that rise; queries that lose all of theirs are left out."""
+        query = np.searchsorted(self.offsets, rows, side="right") - 1
+        kept, sizes = np.unique(query, return_counts=True)
+        offsets, documents = np.concatenate([[0], np.cumsum(sizes)]), None
+        if self.file_documents is not None:
+            order = np.lexsort((self.file_documents[rows], query))
+            documents = np.empty(rows.size, dtype=np.int64)
+            documents[order] = np.arange(rows.size) - np.repeat(offsets[:-1], sizes)
+        return Dataset(
+            features=self.features[rows],
+            labels=self.labels[rows],
+            offsets=offsets,
+            query_ids=tuple(self.query_ids[q] for q in kept.tolist()),
+            document_ids=tuple(self.document_ids[row] for row in rows.tolist()),
+            intents=None if self.intents is None else self.intents[:, rows],
+            users=None if self.users is None else self.users[kept],
+            file_queries=None if self.file_queries is None else ranks(self.file_queries[kept]),
+            file_documents=documents,
+        )
+
     def with_features(self, features: Features) -> Dataset:
         """The same queries with other feature values, shape (documents, any)."""
         return replace(self, features=features)
