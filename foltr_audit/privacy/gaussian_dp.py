@@ -19,7 +19,7 @@ LARGEST = 1e9
 # rests on it, and small eps need a relative precision.
 _TOLERANCE = 1e-13
 _SMALL = 1e-3
-"""Below this mu the two terms of delta agree in so many digits that their difference is taken as an integral."""
+"""Below this mu the two terms of delta agree in many digits, and their difference is taken as an integral."""
 
 
 def gaussian_delta(mu: float, eps: float) -> float:
