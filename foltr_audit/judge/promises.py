@@ -67,6 +67,9 @@ class RecordedPromises:
             members = None
         elif header.kind != "masked":
             events = _without(events, MessageAggregation)
+        elif not _weigh_the_same(first):
+            # A message that weighs more than others is hidden by less noise than that of as many alike.
+            events, members = _without(events, MessageAggregation, CorrelatedNoise), None
         view = attacked_view(protocol.view, protocol.hide)
         alone = without_lists(view)
         # Lists tell which queries a client asks, and so does whoever knows the queries.
@@ -121,10 +124,19 @@ class RecordedPromises:
 
 
 def _interactions(header: TraceHeader, record: RoundRecord) -> int:
-    """Interactions behind a message, as the header says; more than any where it says none, or too few."""
+    """Interactions behind a message, as the header says; more than any where it says none, or too few.
+
+    Too few are less than the largest weight of a message, whatever the weights are.
+    """
     stated = header.knowledge.get("interactions")
     fewest = float(record.counts.max(initial=1))
     return stated if is_whole(stated, fewest) else _MOST_INTERACTIONS
+
+
+def _weigh_the_same(record: RoundRecord) -> bool:
+    """Whether all messages of a round that arrived have the same weight."""
+    weights = record.counts[record.survivors]
+    return bool(np.all(weights == weights[:1]))
 
 
 def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
