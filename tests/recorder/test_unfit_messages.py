@@ -95,6 +95,25 @@ def test_a_strict_recorder_refuses_them_and_their_round(tmp_path: Path, fields: 
     assert Trace.open(tmp_path).n_rounds == 2
 
 
+@pytest.mark.parametrize(
+    ("dtype", "buffer"), [("int8", 200.0), ("uint8", -1.0), ("int64", math.nan), ("bool", 2.0)]
+)
+def test_a_buffer_that_became_a_number_of_no_such_format_is_refused(
+    tmp_path: Path, dtype: str, buffer: float
+) -> None:
+    def arrays(seen: NDArray[np.generic]) -> dict[str, object]:
+        return {"weight": MODEL, "seen": seen}
+
+    with Recorder(tmp_path) as recorder:
+        sent = arrays(np.zeros(1, dtype))
+        assert recorder.round(sent, [good(1, arrays=sent)])
+        with pytest.raises(ValueError, match="cannot hold"):
+            recorder.round(sent, [good(1, arrays=arrays(np.array([buffer])))])
+        assert recorder.round(sent, [good(1, arrays=arrays(np.array([0.9])))])
+    *_, record = Trace.open(tmp_path).rounds()
+    assert record.buffers[0].tolist() == [[1]]
+
+
 @pytest.mark.parametrize("name", ["query", "part", "intent"])
 @pytest.mark.parametrize("value", [0.5, 2.0, math.nan, True, "1", None])
 def test_numbers_of_lists_are_whole(name: str, value: object) -> None:
