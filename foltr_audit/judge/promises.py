@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.accounting.situation import AccountingContext
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.events import (
     CorrelatedNoise,
     MessageAggregation,
@@ -58,7 +59,7 @@ class RecordedPromises:
         message. So only the noise of each message counts there. It is the same where messages lie open in the
         recording, whatever its header says of secure aggregation.
         """
-        members = stated_members(header, first.shares)
+        members = _with_weights(stated_members(header, first.shares), first)
         events = declared_events(header)
         if events is None:
             return None
@@ -67,9 +68,6 @@ class RecordedPromises:
             members = None
         elif header.kind != "masked":
             events = _without(events, MessageAggregation)
-        elif not _weigh_the_same(first):
-            # A message that weighs more than others is hidden by less noise than that of as many alike.
-            events, members = _without(events, MessageAggregation, CorrelatedNoise), None
         view = attacked_view(protocol.view, protocol.hide)
         alone = without_lists(view)
         # Lists tell which queries a client asks, and so does whoever knows the queries.
@@ -133,10 +131,12 @@ def _interactions(header: TraceHeader, record: RoundRecord) -> int:
     return stated if is_whole(stated, fewest) else _MOST_INTERACTIONS
 
 
-def _weigh_the_same(record: RoundRecord) -> bool:
-    """Whether all messages of a round that arrived have the same weight."""
+def _with_weights(members: SumMembers | None, record: RoundRecord) -> SumMembers | None:
+    """Who is in a sum, with the weights of a round; None where a message, and its noise, weighs nothing."""
     weights = record.counts[record.survivors]
-    return bool(np.all(weights == weights[:1]))
+    if members is None or not weights.size:
+        return members
+    return replace(members, largest_weight=float(weights.max() / weights.min())) if weights.all() else None
 
 
 def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:

@@ -224,14 +224,27 @@ def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
 
 def _of_counts(header: TraceHeader, record: RoundRecord) -> str | None:
     stated = header.knowledge.get("interactions")
-    if not is_whole(stated) or not record.counts_interactions:
+    if not is_whole(stated):
         return None
+    if not record.counts_interactions:
+        return _of_weights(header, record)
     wrong = np.flatnonzero(record.survivors & (record.counts != stated))
     if not wrong.size:
         return None
     return (
         f"counts hold {record.counts[wrong[0]]} for message {wrong[0]}, expected {stated} "
         "as knowledge.interactions says (leave the fact out where messages differ)"
+    )
+
+
+def _of_weights(header: TraceHeader, record: RoundRecord) -> str | None:
+    # What is proven of a sum of so many honest messages is for messages of one weight.
+    weights = record.counts[record.survivors]
+    if "honest_messages" not in header.knowledge or not np.any(weights != weights[:1]):
+        return None
+    return (
+        f"counts are weights from {weights.min():.6g} to {weights.max():.6g}, expected one for all, as "
+        "knowledge.honest_messages and knowledge.interactions say (leave one out where weights differ)"
     )
 
 

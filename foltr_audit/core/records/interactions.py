@@ -76,7 +76,8 @@ def _freeze(record: object, dtypes: Mapping[str, DTypeLike], who: str) -> None:
     for name, dtype in dtypes.items():
         given = getattr(record, name)
         try:
-            array: NDArray[np.generic] = read_only(given, dtype)
+            with np.errstate(invalid="ignore"):  # NaN as a whole number: it is found to differ
+                array: NDArray[np.generic] = read_only(given, dtype)
             changed = array.dtype.kind in "iub" and array != np.asarray(given)
         except (ValueError, TypeError, OverflowError):
             changed = True
