@@ -128,10 +128,11 @@ def test_numbers_that_are_not_whole_are_refused_and_not_rounded(name: str, wrong
     record, _ = foreign_trace.records(SYSTEM)[0]
     known = {"sizes": np.ones(record.n_messages), "senders": np.arange(record.n_messages)}
     values = np.array(known.get(name, getattr(record, name)), dtype=np.float64)
-    assert replace(record, **{name: values}), "whole numbers of any type are taken"
+    changes: dict[str, Any] = {name: values}
+    assert replace(record, **changes), "whole numbers of any type are taken"
     values.flat[0] = wrong
     with pytest.raises(UsageError, match=rf"round 0: {name} hold .*, expected (whole numbers|true or false)"):
-        replace(record, **{name: values})
+        replace(record, **changes)
 
 
 BAD_FACTS: tuple[tuple[str, object, str], ...] = (

@@ -78,7 +78,8 @@ def _freeze(record: object, dtypes: Mapping[str, DTypeLike], who: str) -> None:
         try:
             with np.errstate(invalid="ignore"):  # NaN as a whole number: it is found to differ
                 array: NDArray[np.generic] = read_only(given, dtype)
-            changed = array.dtype.kind in "iub" and array != np.asarray(given)
+            cast = array.dtype.kind in "iub" and np.asarray(given).dtype != array.dtype
+            changed = cast and array != np.asarray(given)
         except (ValueError, TypeError, OverflowError):
             changed = True
         if np.any(changed):
