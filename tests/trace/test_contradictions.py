@@ -111,7 +111,7 @@ def test_weights_that_are_not_whole_say_nothing_of_interactions(
         if expected:
             stack.enter_context(pytest.raises(UsageError, match=expected))
         with fa.TraceWriter(tmp_path / "t", header) as writer:
-            writer.write(replace(record, counts=counts, aggregate=after))
+            writer.write(replace(record, counts=np.array(counts), aggregate=after))
         assert validate(tmp_path / "t") == []
         [read] = Trace.open(tmp_path / "t").rounds()
         assert read.counts.tolist() == counts
