@@ -217,4 +217,4 @@ def test_documents_join_by_ids_of_any_form(tmp_path: Path, name: str, comment: s
     assert data.n_documents == 15
     assert sorted(
         each for part in (data.train, data.vali, data.test) for each in part.document_ids
-    ) == sorted(sum(names.values(), []))
+    ) == sorted(each for own in names.values() for each in own)
