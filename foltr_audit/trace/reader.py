@@ -62,7 +62,7 @@ class _RoundDecoder:
             aggregate=_row(table, "aggregate", i),
             shares=int(table.whole("shares", slice(i, i + 1))[0]),
             survivors=messages.columns["survived"][m].astype(np.bool_, copy=False),
-            counts=messages.whole("count", m),
+            counts=messages.weights("count", m),
             messages=joined(header.arrays, arrays, header.message_format),
             **{name: values[r] for name, values in self._whole.items()},
             features=None if features is None else _as_features(features[r]),
