@@ -145,8 +145,8 @@ def _law(view: View, values: int) -> RandomizedResponse | None:
 
 def replayed_order(view: View) -> Ints:
     """Indices of each list's documents in the order in which the perturbed models show them, (n, B, k)."""
-    # The last key counts first: padding at the end, then by score; of equal scores the lower position in the
-    # data set comes first.
+    # The last key counts first: padding at the end, then by score. Nobody but the client knows the order of
+    # equal scores.
     return np.lexsort((view.shown, -perturbed_scores(view), ~view.is_document), axis=-1)
 
 

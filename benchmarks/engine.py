@@ -128,6 +128,7 @@ class EngineWorkload:
                 lambda first, last: islice(federation.rounds(self.model), n),
                 header,
                 self.traces.fresh() / "trace",
+                setup.collection,
                 resume=False,
                 keep=False,
                 tick=NO_TICK,

@@ -236,7 +236,7 @@ def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str =
         verdict=verdict,
         why=why,
         repeats=repeats,
-        warnings=tuple(_warnings(outputs, claimed, lower)),
+        warnings=tuple(_warnings(outputs, claimed, lower, trials)),
     )
 
 
@@ -288,7 +288,9 @@ def _refuse_other_noise(trials: TrialScores, estimator: str) -> None:
             )
 
 
-def _warnings(outputs: FunctionOutputs, claimed: float, lower: LowerBound) -> Iterator[CodedWarning]:
+def _warnings(
+    outputs: FunctionOutputs, claimed: float, lower: LowerBound, trials: TrialScores
+) -> Iterator[CodedWarning]:
     """What a reader should know apart from the verdict."""
     zero, one = outputs.zero, outputs.one
     seen = np.unique(np.concatenate([zero.codes, one.codes])).size
@@ -306,7 +308,11 @@ def _warnings(outputs: FunctionOutputs, claimed: float, lower: LowerBound) -> It
             "own random numbers",
             "the function draws random numbers of its own: --seed does not fix the result",
         )
-    if lower.epsilon >= lower.ceiling * (1 - 1e-9):
+    apart = trials.zero.max() < trials.one.min() or trials.one.max() < trials.zero.min()
+    if not lower.ceiling > 0:  # also with a large delta, at which more trials may not help
+        more = ", a smaller delta or another estimator" if lower.delta > 0 else ""
+        yield coded("few trials", f"such trials show no epsilon above 0; expected more trials{more}")
+    elif apart and lower.epsilon >= lower.ceiling * (1 - 1e-9):
         yield coded(
             "few trials", "every evaluated output reveals its input: more trials would show a larger epsilon"
         )

@@ -13,10 +13,10 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickModel, Defense, RoundContext
 from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.core.shown_lists import TIES, lists_in_score_order
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientData, ClientSimulator
@@ -161,14 +161,13 @@ class GameClients:
         return self.setup.ranker.scores(np.ascontiguousarray(models), self.data, queries)
 
     def lists(self, queries: Ints, models: Floats | None = None) -> Ints:
-        """The list of each query in score order, positions inside it, int64 (n, k), padded with -1.
+        """The list of each query in score order in round 0, positions in it, int64 (n, k), padded with -1.
 
         By the global model, or by models (1 or n, P).
         """
-        from foltr_audit.kernels.ranking import top_lists
-
         scores, starts = self.scores(self.parameters[np.newaxis] if models is None else models, queries)
-        return top_lists(scores, starts, LIST_LENGTH)
+        ties = self.context(0, queries).streams(TIES)
+        return lists_in_score_order(scores, starts, self.data, queries, ties)
 
 
 def is_random(link: Defense, context: RoundContext) -> bool:

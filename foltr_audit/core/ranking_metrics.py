@@ -89,11 +89,6 @@ ONLINE: Mapping[str, MetricDescription] = MappingProxyType(
 """Metrics of the lists shown to users in a round, by their name in reports."""
 
 
-def dcg(data: Dataset, queries: Ints, shown: Ints) -> Floats:
-    """DCG of lists (I, k) for queries (I,), float64 (I,)."""
-    return ndcg(data, queries, shown, np.ones(data.n_queries))
-
-
 def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> Floats:
     """The highest possible DCG@k of each query, float64 (queries,)."""
     from foltr_audit.kernels.metrics import discounts, ideal_dcg_of_queries
@@ -106,11 +101,6 @@ def ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats) -> Floats:
     from foltr_audit.kernels.metrics import dcg_over_best, discounts
 
     return dcg_over_best(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]), ideal)
-
-
-def mean_ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats, no_relevant: str) -> float:
-    """Mean nDCG of lists (I, k); `no_relevant` as in `mean_over`."""
-    return mean_over(ndcg(data, queries, shown, ideal), ideal[queries] > 0, no_relevant)
 
 
 def mean_over(values: Floats, has_relevant: Bools, no_relevant: str) -> float:
@@ -133,38 +123,66 @@ def relevant_documents(data: Dataset) -> Ints:
     return counts
 
 
-def reciprocal_rank(data: Dataset, queries: Ints, shown: Ints) -> Floats:
-    """Reciprocal rank of the first relevant document of lists (I, k), 0 without one; float64 (I,).
+class OfflineValues(NamedTuple):
+    """Metrics of the first ten documents of each query, float64 (queries,) each.
 
-    Its mean over queries is MRR@k (Voorhees 1999, "The TREC-8 question answering track report").
+    Attributes:
+        ndcg, dcg: gain 2^r - 1, discount log2(i + 1).
+        reciprocal_rank: of the first relevant document, 0 without one. Its mean over queries is MRR@10
+            (Voorhees 1999, "The TREC-8 question answering track report").
+        average_precision: the precisions at the ranks of relevant documents, summed and divided by
+            min(10, relevant): 1 for the best list, 0 without relevant documents. Its mean over queries is
+            MAP@10 (Manning, Raghavan & Schuetze 2008, "Introduction to information retrieval", section 8.4).
+        max_rr: the expected MaxRR under a cascade model,
+            `sum_i 1/i c(r_i) prod_{j<i} (1 - c(r_j))`: the model stops only after a click, so that the first
+            click does not depend on P(stop | grade) (Chapelle et al. 2009, "Expected reciprocal rank for
+            graded relevance", section 4); NaN without a click model.
     """
-    from foltr_audit.kernels.metrics import reciprocal_ranks_of_relevant
 
-    return reciprocal_ranks_of_relevant(data.labels, data.offsets, queries, shown)
+    ndcg: Floats
+    dcg: Floats
+    reciprocal_rank: Floats
+    average_precision: Floats
+    max_rr: Floats
 
 
-def average_precision(data: Dataset, queries: Ints, shown: Ints, relevant: Ints) -> Floats:
-    """Average precision of lists (I, k), float64 (I,); `relevant` (queries,) counts relevant documents.
+def offline_values(
+    data: Dataset,
+    scores: Floats,
+    ideal: Floats,
+    relevant: Ints,
+    click: Floats | None = None,
+    *,
+    by_position: bool = False,
+) -> OfflineValues:
+    """Metrics of the rankings by the scores of all documents: means over all orders of equal scores.
 
-    The sum of the precisions at the ranks of the relevant documents in the list, divided by
-    min(k, relevant): 1 for the best list, 0 without relevant documents. Its mean over queries is
-    MAP@k (Manning, Raghavan & Schuetze 2008, "Introduction to information retrieval", section 8.4).
+    Args:
+        data: the judged queries.
+        scores: of all documents, float64 (documents,).
+        ideal: `ideal_dcg` of the data.
+        relevant: `relevant_documents` of the data.
+        click: P(click | grade), float64 (grades,), of which the last one holds for grades beyond it.
+        by_position: whether the upper row comes first instead, as in published programs.
+
+    Source: McSherry & Najork 2008, "Computing information retrieval performance measures
+    efficiently in the presence of tied scores".
     """
-    from foltr_audit.kernels.metrics import average_precisions
+    from foltr_audit.kernels.metrics import discounts, tied_metrics
 
-    return average_precisions(data.labels, data.offsets, queries, shown, relevant)
-
-
-def expected_max_rr(data: Dataset, queries: Ints, shown: Ints, click: Floats) -> Floats:
-    """Expected MaxRR of lists (I, k) under a cascade model with P(click | grade) (grades,); float64 (I,).
-
-    `sum_i 1/i c(r_i) prod_{j<i} (1 - c(r_j))`: the model stops only after a click, so the first click does
-    not depend on P(stop | grade). Grades above the last one of `click` use its probability.
-    Source: Chapelle et al. 2009, "Expected reciprocal rank for graded relevance", section 4.
-    """
-    from foltr_audit.kernels.metrics import expected_reciprocal_ranks
-
-    return expected_reciprocal_ranks(data.labels, data.offsets, queries, shown, click)
+    weights = discounts(LIST_LENGTH)
+    clicked = np.empty(0) if click is None else np.ascontiguousarray(click)
+    dcg, first, precisions, max_rr = tied_metrics(
+        data.labels, data.offsets, scores, weights, clicked, by_position
+    ).T
+    most = np.minimum(relevant, LIST_LENGTH)
+    return OfflineValues(
+        ndcg=np.divide(dcg, ideal, out=np.zeros(dcg.size), where=ideal > 0),
+        dcg=dcg,
+        reciprocal_rank=first,
+        average_precision=np.divide(precisions, most, out=np.zeros(dcg.size), where=most > 0),
+        max_rr=max_rr,
+    )
 
 
 def max_rr(clicks: Bools) -> Floats:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.base import validated
 from foltr_audit.core.settings.data import ARRAYS, DataSpec
+from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.letor import LetorFile
 from foltr_audit.data.sources import complete_parts, same_width
 from foltr_audit.data.sources import normalise as scaled
@@ -119,7 +120,7 @@ def make_data(
         if arrays is not None
     ]
     wide = same_width([(f"X of {part}", one) for part, one in read])
-    parts = {part: one for (part, _), one in zip(read, wide, strict=True)}
+    parts = {part: in_content_order(one, overwrite=True) for (part, _), one in zip(read, wide, strict=True)}
     filled, n_missing = fill_missing(complete_parts(parts, seed, "arrays"), how.missing)
     parsed = Collection.parsed(
         (filled[part] for part in Collection.PARTS),

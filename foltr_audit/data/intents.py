@@ -171,12 +171,11 @@ def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
     """
     topics = set(qrels.topics)
     kept: list[int] = []
-    columns, queries, lengths = [], [], []
+    columns = []
     for query, topic in enumerate(part.query_ids):
         if topic not in topics:
             continue
         first = int(part.offsets[query])
-        before = len(kept)
         for row, document in enumerate(part.document_ids[first : int(part.offsets[query + 1])], first):
             if not document:
                 raise DataError(
@@ -187,20 +186,7 @@ def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
             if column is not None:
                 kept.append(row)
                 columns.append(column)
-        if len(kept) > before:
-            queries.append(query)
-            lengths.append(len(kept) - before)
-    if not kept:
-        return None
-    grades, names = qrels.grades[:, columns], tuple(part.document_ids)
-    return Dataset(
-        features=part.features[kept],
-        labels=grades.max(axis=0),
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        query_ids=tuple(part.query_ids[query] for query in queries),
-        document_ids=tuple(names[row] for row in kept),
-        intents=grades,
-    )
+    return part.of_rows(np.array(kept)).with_intents(qrels.grades[:, columns]) if kept else None
 
 
 def write_qrels(parts: Mapping[str, Dataset], folder: Path) -> None:

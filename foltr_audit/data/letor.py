@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import os
 import re
 import zlib
 from collections.abc import Container, Iterator, Sequence
@@ -130,8 +131,33 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
+def _group_names(path: Path) -> list[str]:
+    """Names of the files that may hold the group sizes of a file with rows; each may end in `.gz` as well."""
+    names = dict.fromkeys((path.name.removesuffix(".gz"), path.name))
+    return [f"{name}{end}" for name in names for end in (".query", ".group")]
+
+
+def group_file(path: Path) -> Path | None:
+    """The file beside a file with rows that holds its group sizes, as LightGBM or XGBoost names it.
+
+    Raises:
+        DataError: several such files.
+    """
+    there = [
+        name + packed
+        for name in _group_names(path)
+        for packed in ("", ".gz")
+        if os.path.isfile(path.with_name(name + packed))  # False also of a name that is too long
+    ]
+    if len(there) > 1:
+        raise DataError(
+            f"data: {path.parent}: several group files of {path.name}: {' and '.join(there)}; expected one"
+        )
+    return path.with_name(there[0]) if there else None
+
+
 def read_group_sizes(path: Path) -> list[int]:
-    """Numbers of rows of the queries in a libsvm `.query` file, one a line; blank lines are skipped.
+    """Numbers of rows of the queries in a `.query` or `.group` file, one a line; blank lines are skipped.
 
     Raises:
         DataError: a file that cannot be read, or a line that is not a whole number from 1.
@@ -392,10 +418,13 @@ def _packed_by_name(path: Path) -> Iterator[BufferedIOBase]:
 
 
 # Format as published with LETOR 4.0 (Qin & Liu 2013, "Introducing LETOR 4.0 datasets") and
-# SVM-rank (Joachims 2006); libsvm rows with a `.query` file of group sizes as LightGBM reads them.
+# SVM-rank (Joachims 2006); libsvm rows with a file of group sizes, `.query` as LightGBM reads it or
+# `.group` as XGBoost does.
 
-_DOCUMENT = re.compile(rb"\bdoc[_-]?id\s*[=:]\s*(\S+)|\A\s*([^\s#=:]+)\s*\Z", re.IGNORECASE)
-"""A comment with `docid = NAME`, and more or less around it, or of nothing but a NAME."""
+_DOCUMENT = re.compile(
+    rb"(?<!\S)#*doc[_-]?id\s*[=:]\s*(\S+)|\A[\s#]*(?!doc[_-]?id[=:])([^\s#]\S*)\s*\Z", re.IGNORECASE
+)
+"""A comment with `docid = NAME`, and more or less around it, or of nothing but a NAME, such as an address."""
 _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -418,22 +447,24 @@ def read_letor(
 ) -> LetorFile:
     """Read a LETOR or SVM-rank text file, plain or gzip, with features in float32 or float64.
 
-    With `groups` (one number of rows a line) query ids are `FILE:0`, `FILE:1`, ...; a `qid:` is ignored.
-    With `only` the rows of other queries are passed over: their features are not read. A feature that is
-    missing is `MISSING`, see `fill_missing`; so is NaN if `nan_is_missing`, which else is refused.
+    With `groups` (one number of rows a line) query ids are `FILE:0`, `FILE:1`, ..., or those of the rows,
+    which must be of the same queries. With `only` the rows of other queries are passed over: their features
+    are not read. A feature that is missing is `MISSING`, see `fill_missing`; so is NaN if `nan_is_missing`,
+    which else is refused.
 
     Raises:
-        DataError: a file that cannot be read, or the first malformed line with its number.
+        DataError: a file that cannot be read, the first malformed line with its number, or groups of other
+            rows.
     """
-    name, grouped = name_in_messages(path), groups is not None
-    rows = _LetorRows(name, grouped=grouped, dtype=dtype, only=only, nan_is_missing=nan_is_missing)
+    grouped = groups is not None
+    rows = _LetorRows(path, grouped=grouped, dtype=dtype, only=only, nan_is_missing=nan_is_missing)
     blocks: list[FeatureBlock] = []
     for first, lines in line_batches(path):
         blocks += rows.read(first, lines)
     if not blocks:
         rest = f"; {rows.left_out} queries are others" if rows.left_out else ""
         raise DataError(f"letor: {rows.name}: no rows{rest}; expected lines 'LABEL qid:QUERY 1:VALUE ...'")
-    offsets, query_ids = rows.queries() if groups is None else _grouped(path, groups, len(rows.labels))
+    offsets, query_ids = rows.queries(groups)
     width = max(block.width for block in blocks)
     if not width:
         raise DataError(
@@ -454,8 +485,8 @@ def read_letor(
 class _LetorRows:
     """What was read from the lines of a file so far, apart from the features."""
 
-    name: str
-    grouped: bool
+    path: Path
+    grouped: bool  # whether a file of group sizes says where queries begin
     dtype: str
     only: Container[str] | None = None
     nan_is_missing: bool = False
@@ -466,6 +497,10 @@ class _LetorRows:
     query: bytes | None = None
     passing: bool = False
     label_of: dict[bytes, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return name_in_messages(self.path)
 
     def read(self, first: int, lines: list[bytes]) -> list[FeatureBlock]:
         """Read a batch of lines whose first one has this number; no block if none holds a row."""
@@ -497,14 +532,19 @@ class _LetorRows:
         if label is None:
             label = self.label_of[fields[0]] = _parse_label(fields[0], f"letor: {self.name}:{number}")
         query = fields[1] if len(fields) > 1 else b""
-        if not self.grouped:
+        has_query = query.startswith(b"qid:")
+        if has_query and self.grouped and self.labels and self.query is None:
+            problem = (
+                f"query id {shown(query[4:])} after rows without one; expected one in every row or in none"
+            )
+            raise DataError(f"letor: {self.name}:{number}: {problem}")
+        if has_query or not self.grouped or self.query is not None:
             self._enter(query, number)
             if self.passing:
                 return None
         self.labels.append(label)
         found = _DOCUMENT.search(comment) if comment else None
         self.document_ids.append((found[1] or found[2]).decode() if found else "")
-        has_query = not self.grouped or query.startswith(b"qid:")
         return b" ".join(fields[2 if has_query else 1 :]).strip()
 
     def _enter(self, query: bytes, number: int) -> None:
@@ -513,7 +553,10 @@ class _LetorRows:
         where = f"letor: {self.name}:{number}"
         if not query.startswith(b"qid:") or query == b"qid:":
             found = f"{shown(query)} after the label" if query else "nothing after the label"
-            expected = "'qid:NAME', or a group file; qrels of intents are given by --intents"
+            expected = "'qid:NAME'"
+            if self.query is None and self.only is None:
+                expected += f", or a group file {' or '.join(_group_names(self.path))}, plain or .gz"
+                expected += "; qrels of intents are given by --intents"
             raise DataError(f"{where}: query id missing: {found}; expected {expected}")
         if query in self.starts:
             raise DataError(f"{where}: rows of query {shown(query[4:])} are split apart; expected one block")
@@ -524,10 +567,34 @@ class _LetorRows:
         else:
             self.starts[query] = len(self.labels)
 
-    def queries(self) -> tuple[Ints, tuple[str, ...]]:
-        """Offsets, shape (queries + 1,), and ids of the queries."""
+    def queries(self, groups: Path | None) -> tuple[Ints, tuple[str, ...]]:
+        """Offsets, shape (queries + 1,), and ids of the queries.
+
+        Raises:
+            DataError: groups of other rows.
+        """
         offsets = np.array([*self.starts.values(), len(self.labels)], dtype=np.int64)
-        return offsets, tuple(query[4:].decode() for query in self.starts)
+        names = tuple(query[4:].decode() for query in self.starts)
+        if groups is None:
+            return offsets, names
+        sizes = read_group_sizes(groups)
+        if sum(sizes) != len(self.labels):
+            raise DataError(
+                f"letor: {name_in_messages(groups)}: groups add up to {sum(sizes)} rows, "
+                f"but {self.name} has {len(self.labels)}"
+            )
+        if not names:
+            # The whole name with `.train` or `.test`: else the parts would have the same ids.
+            name = self.path.name.removesuffix(".gz")
+            offsets = np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
+            return offsets, tuple(f"{name}:{group}" for group in range(len(sizes)))
+        for name, rows, size in zip(names, np.diff(offsets), sizes, strict=False):
+            if rows != size:
+                raise DataError(
+                    f"letor: {name_in_messages(groups)}: a group of {size} rows, but query "
+                    f"{shown(name.encode())} of {self.name} has {rows}; expected the same, or no group file"
+                )
+        return offsets, names
 
 
 def _parse_label(text: bytes, where: str) -> int:
@@ -535,19 +602,6 @@ def _parse_label(text: bytes, where: str) -> int:
     if (problem := label_problem(value)) is not None:
         raise DataError(f"{where}: label {shown(text)} {problem}")
     return int(value)
-
-
-def _grouped(path: Path, groups: Path, rows: int) -> tuple[Ints, tuple[str, ...]]:
-    sizes = read_group_sizes(groups)
-    if sum(sizes) != rows:
-        raise DataError(
-            f"letor: {name_in_messages(groups)}: groups add up to {sum(sizes)} rows, "
-            f"but {name_in_messages(path)} has {rows}"
-        )
-    # The whole name with `.train` or `.test`: else the parts would have the same ids.
-    name = path.name.removesuffix(".gz")
-    offsets = np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
-    return offsets, tuple(f"{name}:{query}" for query in range(len(sizes)))
 
 
 def _assemble(blocks: list[FeatureBlock], width: int, name: str, dtype: str) -> Features:

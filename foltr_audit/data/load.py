@@ -49,7 +49,10 @@ SMALLEST_BYTES = 4 << 20
 FACTS = "facts.json"
 _ABANDONED_S = 86_400  # a temporary folder may be a writer's that is still at work; none takes a day
 _COUNTED = ("fingerprint", "synthetic", "n_missing", "left_out", "read")
-_ARRAYS = ("features", "labels", "offsets", "query_ids", "document_ids", "intents", "users")
+_ARRAYS = (
+    *("features", "labels", "offsets", "query_ids", "document_ids", "intents", "users"),
+    *("file_queries", "file_documents"),
+)
 
 
 class SourceKey(NamedTuple):
@@ -68,7 +71,8 @@ class SourceKey(NamedTuple):
         """Name of its folder; a relative path is another source in another working folder."""
         data, source = self.data, self.data.source
         source = source if data.is_synthetic else os.path.abspath(source)
-        return _digest(source, data.normalise, data.missing, data.dtype, data.intents, *self[1:])
+        how = data.normalise, data.missing, data.dtype, data.intents, data.document_order
+        return _digest(source, *how, *self[1:])
 
     def identity(self) -> str | None:
         """A hash of the source, sizes and times of its files, and code; None for pipes and devices."""
@@ -249,6 +253,7 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
             missing=data.missing,
             dtype=data.dtype,
             intents=data.intents,
+            order=data.document_order,
         )
 
     return origin, read

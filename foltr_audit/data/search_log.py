@@ -17,6 +17,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import DataSpec
+from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.letor import line_batches, name_in_messages, read_letor
 from foltr_audit.data.sources import LOG_FILES, normalise
 from foltr_audit.data.values import fill_missing
@@ -307,6 +308,8 @@ def load_search_log(data: DataSpec, files: LogFiles) -> Collection:
     name = name_in_messages(files.letor)
     searches = _searches(log, letor.dataset, name)
     parts = _split(_with_clicks(log, letor.dataset, searches, name), log.part[searches], log.times[searches])
+    if data.document_order == "content":
+        parts = [in_content_order(part, overwrite=True) for part in parts]
     filled, n_missing = fill_missing(dict(zip(Collection.PARTS, parts, strict=True)), data.missing)
     collection = Collection.parsed(
         filled.values(),

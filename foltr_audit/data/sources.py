@@ -17,8 +17,9 @@ import numpy as np
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.settings.data import are_synthetic
+from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.intents import count_read, with_intents
-from foltr_audit.data.letor import LetorFile, name_in_messages, read_letor, shown
+from foltr_audit.data.letor import LetorFile, group_file, name_in_messages, read_letor, shown
 from foltr_audit.data.values import fill_missing, zero_features
 from foltr_audit.errors import DataError, UsageError, suggest_name
 from foltr_audit.rng import Streams
@@ -139,17 +140,22 @@ LOG_FILES = ("metadata.csv", "letor.txt")
 """The files of a search log."""
 
 _LAYOUTS = (
-    "train.txt with vali.txt and test.txt (in it or in FoldK), set1.train.txt and so on, "
-    f"NAME.train with NAME.train.query, pieces NAME1.txt, NAME2.txt and so on, or {' with '.join(LOG_FILES)}"
+    "train.txt with vali.txt and test.txt, set1.train.txt and so on, or NAME.train and so on (in it or in "
+    "FoldK), or pieces NAME1.txt, NAME2.txt and so on, each with query ids or a group file such as "
+    f"train.txt.query or train.txt.group, all plain or .gz; or {' with '.join(LOG_FILES)}"
 )
 
 
 @dataclass(frozen=True)
 class RankingFile:
-    """A file with rows, and where they carry no query ids the file with the sizes of their groups."""
+    """A file with rows, and the file with the sizes of their groups beside it, where there is one."""
 
     path: Path
     groups: Path | None = None
+
+    @classmethod
+    def at(cls, path: Path) -> RankingFile:
+        return cls(path, group_file(path))
 
 
 Layout = Mapping[str, tuple[RankingFile, ...]]
@@ -187,7 +193,8 @@ def folds_of(source: str) -> tuple[int, ...]:
     for path in _entries(folder):
         match = _FOLD.fullmatch(path.name)
         if match and path.is_dir():
-            missing = [part for part in PART_NAMES if part not in _text_layout(path)]
+            layout = _parts_layout(path)
+            missing = [part for part in PART_NAMES if part not in layout]
             if missing:
                 raise DataError(
                     f"data: {path}: no {missing[0]} part; expected train.txt, vali.txt and test.txt"
@@ -210,7 +217,7 @@ def locate(source: str, fold: int = 0) -> SourceFiles:
         return _folder(source, fold)
     if fold:
         raise UsageError(f"data: --fold {fold}: {source} is a file, which has no folds")
-    return SourceFiles({"train": (RankingFile(path, _group_file(path)),)}, 0)
+    return SourceFiles({"train": (RankingFile.at(path),)}, 0)
 
 
 def _is_folder(path: Path) -> bool:
@@ -224,11 +231,8 @@ def _is_folder(path: Path) -> bool:
 
 def _folder(source: str, fold: int) -> SourceFiles:
     folder = Path(source)
-    if not fold:
-        text = _text_layout(folder)
-        layout = text if "train" in text else _group_layout(folder)
-        if layout:
-            return SourceFiles(layout, 0)
+    if not fold and "train" in (layout := _parts_layout(folder)):
+        return SourceFiles(layout, 0)
     folds = folds_of(source)
     pieces = _pieces(folder)
     if pieces and (not fold or fold in folds):
@@ -236,7 +240,7 @@ def _folder(source: str, fold: int) -> SourceFiles:
     if not fold and len(folds) == 1:
         fold = folds[0]
     if fold in folds:
-        return SourceFiles(_text_layout(folder / f"Fold{fold}"), fold)
+        return SourceFiles(_parts_layout(folder / f"Fold{fold}"), fold)
     known = ", ".join(map(str, folds))
     if fold:
         raise UsageError(f"data: --fold {fold}: {source} has {f'folds {known}' if known else 'no folds'}")
@@ -245,11 +249,17 @@ def _folder(source: str, fold: int) -> SourceFiles:
     raise DataError(f"data: {source}: no training split; expected {_LAYOUTS}")
 
 
-def _text_layout(folder: Path) -> Layout:
-    names = {path.name for path in _entries(folder)} if folder.is_dir() else set()
+def _parts_layout(folder: Path) -> Layout:
+    """The parts `train.txt` and so on of a folder; without that one `NAME.train` and so on."""
+    names = {path.name for path in _entries(folder)}
     prefixes = ("", "set1.")
     found = _parts(folder, [f"{prefix}{{part}}.txt{end}" for prefix in prefixes for end in _ENDS], names)
-    return {part: (RankingFile(path),) for part, path in found.items()}
+    stems = sorted({match[1] for name in names if (match := re.fullmatch(r"(.+)\.train(\.gz)?", name))})
+    if "train" not in found and stems:
+        if len(stems) > 1:
+            raise DataError(f"data: {folder}: several data sets: {', '.join(stems)}; expected one NAME.train")
+        found = _parts(folder, [f"{stems[0]}.{{part}}{end}" for end in _ENDS], names)
+    return {part: (RankingFile.at(path),) for part, path in found.items()}
 
 
 def _pieces(folder: Path) -> tuple[Path, ...]:
@@ -258,7 +268,7 @@ def _pieces(folder: Path) -> tuple[Path, ...]:
     Other files and folders are passed over, so that a description may lie next to the data.
     """
     names = [path.name for path in _entries(folder)]
-    if _text_layout(folder) or _group_layout(folder) or any(_FOLD.fullmatch(name) for name in names):
+    if _parts_layout(folder) or any(_FOLD.fullmatch(name) for name in names):
         return ()
     every = sorted((match[1], int(match[2]), name) for name in names if (match := _PIECE.fullmatch(name)))
     stems = {stem: number for stem, number, _ in every if number < 2}
@@ -280,22 +290,11 @@ def _of_pieces(pieces: Sequence[Path], fold: int) -> Layout:
     Source: Qin & Liu 2013, "Introducing LETOR 4.0 datasets", on five-fold cross validation: fold 1 is trained
     on S1, S2 and S3, validated on S4 and tested on S5, and the other folds rotate them.
     """
-    files = tuple(RankingFile(piece) for piece in pieces)
+    files = tuple(RankingFile.at(piece) for piece in pieces)
     if not fold:
         return {"train": files}
     *train, vali, test = files[fold - 1 :] + files[: fold - 1]
     return {"train": tuple(train), "vali": (vali,), "test": (test,)}
-
-
-def _group_layout(folder: Path) -> Layout:
-    names = {path.name for path in _entries(folder)}
-    stems = sorted({match[1] for name in names if (match := re.fullmatch(r"(.+)\.train(\.gz)?", name))})
-    if not stems:
-        return {}
-    if len(stems) > 1:
-        raise DataError(f"data: {folder}: several data sets: {', '.join(stems)}; expected one NAME.train")
-    found = _parts(folder, [f"{stems[0]}.{{part}}{end}" for end in _ENDS], names)
-    return {part: (RankingFile(path, _group_file(path)),) for part, path in found.items()}
 
 
 def _parts(folder: Path, forms: list[str], names: set[str]) -> dict[str, Path]:
@@ -309,11 +308,6 @@ def _parts(folder: Path, forms: list[str], names: set[str]) -> dict[str, Path]:
         if found:
             layout[part] = folder / found[0]
     return layout
-
-
-def _group_file(path: Path) -> Path | None:
-    groups = path.with_name(f"{path.name.removesuffix('.gz')}.query")
-    return groups if groups.exists() else None
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -335,9 +329,11 @@ def load_data(
     missing: str | None = None,
     dtype: str = "float32",
     intents: str | None = None,
+    order: str = "content",
 ) -> Collection:
     """Read a file or folder into three normalised parts; `fold` 0 means none, or the only one.
 
+    Queries and documents are in order of their content, or of the `file`: see `in_content_order`.
     Parts that are missing are split off the training split by query, 20 % of the queries each. With
     `intents` (as in `--intents`) only queries and documents that are judged under them stay. `missing` says
     what missing features become, as `--missing`.
@@ -358,6 +354,8 @@ def load_data(
     }
     read = _same_width(files, layout)
     counted = None if intents is None else count_read(read, intents)
+    if order == "content":
+        read = {name: in_content_order(part, overwrite=True) for name, part in read.items()}
     if intents is not None:
         read = with_intents(read, intents, source)
     parts, n_missing = fill_missing(complete_parts(read, seed, source), missing)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.core.settings.data import FEWEST_INTENTS, MOST_INTENTS
+from foltr_audit.data.document_order import in_content_order
 from foltr_audit.errors import DataError, UsageError, suggest_name
 from foltr_audit.rng import Streams, name_codes
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Singles
@@ -260,17 +261,21 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
 
 
 def _part(first: int, last: int, offsets: Ints, features: Singles, labels: Ints) -> Dataset:
-    """Queries first .. last-1, without a copy of their features."""
+    """Queries first .. last-1, without a copy of their features, which are sorted in their place."""
     start, stop = offsets[first], offsets[last]
-    spans = enumerate(np.diff(offsets[first : last + 1]).tolist(), start=first + 1)
-    names = (f"synthetic-{query}-{i}" for query, length in spans for i in range(1, length + 1))
-    return Dataset(
+    lengths = np.diff(offsets[first : last + 1])
+    nameless = Dataset(
         features=features[start:stop],
         labels=labels[start:stop],
         offsets=offsets[first : last + 1] - start,
         query_ids=tuple(str(query) for query in range(first + 1, last + 1)),
-        document_ids=LazyNames.of(names),
+        document_ids=("",) * int(stop - start),
     )
+    data = in_content_order(nameless, overwrite=True)
+    places = np.arange(stop - start) - np.repeat(data.offsets[:-1], lengths)
+    spans = enumerate(lengths.tolist(), start=first + 1)
+    names = (f"synthetic-{query}-{i}" for query, length in spans for i in range(1, length + 1))
+    return replace(data, document_ids=LazyNames.of(names), file_documents=places)
 
 
 def _generate(profile: CollectionProfile, like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:

@@ -47,6 +47,7 @@ from foltr_audit.trace.facts import checked_facts, plain_facts, with_facts
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
+from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -127,6 +128,7 @@ def recorded_collection(
         "missing": header.knowledge.get("missing") if spec is None else spec.data.missing,
         "dtype": header.knowledge.get("feature_dtype", "float32"),
         "intents": intents or (header.knowledge.get("intents_from") if spec is None else spec.data.intents),
+        "document_order": _document_order(header) if spec is None else spec.data.document_order,
     }
     try:
         found = load_collection(Spec.parse({"data": wanted}, f"trace: {path}").data, seed)
@@ -143,6 +145,11 @@ def recorded_collection(
         check_collection(trace.header, found)
     numbered = _numbering(path, header)
     return found if numbered is None else balance_collection(found, numbered)
+
+
+def _document_order(header: TraceHeader) -> str:
+    """The order by which equal scores rank: that of the file in the published program of FOLtR-ES."""
+    return "file" if header.knowledge.get("perturbation") == NUMPY_RANDOMSTATE else "content"
 
 
 def _numbering(path: Path, header: TraceHeader) -> Streams | None:
@@ -275,6 +282,11 @@ class TraceAttack:
             self.path, self.traces, self.spec, data=self.data, intents=self.intents, seed=self.used_seed
         )
 
+    @cached_property
+    def _located(self) -> dict[str, Trace]:
+        """The traces with their data set."""
+        return {name: trace.on(self.collection) for name, trace in self.traces.items()}
+
     @property
     def data_record(self) -> DataRecord:
         """The facts of the data; of a trace that embeds features what its header says."""
@@ -315,7 +327,7 @@ class TraceAttack:
         """Whether the facts of each trace explain its messages, by click model."""
         return {
             name: check_facts(trace, Observer(trace.header, self.collection, client_step=self.client_step))
-            for name, trace in self.traces.items()
+            for name, trace in self._located.items()
         }
 
     @cached_property
@@ -330,7 +342,7 @@ class TraceAttack:
                 Observer(trace.header, self.collection, client_step=self.client_step),
                 None if malicious is None else malicious.among,
             )
-            for name, trace in self.traces.items()
+            for name, trace in self._located.items()
             if trace.has_truth
         }
 
@@ -362,7 +374,7 @@ class TraceAttack:
         _ = self.truth
         sums = self.protocol.sums_of_rounds  # a sum is of clients of all groups
         groups = ONE_GROUP if sums else ClientGroups.of(self.population, fresh=self.fresh)
-        for click_model, trace in self.traces.items():
+        for click_model, trace in self._located.items():
             found = judge_attacks(
                 trace,
                 self.collection,
@@ -412,7 +424,7 @@ class TraceAttack:
             raise UsageError(f"--guesses: {path} {problem}; expected the name of a new file")
         import polars as pl
 
-        frame = pl.concat([self._guesses(name, trace, progress) for name, trace in self.traces.items()])
+        frame = pl.concat([self._guesses(name, trace, progress) for name, trace in self._located.items()])
         buffer = io.BytesIO()
         if path.suffix == ".csv":
             frame.write_csv(buffer)
@@ -437,7 +449,11 @@ class TraceAttack:
                 answers = infer_round(record, observer, attacks, self.streams)
                 refuse_if_none_runs(self.methods, {**answers.refused, **others}, self.advised)
                 names = query_names(record, trace.header, self.collection)
-                row, position = np.nonzero(record.shown >= 0)
+                shown = record.shown
+                if self.collection is not None:
+                    places = record.part, record.query, shown
+                    _, shown = self.collection.in_file(trace.header.dataset.parts, *places)
+                row, position = np.nonzero(shown >= 0)
                 for label, answer in answers.guessed.items():
                     pieces.append(
                         pl.DataFrame(
@@ -449,7 +465,7 @@ class TraceAttack:
                                 "step": record.step[row],
                                 "query": names[row].tolist(),
                                 "rank": position + 1,
-                                "document": record.shown[row, position],
+                                "document": shown[row, position],
                                 "score": answer.scores[row, position],
                                 "guess": answer.guess[row, position],
                             }

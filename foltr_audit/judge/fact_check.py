@@ -25,6 +25,7 @@ from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.trace.declared_header import NoiseDeclaration
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.reading import is_whole
 
 LEAST_DOCUMENTS = 4
 """Shorter lists are in the order of seeds by chance too often."""
@@ -375,7 +376,7 @@ def thinned(trace: Trace) -> Trace:
 
 def _check_interactions(sample: MessageSample, trace: Trace, record: RoundRecord) -> None:
     stated = trace.header.knowledge.get("interactions")
-    if isinstance(stated, bool) or not isinstance(stated, int) or sample.contradictions:
+    if not is_whole(stated) or not record.counts_interactions or sample.contradictions:
         return
     wrong = record.counts[record.survivors & (record.counts != stated)]
     if wrong.size:

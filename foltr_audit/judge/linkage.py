@@ -26,7 +26,7 @@ from foltr_audit.judge.task import (
     refuse_values,
 )
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Floats, Ints, Weights
 
 _COUNT = "count"
 
@@ -98,7 +98,7 @@ class _RoundMessages(NamedTuple):
     """
 
     clients: Ints
-    counts: Ints
+    counts: Weights
     queries: list[set[tuple[int, int]]]
     traits: Mapping[str, Floats]
 

@@ -23,6 +23,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, ClickBelief, Knowledge, View
+from foltr_audit.core.shown_lists import lists_in_score_order
 from foltr_audit.errors import FoltrAuditError, PluginError, TraceError, UsageError
 from foltr_audit.judge.pieces import with_rows
 from foltr_audit.privacy.events import Ball
@@ -144,6 +145,11 @@ def check_collection(header: TraceHeader, collection: Collection) -> None:
         raise TraceError(
             f"trace: recorded on {expected.source} (fingerprint {expected.fingerprint[:12]}), not on "
             f"{collection.source} ({collection.fingerprint[:12]}); give its own data with --data"
+        )
+    if expected.rows and collection.row_order != expected.rows:
+        raise TraceError(
+            f"trace: recorded on {expected.source}, whose rows are in another order than those of "
+            f"{collection.source}; give its own data with --data"
         )
     if collection.normalised != expected.normalised:
         raise TraceError(
@@ -300,15 +306,14 @@ def _count_grades(train: Dataset, ranker: str, parameters: Floats, grades: int, 
 def _shown(train: Dataset, ranker: str, parameters: Floats, sampled: bool) -> Ints:
     """The list of every training query under the model, int64 (queries, k)."""
     from foltr_audit.kernels.plackett_luce import sampled_lists
-    from foltr_audit.kernels.ranking import top_lists
 
     queries = np.arange(train.n_queries)
     scores, starts = make_ranker(ranker, train.n_features).scores(parameters[np.newaxis], train, queries)
-    if not sampled:
-        return top_lists(scores, starts, LIST_LENGTH)
     # A fixed seed: the belief is stored under model and settings, and must not depend on which experiment
     # asked for it first.
     streams = Streams(0).clients("belief", 0, queries)
+    if not sampled:
+        return lists_in_score_order(scores, starts, train, queries, streams)
     key, purpose = np.uint64(streams.key), streams.purpose_code
     return sampled_lists(scores, starts, LIST_LENGTH, 0, streams.clients, streams.round, purpose, key)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.accounting.situation import AccountingContext
+from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.events import (
     CorrelatedNoise,
     MessageAggregation,
@@ -58,7 +59,7 @@ class RecordedPromises:
         message. So only the noise of each message counts there. It is the same where messages lie open in the
         recording, whatever its header says of secure aggregation.
         """
-        members = stated_members(header, first.shares)
+        members = _with_weights(stated_members(header, first.shares), first)
         events = declared_events(header)
         if events is None:
             return None
@@ -121,10 +122,21 @@ class RecordedPromises:
 
 
 def _interactions(header: TraceHeader, record: RoundRecord) -> int:
-    """Interactions behind a message, as the header says; more than any where it says none, or too few."""
+    """Interactions behind a message, as the header says; more than any where it says none, or too few.
+
+    Too few are less than the largest weight of a message, whatever the weights are.
+    """
     stated = header.knowledge.get("interactions")
     fewest = float(record.counts.max(initial=1))
     return stated if is_whole(stated, fewest) else _MOST_INTERACTIONS
+
+
+def _with_weights(members: SumMembers | None, record: RoundRecord) -> SumMembers | None:
+    """Who is in a sum, with the weights of a round; None where a message, and its noise, weighs nothing."""
+    weights = record.counts[record.survivors]
+    if members is None or not weights.size:
+        return members
+    return replace(members, largest_weight=float(weights.max() / weights.min())) if weights.all() else None
 
 
 def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:

@@ -24,7 +24,7 @@ from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.judge.observer import Observer, readable
 from foltr_audit.judge.pieces import with_messages
-from foltr_audit.judge.round_sums import RoundSums, SummedRound, SumObserver, added_up, is_read
+from foltr_audit.judge.round_sums import RoundSums, SummedRound, SumObserver, added_up, is_read, weight_in_sum
 from foltr_audit.simulation.recorder import ObservedRounds
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -221,7 +221,7 @@ class PublishedModels(RoundSums):
             # A client that is left out of the mean is as one without a click.
             mixed = self._averaged(record) / counts.size
             return added_up(record, self.header, mixed * counts.sum() * change, "view client")
-        change = max(1, int(record.counts[int(str(target))])) * change
+        change = weight_in_sum(record) * change
         return replace(added_up(record, self.header, change, "view client"), clients=1)
 
 

@@ -126,7 +126,7 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
     error = 0.0
     if (encoding := header.encoding) is not None:
         words = np.zeros(1, dtype=np.uint64) if record.total is None else record.total
-        error = encoding.error_of_sum(words, counts) / _weight(record)
+        error = encoding.error_of_sum(words, counts) / weight_in_sum(record)
     return added_up(record, header, change, "view aggregate", error)
 
 
@@ -138,7 +138,7 @@ def added_up(
     `change` is the sum of counts times updates, (P,), whose numbers rounding may have put `rounding` off; in
     a round with a fact `target` only one client is in it. Errors name the `view`.
     """
-    here, target, weight = not_subtracted(record), isolated_client(record), _weight(record)
+    here, target, weight = not_subtracted(record), isolated_client(record), weight_in_sum(record)
     kept, counts = _in_sum(record)[record.slot], record.counts[here]
     if counts.any() and not kept.any():
         raise UsageError(
@@ -175,7 +175,7 @@ def added_up(
     )
 
 
-def _weight(record: RoundRecord) -> float:
+def weight_in_sum(record: RoundRecord) -> float:
     """What the messages of a round weigh on average, or the isolated one; 1 where they weigh nothing."""
     target = isolated_client(record)
     return (

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from foltr_audit.kernels.cascade import click_row
 from foltr_audit.kernels.elementary import cosine_and_sine, decay, log_normal, power
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, unsigned
-from foltr_audit.kernels.philox import fill_normals, fill_uniforms
+from foltr_audit.kernels.philox import fill_normals, fill_uniforms, uniform
 from foltr_audit.kernels.plackett_luce import SamplingBuffers, draw, new_pool
-from foltr_audit.kernels.ranking import Features, fill_products
+from foltr_audit.kernels.ranking import Features, TieStream, fill_products
 from foltr_audit.kernels.sums import add_products
 
 # --- users of one server ---------------------------------------------------------------------------
@@ -39,13 +39,14 @@ class UserQueries(NamedTuple):
 
 
 class UserStreamKeys(NamedTuple):
-    """Names of the random numbers: the round, and the purposes of lists, clicks and directions."""
+    """Names of the random numbers: the round, and the purposes of lists, clicks, directions and ties."""
 
     round: int
     show: int
     click: int
     direction: int
     key: np.uint64
+    ties: TieStream
 
 
 class UserInteractions(NamedTuple):
@@ -91,9 +92,20 @@ _STEEPNESS = 3  # tau of the softmax over ranks
 
 
 @kernel
-def ranking(scores: Floats) -> Ints:
-    """Positions (n,) by falling score (n,); of equal ones the lower position first."""
-    return np.argsort(-scores, kind="mergesort")
+def ranking(scores: Floats, query: int, ties: TieStream) -> Ints:
+    """Positions (n,) of the documents of a query by falling score (n,)."""
+    order = np.argsort(-scores, kind="mergesort")
+    for rank in range(1, order.size if ties.drawn else 0):
+        document, place = order[rank], rank
+        number = uniform(document, query, ties.round, ties.purpose, ties.key)
+        while place > 0 and scores[order[place - 1]] == scores[document]:
+            before = order[place - 1]
+            if uniform(before, query, ties.round, ties.purpose, ties.key) <= number:
+                break
+            order[place] = before
+            place -= 1
+        order[place] = document
+    return order
 
 
 @kernel
@@ -244,13 +256,13 @@ def _direction(names: UserStreamKeys, client: int, out: Floats, dimension: int) 
 
 
 @kernel
-def _rankings(data: UserQueries, query: int, models: Floats) -> tuple[Ints, Ints]:
+def _rankings(data: UserQueries, query: int, models: Floats, ties: TieStream) -> tuple[Ints, Ints]:
     """The documents of a query as both models (2, P) rank them."""
     first = data.offsets[query]
     scores = np.empty((2, data.offsets[query + 1] - first))
     for row in range(2):
         fill_products(data.features, first, scores.shape[1], models, row, scores, row, 0)
-    return ranking(scores[0]), ranking(scores[1])
+    return ranking(scores[0], query, ties), ranking(scores[1], query, ties)
 
 
 @kernel
@@ -271,7 +283,7 @@ def play_dbgd(
         for j in range(P):
             models[0, j] = parameters[j]
             models[1, j] = parameters[j] + rules.delta * direction[0, j]
-        current, candidate = _rankings(data, queries[i], models)
+        current, candidate = _rankings(data, queries[i], models, names.ties)
         u = show_numbers(names, clients[i], 2 * k)
         if rules.probabilistic:
             probabilistic(current, candidate, u, seen.shown[i], odds)

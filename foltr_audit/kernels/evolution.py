@@ -18,7 +18,7 @@ from foltr_audit.kernels.philox import fill_columns, fill_normals
 
 from .cascade import click_group
 from .jit import Bools, Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
-from .ranking import Features, fill_products
+from .ranking import Features, TieStream, fill_products, first_of_equals
 from .threads import in_parts
 
 Seeds = NDArray[np.uint64]
@@ -98,6 +98,7 @@ class EvolutionQueries(NamedTuple):
         offsets: first row of each query, int64 (queries + 1,).
         click, stop: P(click | grade) and P(stop | click, grade), float64 (G,).
         round, purpose, key: names of the random numbers of clicks.
+        ties: which documents with equal scores come first.
     """
 
     features: Features
@@ -108,6 +109,7 @@ class EvolutionQueries(NamedTuple):
     round: int
     purpose: int
     key: np.uint64
+    ties: TieStream
 
 
 class GroupBuffers(NamedTuple):
@@ -182,25 +184,31 @@ def _score_group(
 
 
 @inlined
-def _best_block(tops: Floats, row: int, blocks: int) -> tuple[int, float]:
-    """The block with the highest score, of equal ones the first, and that score."""
-    block, top = 0, tops[unsigned(row), unsigned(0)]
+def _best_block(tops: Floats, row: int, blocks: int) -> tuple[int, float, int]:
+    """The block with the highest score, of equal ones the first, that score, and how many others have it."""
+    block, top, others = 0, tops[unsigned(row), unsigned(0)], 0
     for other in range(1, blocks):
         score = tops[unsigned(row), unsigned(other)]
-        better = score > top
-        block = other if better else block
-        top = score if better else top
-    return block, top
+        others = 0 if score > top else others + (score == top)
+        block = other if score > top else block
+        top = score if score > top else top
+    return block, top, others
 
 
 @inlined
-def _take_best(scores: Floats, tops: Floats, row: int, blocks: int) -> int:
-    """The position of the highest score, of equal ones the first; it is then -inf."""
-    block, top = _best_block(tops, row, blocks)
+def _take_best(scores: Floats, tops: Floats, row: int, blocks: int, query: int, ties: TieStream) -> int:
+    """The position of the highest score, which is then -inf."""
+    block, top, equals = _best_block(tops, row, blocks)
     first, inside = block * _BLOCK, 0
     # From the back, so that the last match is the first position; without a branch that depends on scores.
     for i in range(_BLOCK - 1, -1, -1):
-        inside = i if scores[unsigned(row), unsigned(first + i)] == top else inside
+        same = scores[unsigned(row), unsigned(first + i)] == top
+        inside = i if same else inside
+        equals += same
+    if equals > 1 and ties.drawn:
+        best = first_of_equals(scores[row, : blocks * _BLOCK], top, query, ties)
+        block, inside = best // _BLOCK, best % _BLOCK
+        first = block * _BLOCK
     rest = -np.inf
     # Reading the block right after the store would wait until that has reached the cache: it comes last.
     for i in range(_BLOCK):
@@ -213,7 +221,7 @@ def _take_best(scores: Floats, tops: Floats, row: int, blocks: int) -> int:
 
 
 @uncounted
-def _rank_group(pool: GroupBuffers, rows: int, shown: Ints) -> None:
+def _rank_group(pool: GroupBuffers, rows: int, shown: Ints, queries: Ints, ties: TieStream) -> None:
     """Fill `shown` (rows, k) with the best-scored positions, -1 at its padding; their scores are lost."""
     _, scores, tops, sizes = pool
     # Rows take turns: while one waits for a chain of comparisons the processor works on the next.
@@ -221,7 +229,8 @@ def _rank_group(pool: GroupBuffers, rows: int, shown: Ints) -> None:
         for row in range(rows):
             documents = sizes[row]
             if rank < documents:
-                shown[row, rank] = _take_best(scores, tops, row, (documents + _BLOCK - 1) // _BLOCK)
+                blocks = (documents + _BLOCK - 1) // _BLOCK
+                shown[row, rank] = _take_best(scores, tops, row, blocks, queries[row], ties)
             else:
                 shown[row, rank] = -1
 
@@ -239,13 +248,13 @@ def _play_group(
 ) -> None:
     """All interactions of a few clients; those from `mirrored_from` (rows,) on at the mirrored model."""
     (rows, steps), k = queries.shape, all_shown.shape[2]
-    features, labels, offsets, click, stop, round_, purpose, key = searches
+    features, labels, offsets, click, stop, round_, purpose, key, ties = searches
     shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
     clicks, u = np.empty((rows, k), dtype=np.bool_), np.empty((2 * k, rows))
     firsts, blocks = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
     for step in range(steps):
         _score_group(features, offsets, queries, step, mirrored_from, pool)
-        _rank_group(pool, rows, shown)
+        _rank_group(pool, rows, shown, queries[:, step], ties)
         for row in range(rows):
             firsts[row] = lifts[row, step] + offsets[max(queries[row, step], 0)]
             blocks[row] = k * step
@@ -305,8 +314,8 @@ def play_perturbed(
     """Lists in score order of the perturbed linear models, and cascade clicks on them.
 
     Client c asks queries[c] at `parameters + sigma z` where z are the normal numbers of its seed; with
-    `antithetic` the later half of those, rounded down, at `parameters - sigma z`. Of equal scores the
-    lower position comes first. Numbers 2 k step + 2 r and one more of its stream of clicks decide on rank r.
+    `antithetic` the later half of those, rounded down, at `parameters - sigma z`. Numbers
+    2 k step + 2 r and one more of its stream of clicks decide on rank r.
 
     Args:
         searches: the data and the click model.

@@ -33,7 +33,7 @@ from foltr_audit.kernels.network import NetworkShape, NetworkTile, fill_gradient
 from foltr_audit.kernels.pdgd import fill_coefficients
 from foltr_audit.kernels.philox import fill_columns
 from foltr_audit.kernels.plackett_luce import SamplingBuffers, draw, empty_pool, weigh_shown
-from foltr_audit.kernels.ranking import Features, fill_products, take_best
+from foltr_audit.kernels.ranking import Features, TieStream, fill_products, take_best
 from foltr_audit.kernels.sums import BLOCK, VECTOR, VectorAccess, compiled_or_plain, is_array, repeated, slot
 from foltr_audit.kernels.threads import in_parts
 
@@ -47,12 +47,13 @@ if TYPE_CHECKING:
 
 
 class StepStreamKeys(NamedTuple):
-    """Names of the random numbers: of lists, and of clicks."""
+    """Names of the random numbers: of lists, of clicks, and of equal scores."""
 
     round: int
     show: int
     click: int
     key: np.uint64
+    ties: TieStream
 
 
 class GroupMemory(NamedTuple):
@@ -515,7 +516,7 @@ class LocalStepResult(NamedTuple):
 
 
 @uncounted
-def _list_best(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
+def _list_best(pool: SamplingBuffers, rows: int, shown: Ints, queries: Ints, ties: TieStream) -> None:
     """Fill the first rows of `shown` with the documents of the highest scores; weights are overwritten."""
     for row in range(rows):
         size = pool.sizes[row]
@@ -523,7 +524,7 @@ def _list_best(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
             pool.weights[row, i] = pool.scores[row, i]
         for i in range(shown.shape[1]):
             shown[row, i] = -1
-        take_best(pool.weights[row, :size], shown[row])
+        take_best(pool.weights[row, :size], shown[row], queries[row], ties)
 
 
 @inlined
@@ -538,6 +539,7 @@ def _play_group(
     memory: GroupMemory,
     pool: SamplingBuffers,
     tile: NetworkTile | None,
+    ties: TieStream,
 ) -> None:
     """One local step of a prepared group, whose random numbers begin at a column."""
     shown, clicks, models = memory.shown, memory.clicks, result.models
@@ -552,7 +554,7 @@ def _play_group(
     if rules.sampled:
         draw(pool, rows, memory.show, column, shown)
     else:
-        _list_best(pool, rows, shown)
+        _list_best(pool, rows, shown, queries, ties)
     _, B, k = result.shown.shape
     for row in range(rows):
         at = (memory.members[row] * B + step) * k
@@ -630,7 +632,8 @@ def _play_block(
             prepare_group(data.offsets, queries, lifts, order, first, count, step, memory)
             if turn == 0:
                 draw_numbers(stream, clients, memory, count, step, ahead)
-            _play_group(data, rules, step, count, turn * count, common, result, memory, pool, tile)
+            column, ties = turn * count, stream.ties
+            _play_group(data, rules, step, count, column, common, result, memory, pool, tile, ties)
 
 
 class StepScratch(NamedTuple):

@@ -84,54 +84,77 @@ def reciprocal_ranks(clicks: Bools) -> Floats:
     return out
 
 
-@kernel
-def reciprocal_ranks_of_relevant(labels: Ints, offsets: Ints, queries: Ints, shown: Ints) -> Floats:
-    """1 / rank of the first document with a label above 0 of each list (I, k); 0 without one."""
-    out = np.empty(queries.size)
-    for i in range(queries.size):
-        first, out[i] = offsets[queries[i]], 0.0
-        for rank in range(shown.shape[1]):
-            if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
-                out[i] = 1.0 / (rank + 1.0)
+# --- metrics of rankings with ties -----------------------------------------------------------------
+# Means over all orders of documents with equal scores, in closed form. Source: McSherry & Najork 2008,
+# "Computing information retrieval performance measures efficiently in the presence of tied scores".
+
+
+@inlined
+def _add_unclicked(means: Floats, t: int, unclicked: float) -> None:
+    """Add the t-th of some documents to means[j]: how likely none of j of them is clicked.
+
+    A mean over all choices of j of t documents: the t-th is among them with probability j / t.
+    """
+    for j in range(min(t, means.size - 1), 0, -1):
+        means[j] = (j * unclicked * means[j - 1] + (t - j) * means[j]) / t
+
+
+@inlined
+def _take_equals(
+    labels: Ints, scores: Floats, click: Floats, by_position: bool, unclicked: Floats
+) -> tuple[int, float, int]:
+    """How many documents have the highest score, which is then -inf, their gains, and how many are relevant.
+
+    With `by_position` only the first of them. Fills `unclicked` as `_add_unclicked` does.
+    """
+    top, tied, gain, relevant = scores[0], 0, 0.0, 0
+    for i in range(1, scores.size):
+        top = scores[i] if scores[i] > top else top
+    unclicked[0] = 1.0
+    for j in range(1, unclicked.size):
+        unclicked[j] = 0.0
+    for i in range(scores.size):
+        if scores[i] == top:
+            scores[i] = -np.inf
+            tied += 1
+            gain += _gain(labels[i])
+            relevant += labels[i] > 0
+            if click.size > 0:
+                _add_unclicked(unclicked, tied, 1.0 - click[min(labels[i], click.size - 1)])
+            if by_position:
                 break
-    return out
+    return tied, gain, relevant
 
 
 @kernel
-def average_precisions(labels: Ints, offsets: Ints, queries: Ints, shown: Ints, relevant: Ints) -> Floats:
-    """Precision at the ranks of relevant documents, summed over min(k, relevant); 0 where none is.
-
-    `relevant` (queries,) counts the documents of each query with a label above 0.
-    """
-    out = np.empty(queries.size)
-    for i in range(queries.size):
-        first, found, total = offsets[queries[i]], 0, 0.0
-        for rank in range(shown.shape[1]):
-            if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
-                found += 1
-                total += found / (rank + 1.0)
-        most = min(relevant[queries[i]], shown.shape[1])
-        out[i] = total / most if most > 0 else 0.0
-    return out
-
-
-@kernel
-def expected_reciprocal_ranks(
-    labels: Ints, offsets: Ints, queries: Ints, shown: Ints, click: Floats
+def tied_metrics(
+    labels: Ints, offsets: Ints, scores: Floats, discounts: Floats, click: Floats, by_position: bool
 ) -> Floats:
-    """Expected 1 / rank of the first click on each list (I, k), from P(click | grade).
+    """DCG, reciprocal rank, summed precision and expected MaxRR of the first k of each query, (queries, 4).
 
-    Grades beyond the last of `click` are clicked like that one.
+    The precision at the rank of each relevant document is summed. MaxRR is under P(click | grade) `click`
+    (grades,), whose last one holds for grades beyond it; NaN for an empty one. With `by_position` the upper
+    of two documents with equal scores comes first, else all orders are equally likely.
     """
-    out = np.empty(queries.size)
-    for i in range(queries.size):
-        first, unclicked, total = offsets[queries[i]], 1.0, 0.0
-        for rank in range(shown.shape[1]):
-            if shown[i, rank] >= 0:
-                chance = click[min(labels[first + shown[i, rank]], click.size - 1)]
-                total += unclicked * chance / (rank + 1.0)
-                unclicked *= 1.0 - chance
-        out[i] = total
+    k, out = discounts.size, np.zeros((offsets.size - 1, 4))
+    means = np.empty(k + 1)
+    for query in range(offsets.size - 1):
+        rows = slice(offsets[query], offsets[query + 1])
+        left, own = scores[rows].copy(), labels[rows]
+        rank, hits, irrelevant, skipped = 0, 0, 1.0, 1.0
+        while rank < min(k, left.size):
+            unclicked = means[: k - rank + 1]
+            tied, gain, relevant = _take_equals(own, left, click, by_position, unclicked)
+            another = (relevant - 1.0) / (tied - 1.0) if tied > 1 else 0.0
+            for j in range(min(tied, k - rank)):
+                out[query, 0] += gain / tied * discounts[rank + j]
+                out[query, 1] += irrelevant * relevant / (tied - j) / (rank + j + 1.0)
+                out[query, 2] += relevant / tied * (hits + 1.0 + j * another) / (rank + j + 1.0)
+                out[query, 3] += skipped * (unclicked[j] - unclicked[j + 1]) / (rank + j + 1.0)
+                irrelevant *= max(0, tied - relevant - j) / (tied - j)
+            rank, hits, skipped = rank + tied, hits + relevant, skipped * unclicked[min(tied, k - rank)]
+        if click.size == 0:
+            out[query, 3] = np.nan
     return out
 
 

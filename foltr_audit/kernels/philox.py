@@ -68,6 +68,13 @@ def _unit(high: np.uint64, low: np.uint64) -> float:
     return (np.float64(np.int64(bits)) + 0.5) * _STEP  # from a signed number: one instruction
 
 
+@inner
+def uniform(number: int, client: int, round_: int, purpose: int, key: np.uint64) -> float:
+    """One number of a stream, in (0, 1)."""
+    a, b, c, d = _words(number // 2, client, round_, purpose, key)
+    return _unit(c, d) if number % 2 else _unit(a, b)
+
+
 @uncounted
 def fill_uniforms(
     out: Floats, row: int, size: int, block: int, client: int, round_: int, purpose: int, key: np.uint64

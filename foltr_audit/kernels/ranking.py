@@ -6,9 +6,12 @@ A cohort asks one query a client. Scores of its candidates lie in one flat array
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.kernels.philox import uniform
 from foltr_audit.kernels.sums import ROWS, product_sum, row_products
 
 from .jit import Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
@@ -76,29 +79,60 @@ def fill_linear_scores(
         fill_products(features, first, documents, parameters, model, scores, 0, starts[c])
 
 
-@uncounted
-def take_best(values: Floats, shown: Ints) -> None:
-    """Fill `shown` with the positions of the largest values, which are overwritten.
+class TieStream(NamedTuple):
+    """Which of the documents with equal scores come first.
 
-    Of equal values the lower position comes first.
+    Number i of the stream of a query is the place of document i among its equals. With `drawn` False the
+    lower position comes first.
     """
+
+    round: int
+    purpose: int
+    key: np.uint64
+    drawn: bool
+
+
+BY_POSITION = TieStream(0, 0, np.uint64(0), False)
+
+
+@uncounted
+def first_of_equals(scores: Floats, top: float, query: int, ties: TieStream) -> int:
+    """Position of the first document with the score `top`, of which there is one at least."""
+    first, place = -1, 2.0
+    for i in range(scores.size):
+        if scores[i] == top:
+            if not ties.drawn:
+                return i
+            number = uniform(i, query, ties.round, ties.purpose, ties.key)
+            first = i if number < place else first
+            place = min(number, place)
+    return first
+
+
+@uncounted
+def take_best(values: Floats, shown: Ints, query: int, ties: TieStream) -> None:
+    """Fill `shown` with the positions of the largest values, which are overwritten."""
     for rank in range(min(shown.size, values.size)):
-        best = 0
+        best, equals = 0, 0
         for i in range(1, values.size):
             if values[i] > values[best]:
-                best = i
+                best, equals = i, 0
+            elif values[i] == values[best]:
+                equals += 1
+        if equals > 0 and ties.drawn:
+            best = first_of_equals(values, values[best], query, ties)
         shown[rank] = best
         values[best] = -np.inf
 
 
 @kernel
-def top_lists(scores: Floats, starts: Ints, k: int) -> Ints:
-    """The k best-scored positions of each client, ties by position; shape (C, k), padded with -1."""
+def top_lists(scores: Floats, starts: Ints, k: int, queries: Ints, ties: TieStream) -> Ints:
+    """The k best-scored positions of the candidates of queries (C,); shape (C, k), padded with -1."""
     shown = np.empty((starts.size - 1, k), dtype=np.int64)
     shown[:] = -1
     for c in range(starts.size - 1):
         # A copy: taking a document overwrites its score.
-        take_best(scores[starts[c] : starts[c + 1]].copy(), shown[c])
+        take_best(scores[starts[c] : starts[c + 1]].copy(), shown[c], queries[c], ties)
     return shown
 
 

@@ -18,6 +18,8 @@ LARGEST = 1e9
 # within an absolute 1e-12 on either side of the root. `gaussian_mu` must never be too large, since a proof
 # rests on it, and small eps need a relative precision.
 _TOLERANCE = 1e-13
+_SMALL = 1e-3
+"""Below this mu the two terms of delta agree in many digits, and their difference is taken as an integral."""
 
 
 def gaussian_delta(mu: float, eps: float) -> float:
@@ -92,18 +94,23 @@ def gaussian_mu(eps: float, delta: float) -> float:
         if not low < middle < high:
             break
         low, high = (middle, high) if gaussian_delta(middle, eps) <= delta else (low, middle)
-    return low
+    # Delta falls at least as fast as mu: what is taken off is more than the rounding of delta.
+    return low * (1.0 - 1e-12) if low < _SMALL else low
 
 
 def _log_delta(mu: float, z: float) -> float:
     """Log of delta at eps = mu (z + mu/2), by Mills' ratio R(x) = Phi(-x) / phi(x).
 
     delta = phi(z) (R(z) - R(z + mu)), since e^eps phi(z + mu) = phi(z). For z < 0 the first term is computed
-    as Phi(-z), since R would overflow.
+    as Phi(-z), since R would overflow. For a small mu the difference is the integral of -R'(x) = 1 - x R(x),
+    by Simpson's rule.
     """
     from scipy import special
 
     log_phi = -0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
+    if mu < _SMALL:
+        first, middle, last = (1.0 - x * _mills(x) for x in (z, z + 0.5 * mu, z + mu))
+        return log_phi + _log(mu / 6.0 * (first + 4.0 * middle + last))
     other = _mills(z + mu)
     if z < 0:
         return _log(float(special.ndtr(-z)) - math.exp(log_phi) * other)
@@ -111,7 +118,7 @@ def _log_delta(mu: float, z: float) -> float:
 
 
 def _mills(x: float) -> float:
-    """Mills' ratio of the normal law at x >= 0."""
+    """Mills' ratio of the normal law; of a large x < 0 it overflows."""
     from scipy import special
 
     return math.sqrt(0.5 * math.pi) * float(special.erfcx(x / math.sqrt(2.0)))

@@ -24,6 +24,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH, ideal_dcg
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.dataset import QueryOrigin, joined
 from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.shown_lists import TIES, lists_in_score_order, tie_stream
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
 
@@ -188,16 +189,7 @@ def _held(whole: Dataset, grades: Sequence[int]) -> _GradeSubset:
         words = " or ".join(map(str, grades))
         raise UsageError(f"scenario: no document has grade {words}; expected one at least")
     query = np.searchsorted(whole.offsets, rows, side="right") - 1
-    kept, sizes = np.unique(query, return_counts=True)
-    data = Dataset(
-        features=whole.features[rows],
-        labels=whole.labels[rows],
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        query_ids=tuple(whole.query_ids[q] for q in kept),
-        document_ids=[whole.document_ids[row] for row in rows.tolist()],
-        intents=None if whole.intents is None else whole.intents[:, rows],
-    )
-    return _GradeSubset(data, kept, rows - whole.offsets[query])
+    return _GradeSubset(whole.of_rows(rows), np.unique(query), rows - whole.offsets[query])
 
 
 def _origin(whole: Dataset, origin: QueryOrigin, held: Sequence[_GradeSubset]) -> QueryOrigin:
@@ -397,7 +389,9 @@ class ClientSimulator:
         )
 
         show, click = context.streams("show"), context.streams(self.rules.click_model.purpose)
-        stream = StepStreamKeys(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
+        ties = tie_stream(self.world.data, context.streams(TIES))
+        codes = show.purpose_code, click.purpose_code
+        stream = StepStreamKeys(context.round, *codes, np.uint64(show.key), ties)
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
         clients, parameters = context.clients, context.parameters
         models = clients.size if batch is None else min(batch, clients.size)
@@ -469,26 +463,26 @@ class ClientSimulator:
 
         Every local model still is the global one, so each query is scored once, whoever asks it.
         """
-        from foltr_audit.kernels.ranking import repeated_scores, top_lists
+        from foltr_audit.kernels.ranking import repeated_scores
 
         distinct, which = np.unique(here.queries, return_inverse=True)
         everybody = here.context.parameters[np.newaxis]
         scores, starts = self.rules.ranker.scores(everybody, self.world.data, distinct)
         if given is None and not self.rules.sampled:
-            given = top_lists(scores, starts, LIST_LENGTH)[which]
+            ties = here.context.streams(TIES)
+            given = lists_in_score_order(scores, starts, self.world.data, distinct, ties)[which]
         return *repeated_scores(scores, starts, which), given
 
     def _show(self, scores: Floats, starts: Ints, here: LocalStep, context: RoundContext) -> Ints:
         """Lists (C, k), from the local models' scores unless the global model ranks."""
         from foltr_audit.kernels.plackett_luce import sampled_lists
-        from foltr_audit.kernels.ranking import top_lists
 
         # In the first step every local model still is the global one, and its scores are known.
         if self.rules.learner.ranked_with == "global" and here.number > 0:
             everybody = context.parameters[np.newaxis]
             scores, starts = self.rules.ranker.scores(everybody, self.world.data, here.queries)
         if not self.rules.sampled:
-            return top_lists(scores, starts, LIST_LENGTH)
+            return lists_in_score_order(scores, starts, self.world.data, here.queries, context.streams(TIES))
         streams = context.streams("show")
         return sampled_lists(
             scores,

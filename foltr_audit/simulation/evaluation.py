@@ -1,7 +1,8 @@
 """Utility: offline metrics of a global model, and online metrics of the lists that users were shown.
 
-Offline metrics are of the test split, with lists in score order. Where users have several intents they are of
-the training split, since the intents of different queries have nothing in common.
+Offline metrics are of the test split, ranked by score; of documents with equal scores all orders count alike.
+Where users have several intents they are of the training split, since the intents of different queries have
+nothing in common.
 """
 
 from __future__ import annotations
@@ -19,18 +20,15 @@ from foltr_audit.core.plugins import ClickModel, Population
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.ranking_metrics import (
-    LIST_LENGTH,
     OFFLINE,
     OFFLINE_NDCG,
     ONLINE_NDCG,
-    average_precision,
-    dcg,
-    expected_max_rr,
+    OfflineValues,
     ideal_dcg,
     max_rr,
     mean_over,
     ndcg,
-    reciprocal_rank,
+    offline_values,
     relevant_documents,
 )
 from foltr_audit.core.records import Collection, Dataset
@@ -49,38 +47,41 @@ class _IntentEvaluator:
 
     def __init__(self, data: Dataset, no_relevant: str) -> None:
         self.data = data
+        self.by_position = data.file_documents is None
         self.no_relevant = no_relevant
-        self.queries = np.arange(data.n_queries)
         self.ideal = ideal_dcg(data)
         self.relevant = relevant_documents(data)
 
-    def by_query(self, shown: Ints) -> Floats:
-        """The nDCG of the lists (queries, k), NaN where a query does not count, float64 (queries,)."""
+    def by_query(self, scores: Floats) -> Floats:
+        """The nDCG by the scores of all documents, NaN where a query does not count, float64 (queries,)."""
         other = np.nan if self.no_relevant == "skip" else 0.0
-        return np.where(self.data.has_relevant, ndcg(self.data, self.queries, shown, self.ideal), other)
+        return np.where(self.data.has_relevant, self._values(scores).ndcg, other)
 
-    def ndcg(self, shown: Ints) -> float:
-        return self._mean(ndcg(self.data, self.queries, shown, self.ideal))
+    def ndcg(self, scores: Floats) -> float:
+        return self._mean(self._values(scores).ndcg)
 
-    def metrics(self, shown: Ints, click: Floats | None) -> dict[str, float]:
+    def metrics(self, scores: Floats, click: Floats | None) -> dict[str, float]:
         """Means over the queries; the MaxRR is expected under P(click | grade), NaN without it."""
-        asked = (self.data, self.queries, shown)
-        means = {
-            OFFLINE_NDCG: self.ndcg(shown),
-            "offline_mrr@10": self._mean(reciprocal_rank(*asked)),
-            "offline_map@10": self._mean(average_precision(*asked, self.relevant)),
-            "offline_dcg@10": self._mean(dcg(*asked)),
+        values = self._values(scores, click)
+        return dict.fromkeys(OFFLINE, float("nan")) | {
+            OFFLINE_NDCG: self._mean(values.ndcg),
+            "offline_mrr@10": self._mean(values.reciprocal_rank),
+            "offline_map@10": self._mean(values.average_precision),
+            "offline_dcg@10": self._mean(values.dcg),
+            "offline_maxrr@10": float(values.max_rr.mean()),
         }
-        if click is not None:
-            means["offline_maxrr@10"] = float(expected_max_rr(*asked, click).mean())
-        return dict.fromkeys(OFFLINE, float("nan")) | means
+
+    def _values(self, scores: Floats, click: Floats | None = None) -> OfflineValues:
+        return offline_values(
+            self.data, scores, self.ideal, self.relevant, click, by_position=self.by_position
+        )
 
     def _mean(self, values: Floats) -> float:
         return mean_over(values, self.data.has_relevant, self.no_relevant)
 
 
 class OfflineMetrics:
-    """Offline metrics of a global model, lists in score order.
+    """Offline metrics of a global model.
 
     Example:
         `Federation(setup).evaluation.metrics(parameters)["offline_map@10"]`
@@ -99,26 +100,21 @@ class OfflineMetrics:
         self.collection, self.ranker, self.clients, self.train = collection, ranker, clients, train
         self.part = part if intents == 1 else "train"
         self.data = collection.part(self.part)
-        self.queries = np.arange(self.data.n_queries)
         every = [self.data] if intents == 1 else [self.data.under(i) for i in range(intents)]
         self._judged = [_IntentEvaluator(data, train.no_relevant) for data in every]
 
-    def lists(self, parameters: Floats) -> Ints:
-        """The list of each query under a model (P,), ties by position; (queries, k), padded with -1."""
-        from foltr_audit.kernels.ranking import top_lists
-
-        scores, starts = self.ranker.scores(parameters[np.newaxis], self.data, self.queries)
-        return top_lists(scores, starts, LIST_LENGTH)
+    def _scores(self, parameters: Floats) -> Floats:
+        return self.ranker.scores(parameters[np.newaxis], self.data, np.arange(self.data.n_queries))[0]
 
     def ndcg(self, parameters: Floats, weights: Floats | None = None) -> float:
         """Mean nDCG@10 of a model (P,) over the queries, and over the intents by their weights (I,)."""
-        shown = self.lists(parameters)
-        return self._over_intents([judged.ndcg(shown) for judged in self._judged], weights)
+        scores = self._scores(parameters)
+        return self._over_intents([judged.ndcg(scores) for judged in self._judged], weights)
 
     def by_query(self, parameters: Floats, weights: Floats | None = None) -> Floats:
         """The nDCG@10 of a model (P,) on each query, over intents as `ndcg`; NaN where it does not count."""
-        shown = self.lists(parameters)
-        several = np.stack([judged.by_query(shown) for judged in self._judged])
+        scores = self._scores(parameters)
+        several = np.stack([judged.by_query(scores) for judged in self._judged])
         if len(several) == 1:
             only: Floats = several[0]
             return only
@@ -135,8 +131,8 @@ class OfflineMetrics:
         With several intents all are means over them by their weights (I,), equal if not given, and the
         nDCG under each is added, as `offline_ndcg@10/intent 1` and so on.
         """
-        shown = self.lists(parameters)
-        each = [judged.metrics(shown, self._click) for judged in self._judged]
+        scores = self._scores(parameters)
+        each = [judged.metrics(scores, self._click) for judged in self._judged]
         found = {name: self._over_intents([one[name] for one in each], weights) for name in OFFLINE}
         return found | dict(zip(self._by_intent, (one[OFFLINE_NDCG] for one in each), strict=False))
 

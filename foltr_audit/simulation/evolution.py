@@ -18,6 +18,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.records.round_context import WireMessages
+from foltr_audit.core.shown_lists import TIES, tie_stream
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientData
@@ -226,7 +227,8 @@ class MetricSenders:
         (click, stop), grades, key = tables, self.world.grades, np.uint64(streams.key)
         return play_perturbed(
             EvolutionQueries(
-                data.features, grades, data.offsets, click, stop, context.round, streams.purpose_code, key
+                *(data.features, grades, data.offsets, click, stop),
+                *(context.round, streams.purpose_code, key, tie_stream(data, context.streams(TIES))),
             ),
             np.ascontiguousarray(asked.queries),
             self.world.lifts(asked.ways),

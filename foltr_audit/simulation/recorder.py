@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Condition
 from types import TracebackType
@@ -13,6 +13,7 @@ from typing import Protocol, Self
 from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.privacy.events import event_text
@@ -96,6 +97,7 @@ def record_rounds(
     play: Play,
     header: TraceHeader,
     folder: Path | None,
+    collection: Collection,
     *,
     resume: bool,
     keep: bool,
@@ -116,11 +118,17 @@ def record_rounds(
         first = writer.next_round
         last = Trace.open(folder).last_model() if first else None
         tick.skip(first)
-        with BackgroundWriter(writer, header.rounds_per_part) as behind:
+
+        def write(record: RoundRecord, truth: RoundTruth) -> None:
+            places = record.part, record.query, record.shown
+            query, shown = collection.in_file(Collection.PARTS, *places)
+            writer.write(replace(record, query=query, shown=shown), truth)
+
+        with BackgroundWriter(write, header.rounds_per_part) as behind:
             for played in play(first, last):
                 behind.write(played, messages=_is_due(played, every))
                 tick(played.metrics)
-    return Trace.open(folder)
+    return Trace.open(folder).on(collection)
 
 
 class BackgroundWriter:
@@ -130,9 +138,9 @@ class BackgroundWriter:
     as without another thread, whole parts stay.
     """
 
-    def __init__(self, writer: TraceWriter, room: int) -> None:
-        """At most `room` rounds wait or are being written."""
-        self.writer = writer
+    def __init__(self, take: Callable[[RoundRecord, RoundTruth], None], room: int) -> None:
+        """`take` writes a round; at most `room` rounds wait or are being written."""
+        self.take = take
         self.room = room
         self._waiting: deque[tuple[RoundResult, bool]] = deque()
         self._writes = False  # whether a thread is at work; only one, so that rounds keep their order
@@ -181,7 +189,7 @@ class BackgroundWriter:
         while (following := self._next()) is not None:
             played, messages = following
             try:
-                self.writer.write(*played.recorded(messages=messages))
+                self.take(*played.recorded(messages=messages))
             except BaseException as error:
                 with self._changed:
                     self._error = error
@@ -258,6 +266,7 @@ def trace_header(
             fingerprint=collection.fingerprint,
             normalised=collection.normalised,
             parts=collection.PARTS,
+            rows=collection.row_order,
         ),
         has_truth=True,
         knowledge=knowledge,

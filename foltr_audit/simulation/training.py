@@ -33,6 +33,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.defaults import SERVER_CLICKS
+from foltr_audit.core.shown_lists import TIES, lists_in_score_order
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.simulation.client import ClientData, ClientRules, ClientSimulator, CohortInteractions
 from foltr_audit.simulation.client_population import MaliciousClients
@@ -116,18 +117,16 @@ def play_in_score_order(
 
     `models` returns what ranks the lists of a step: one model for every client, or one each, (1 or C, P).
     """
-    from foltr_audit.kernels.ranking import top_lists
-
     shown = np.full((*asked.queries.shape, LIST_LENGTH), -1, dtype=np.int64)
     clicks = np.zeros(shown.shape, dtype=np.bool_)
     click_model, largest = world.click_model, world.largest_label
-    streams = context.streams(click_model.purpose)
+    streams, ties = context.streams(click_model.purpose), context.streams(TIES)
     for step in range(shown.shape[1]):
         rows = np.flatnonzero(asked.queries[:, step] >= 0)
         queries, every = asked.queries[rows, step], models(step)
         mine = every if len(every) == 1 else every[rows]
         scores, starts = ranker.scores(mine, world.data, queries)
-        shown[rows, step] = top_lists(scores, starts, LIST_LENGTH)
+        shown[rows, step] = lists_in_score_order(scores, starts, world.data, queries, ties)
         labels = world.clicked_grades(queries, asked.ways[rows, step], shown[rows, step])
         clicks[rows, step] = clicks_of(click_model, labels, largest, streams.at(rows), step)
     return shown, clicks

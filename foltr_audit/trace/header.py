@@ -161,6 +161,8 @@ class TraceDataset:
         fingerprint: SHA-256 (hex) of the parsed content.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
         parts: names, into which an interaction's `part` is an index.
+        rows: SHA-256 (hex) of the order of the files' rows, by which rounds name queries and documents; empty
+            where it is not known.
     """
 
     source: str
@@ -168,6 +170,7 @@ class TraceDataset:
     fingerprint: str
     normalised: str
     parts: tuple[str, ...]
+    rows: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -465,6 +468,7 @@ def header_from(table: Mapping[str, object]) -> TraceHeader:
     for name in ("dataset", "knowledge"):
         check(isinstance(table[name], dict), name, table[name], "a table")
     dataset = cast("dict[str, Any]", table["dataset"])  # the classes check the types of their fields
+    dataset = {"rows": "", **dataset}
     check_names(dataset, [f.name for f in fields(TraceDataset)], "dataset.")
     check(isinstance(dataset["parts"], list), "dataset.parts", dataset["parts"], "a list")
     parsed = {**table, "dataset": TraceDataset(**dataset), "layout": layout_from(table["layout"])}

@@ -25,7 +25,7 @@ from foltr_audit.recorder.part_files import (
 )
 from foltr_audit.recorder.table_files import Columns, row_count
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
+from foltr_audit.utils.arrays import Bools, Floats, Ints, Weights, Words
 from foltr_audit.utils.reading import file_bytes, is_whole, json_table
 
 MOST_MARKER_BYTES = 1 << 20
@@ -191,6 +191,11 @@ class PartTable:
         if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(np.int64).max:
             raise self.error(f"column {name} holds {values.max()}, expected less than 2^63")
         return values.astype(np.int64, copy=False)
+
+    def weights(self, name: str, rows: slice) -> Weights:
+        """Some rows of a column of whole numbers, int64, or of float64."""
+        values = self.columns[name]
+        return self.whole(name, rows) if values.dtype.kind in "iu" else values[rows].astype(np.float64)
 
     def places(self, name: str) -> Ints:
         """A column of positions, int64; the largest number of an unsigned type is -1."""

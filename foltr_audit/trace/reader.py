@@ -11,6 +11,7 @@ from stat import S_ISREG
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import Cohort, GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.array_layout import FLOATING
@@ -61,7 +62,7 @@ class _RoundDecoder:
             aggregate=_row(table, "aggregate", i),
             shares=int(table.whole("shares", slice(i, i + 1))[0]),
             survivors=messages.columns["survived"][m].astype(np.bool_, copy=False),
-            counts=messages.whole("count", m),
+            counts=messages.weights("count", m),
             messages=joined(header.arrays, arrays, header.message_format),
             **{name: values[r] for name, values in self._whole.items()},
             features=None if features is None else _as_features(features[r]),
@@ -171,6 +172,8 @@ class Trace:
         trace_id: SHA-256 (hex) of `trace.toml`.
         has_truth: whether the truth was recorded and its folder is still there.
         given: names of the header's facts that were given by hand, over those of rounds too.
+        collection: the data set, by whose numbers rounds name queries and documents; None for their places in
+            its files, by which a trace names them.
     """
 
     folder: Path
@@ -179,6 +182,7 @@ class Trace:
     parts: tuple[TracePart, ...]
     has_truth: bool
     given: frozenset[str] = frozenset()
+    collection: Collection | None = None
 
     @classmethod
     def open(cls, folder: Path) -> Trace:
@@ -228,7 +232,19 @@ class Trace:
         """
         for part in self.parts:
             tables = self.whole_columns(part, part.observed)
-            yield from map(self._without_given, self.rounds_in(part, tables))
+            for record in self.rounds_in(part, tables):
+                yield self._renumbered(self._without_given(record))
+
+    def on(self, collection: Collection | None) -> Trace:
+        """The same trace with a data set."""
+        return replace(self, collection=collection)
+
+    def _renumbered(self, record: RoundRecord) -> RoundRecord:
+        if self.collection is None:
+            return record
+        places = record.part, record.query, record.shown
+        query, shown = self.collection.of_file(self.header.dataset.parts, *places)
+        return replace(record, query=query, shown=shown)
 
     def _without_given(self, record: RoundRecord) -> RoundRecord:
         """A round without its own values of the facts that were given by hand."""

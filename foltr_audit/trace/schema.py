@@ -20,8 +20,9 @@ from foltr_audit.utils.reading.arrays import LONGEST
 class ColumnForm(NamedTuple):
     """What a column holds, and whether every part has it.
 
-    The kind is `whole` (any type of whole numbers), `number` (float32 or float64), `text`, `bits` (k truth
-    values, or eight of them in each byte of uint8), or a type of NumPy. A length of an axis after that of the
+    The kind is `whole` (any type of whole numbers), `weight` (the same or float64), `number` (float32 or
+    float64), `text`, `bits` (k truth values, or eight of them in each byte of uint8), or a type of NumPy. A
+    length of an axis after that of the
     rows is None where it may be any.
     """
 
@@ -41,6 +42,8 @@ class ColumnForm(NamedTuple):
         kind = values.dtype.kind
         if self.kind == "whole":
             return same and kind in "iu"
+        if self.kind == "weight":
+            return same and (kind in "iu" or values.dtype.newbyteorder("=") == np.float64)
         if self.kind == "number":
             return same and values.dtype.newbyteorder("=") in (np.float32, np.float64)
         if self.kind in ("text", "bits"):
@@ -51,6 +54,7 @@ class ColumnForm(NamedTuple):
     def text(self) -> str:
         """What is expected, in words."""
         names = {"whole": "whole numbers", "number": "float32 or float64", "bits": "bool or packed bits"}
+        names["weight"] = "whole numbers or float64"
         shape = ", ".join("any" if length is None else str(length) for length in self.axes)
         return names.get(self.kind, self.kind) + (f" of shape (rows, {shape})" if shape else "")
 
@@ -107,7 +111,7 @@ def _rounds(header: TraceHeader) -> dict[str, ColumnForm]:
 
 
 def _messages(header: TraceHeader) -> dict[str, ColumnForm]:
-    found = {"slot": _WHOLE, "count": _WHOLE, "survived": _BOOL}
+    found = {"slot": _WHOLE, "count": ColumnForm("weight"), "survived": _BOOL}
     for number, array in enumerate(header.arrays):
         found[f"array-{number}"] = ColumnForm(str(array.stored), array.shape)
     for each in model_arrays(header):  # one of both is there, see `differences`
@@ -172,7 +176,7 @@ def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
     if record.part.size and record.part.max() >= len(header.dataset.parts):
         return f"round {record.round}: part {record.part.max()}, expected one of {len(header.dataset.parts)}"
     recorded = np.bincount(record.slot, minlength=rows)
-    if np.any(recorded > record.counts):
+    if record.counts_interactions and np.any(recorded > record.counts):
         slot = int(np.argmax(recorded > record.counts))
         return (
             f"round {record.round}: slot {slot} counts {record.counts[slot]} interactions, "
@@ -207,9 +211,9 @@ def truth_misfit(header: TraceHeader, record: RoundRecord, truth: RoundTruth) ->
 def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
     """What a round contradicts, in one line; None where it is consistent.
 
-    Counts are compared with the fact `interactions`. In traces of other systems, rows of messages that never
-    arrived must be 0 and have no lists, and the aggregate must be the mean of the others, unless the fact
-    `aggregate` is other.
+    Counts are compared with the fact `interactions`, unless they are other weights. In traces of other
+    systems, rows of messages that never arrived must be 0 and have no lists, and the aggregate must be the
+    mean of the others, unless the fact `aggregate` is other.
     """
     header = header.in_round(record.facts)
     problem = _of_counts(header, record)
@@ -222,12 +226,25 @@ def _of_counts(header: TraceHeader, record: RoundRecord) -> str | None:
     stated = header.knowledge.get("interactions")
     if not is_whole(stated):
         return None
+    if not record.counts_interactions:
+        return _of_weights(header, record)
     wrong = np.flatnonzero(record.survivors & (record.counts != stated))
     if not wrong.size:
         return None
     return (
         f"counts hold {record.counts[wrong[0]]} for message {wrong[0]}, expected {stated} "
         "as knowledge.interactions says (leave the fact out where messages differ)"
+    )
+
+
+def _of_weights(header: TraceHeader, record: RoundRecord) -> str | None:
+    # What is proven of a sum of so many honest messages is for messages of one weight.
+    weights = record.counts[record.survivors]
+    if "honest_messages" not in header.knowledge or not np.any(weights != weights[:1]):
+        return None
+    return (
+        f"counts are weights from {weights.min():.6g} to {weights.max():.6g}, expected one for all, as "
+        "knowledge.honest_messages and knowledge.interactions say (leave one out where weights differ)"
     )
 
 

@@ -23,6 +23,9 @@ Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 """Whole numbers: indices, counts, labels; -1 stands for none."""
 
+Weights = NDArray[np.int64] | NDArray[np.float64]
+"""Weights of messages in a mean, from 0: numbers of interactions, or any."""
+
 Words = NDArray[np.uint64]
 """Whole numbers modulo 2^64: masked messages, seeds and hashes."""
 

@@ -109,7 +109,8 @@ def in_layout(
     """The values of arrays in the order of a layout.
 
     Raises:
-        ValueError: an array that is missing, or has another name, shape or format; it begins with `who`.
+        ValueError: an array that is missing, has another name, shape or format, or numbers that the format
+            cannot hold; it begins with `who`.
     """
     given = {array.place.name: array for array in arrays}
     ordered = []
@@ -121,7 +122,12 @@ def in_layout(
             ordered.append(found.values)
         elif place.dtype in BUFFERS and found.place.shape == place.shape:
             # Means and noise make floating numbers of buffers.
-            ordered.append(np.rint(found.values.astype(np.float64)).astype(place.dtype))
+            rounded = np.rint(found.values.astype(np.float64))
+            with np.errstate(invalid="ignore"):
+                stored = rounded.astype(place.dtype)
+            if not np.array_equal(stored, rounded):
+                raise ValueError(f"{who} has array {found.place} with numbers that {place} cannot hold")
+            ordered.append(stored)
         else:
             raise ValueError(f"{who} has array {found.place}, expected {place} as in the first message")
     if given:

@@ -15,6 +15,11 @@ SEED_SHARES, KEY_SHARES = "unmask: shares of the mask seed", "unmask: shares of 
 """Stages of secure aggregation: nodes of whom others answered such shares; never both of one node."""
 
 
+def is_whole_number(value: object) -> bool:
+    """Whether a value is a whole number, and neither true nor false."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShownList:
     """A list of k documents that a client's user saw, and what she clicked.
@@ -50,6 +55,9 @@ class ShownList:
         shown = np.arange(k) if self.shown is None else np.asarray(self.shown)
         if shown.shape != (k,) or shown.dtype.kind not in "iu" or (k and int(shown.min()) < 0):
             raise ValueError(f"shown is {shown!r:.80}; expected {k} whole numbers from 0 on")
+        for name in ("query", "part", "intent"):
+            if not is_whole_number(getattr(self, name)):
+                raise ValueError(f"{name} is {getattr(self, name)!r:.40}; expected a whole number")
         if self.candidates is not None:
             candidates = _features(self.candidates, "candidates")
             if candidates.shape[1] != features.shape[1]:
@@ -83,7 +91,8 @@ class ReceivedMessage:
         arrays: its arrays: one, a mapping from names to arrays (a state dict), or a sequence. Of masked
             messages one array of words, uint64 (W,).
         sender: number of the sender, from 0 to 2^64-1; None where the server does not know it.
-        count: interactions behind it, the weight in the mean.
+        count: interactions behind it, or another weight in the mean, from 0; one that is not whole says
+            nothing of interactions.
         metrics: numbers that travelled in clear beside it.
         size: its bytes; 0 where unknown.
         at: when it was sent, Unix seconds; NaN where unknown.
@@ -96,7 +105,7 @@ class ReceivedMessage:
 
     arrays: object
     sender: int | None = None
-    count: int = 1
+    count: float = 1
     metrics: Mapping[str, float] = field(default_factory=dict)
     size: int = 0
     at: float = math.nan
@@ -130,5 +139,5 @@ class NodeOutcome:
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
             raise ValueError(f"outcome is {self.outcome!r}; expected {', '.join(OUTCOMES)}")
-        if not 0 <= self.node < 2**64:
-            raise ValueError(f"node is {self.node}; expected 0 to 2^64-1")
+        if not is_whole_number(self.node) or not 0 <= self.node < 2**64:
+            raise ValueError(f"node is {self.node!r:.40}; expected a whole number from 0 to 2^64-1")

@@ -21,7 +21,7 @@ from .array_layout import (
     vector,
     widened,
 )
-from .messages import NodeOutcome, ReceivedMessage, ShownList
+from .messages import NodeOutcome, ReceivedMessage, ShownList, is_whole_number
 from .round_tables import CohortColumns, TruthColumns
 from .toml_text import plain_text
 
@@ -58,7 +58,10 @@ def message_arrays(
     word.
     """
     if masked:
-        words = [_words(message, masked, bits, slot) for slot, message in enumerate(messages)]
+        words = [
+            whole_words(message.arrays, masked, bits, who(message, slot))
+            for slot, message in enumerate(messages)
+        ]
         return [np.array(words, dtype=np.uint64).reshape(-1, masked)]
     wanted = list(layout)
     rows = [_values(message, wanted, slot) for slot, message in enumerate(messages)]
@@ -81,7 +84,7 @@ def message_columns(messages: Sequence[ReceivedMessage]) -> dict[str, Any]:
     """
     sizes, times = [message.size for message in messages], [message.at for message in messages]
     return {
-        "counts": whole_column([message.count for message in messages], "count", 2**63),
+        "counts": _weights([message.count for message in messages]),
         "survivors": np.ones(len(messages), dtype=np.bool_),
         "senders": _all_or_none([message.sender for message in messages], "sender"),
         "seeds": _all_or_none([message.seed for message in messages], "seed"),
@@ -89,6 +92,26 @@ def message_columns(messages: Sequence[ReceivedMessage]) -> dict[str, Any]:
         "sent_at": np.array(times, dtype=np.float64) if not all(map(math.isnan, times)) else None,
         "clear": _metrics(messages),
     }
+
+
+def are_whole(counts: Sequence[float]) -> bool:
+    """Whether weights of messages may be numbers of interactions, since all are whole."""
+    return all(float(count).is_integer() for count in counts)
+
+
+def _weights(counts: Sequence[float]) -> NDArray[np.generic]:
+    """Weights as a column: of whole numbers, or float64 where one is not whole.
+
+    Raises:
+        ValueError: something else than a number from 0 on, such as NaN.
+    """
+    for count in counts:
+        number = isinstance(count, float | np.floating) or is_whole_number(count)
+        if not number or not 0 <= count < 2**63:
+            raise ValueError(f"a count is {count!r:.40}; expected a number from 0 on, below 2^63")
+    if are_whole(counts):
+        return np.array([int(count) for count in counts], dtype=np.uint64)
+    return np.array(counts, dtype=np.float64)
 
 
 def _metrics(messages: Sequence[ReceivedMessage]) -> dict[str, NDArray[np.float64]]:
@@ -113,14 +136,19 @@ def who(message: ReceivedMessage, slot: int) -> str:
     return f"message {slot}" if message.sender is None else f"message of sender {message.sender}"
 
 
-def _words(message: ReceivedMessage, masked: int, bits: int, slot: int) -> NDArray[np.uint64]:
-    words = np.asarray(message.arrays)
+def whole_words(given: object, masked: int, bits: int, who: str) -> NDArray[np.uint64]:
+    """Words of a masked message, or their sum, (W,).
+
+    Raises:
+        ValueError: something else; it begins with `who`.
+    """
+    words = np.asarray(given)
     if words.shape != (masked,) or words.dtype.kind not in "iu":
         found = f"{words.dtype}{list(words.shape)}"
-        raise ValueError(f"{who(message, slot)} has words {found}; expected {masked} whole numbers")
+        raise ValueError(f"{who} has words {found}; expected {masked} whole numbers")
     for word in (int(words.min()), int(words.max())):
         if not 0 <= word < 2**bits:
-            raise ValueError(f"{who(message, slot)} has a word {word}; expected 0 to 2^{bits}-1")
+            raise ValueError(f"{who} has a word {word}; expected 0 to 2^{bits}-1")
     return words.astype(np.uint64)
 
 
@@ -140,7 +168,7 @@ def whole_column(values: Sequence[int], name: str, limit: int = 2**64) -> NDArra
         ValueError: something else, or a number that is not below the limit.
     """
     for value in values:
-        if not isinstance(value, int | np.integer) or not 0 <= value < limit:
+        if not is_whole_number(value) or not 0 <= value < limit:
             raise ValueError(f"a {name} is {value!r:.40}; expected 0 to 2^{limit.bit_length() - 1}-1")
     return np.array(values, dtype=np.uint64)
 
@@ -243,17 +271,21 @@ def _features(shown: ShownList) -> NDArray[np.floating]:
     return np.asarray(shown.features)
 
 
-def list_columns(messages: Sequence[ReceivedMessage], form: ListForm, parts: int) -> dict[str, Any]:
+def list_columns(
+    messages: Sequence[ReceivedMessage], form: ListForm, parts: int, *, counted: bool
+) -> dict[str, Any]:
     """The fields of `RoundColumns` that are about lists.
+
+    `counted`: whether the weights of messages are numbers of interactions.
 
     Raises:
         ValueError: a list that is longer than the trace's, has other features or numbers out of range, or
-            more lists of a message than its count.
+            more lists of a message than it counts.
     """
     rows = list(_lists(messages))
     for slot, step, shown in rows:
         problem, count = _misfit(shown, form, parts), messages[slot].count
-        if not problem and step >= count:
+        if not problem and counted and step >= count:
             problem = f"number {step}, but its message counts {count} interactions; expected as many or more"
         if problem:
             raise ValueError(f"list {step} of {who(messages[slot], slot)} has {problem}")

@@ -24,6 +24,7 @@ from .messages import NodeOutcome, ReceivedMessage
 from .part_files import HEADER, PartRange, clean, commit_part, marker_indices, marker_name, part_files
 from .received_rounds import (
     ListForm,
+    are_whole,
     cohort_columns,
     is_mean,
     list_columns,
@@ -31,6 +32,7 @@ from .received_rounds import (
     message_columns,
     parameters_of,
     truth_columns,
+    whole_words,
 )
 from .round_tables import RoundColumns, Tables, check_same_columns, join_tables, round_tables
 from .toml_text import plain_facts, plain_text
@@ -73,15 +75,23 @@ class RoundInput:
         after = None if self.aggregate is None else parameters_of(self.aggregate, start.model, "aggregate")
         if after is not None and not np.all(np.isfinite(after)):
             after = None
+        total = None
+        if self.total is not None and start.words:
+            total = whole_words(self.total, start.words, start.bits, "total")
         columns = RoundColumns(
             **message_columns(self.messages),
-            **list_columns(self.messages, start.form, len(start.parts)),
+            **list_columns(
+                self.messages,
+                start.form,
+                len(start.parts),
+                counted=are_whole([message.count for message in self.messages]),
+            ),
             round=number,
             parameters=sent,
             aggregate=after,
             shares=self.shares,
             state=np.empty(0) if self.state is None and start.kind == METRICS else self.state,
-            total=self.total,
+            total=total,
             aborted=self.aborted,
             facts=self._stated(start, arrays, sent, after),
             started=self.started,
@@ -129,11 +139,13 @@ class RoundInput:
                 if message.sender is not None:
                     failures[message.sender] = f"left out: {error}"
                 continue
-            problem = _problem_of_told(message, start)
+            kept.append(message)
+        counted = are_whole([message.count for message in kept])
+        for place, message in enumerate(kept):
+            problem = _problem_of_told(message, start, counted=counted)
             if problem:
                 why.append(f"lists and update of a message are left out: {problem}")
-                message = replace(message, lists=(), update=None)
-            kept.append(message)
+                kept[place] = replace(message, lists=(), update=None)
         if why:
             first = plain_text(why[0])
             LOG.warning("round %d, %d of %d messages: %s", number, len(why), len(self.messages), first)
@@ -146,10 +158,10 @@ class RoundInput:
         return replace(self, messages=kept, outcomes=[*others, *added])
 
 
-def _problem_of_told(message: ReceivedMessage, start: TraceStart) -> str:
+def _problem_of_told(message: ReceivedMessage, start: TraceStart, *, counted: bool) -> str:
     """Why a trace cannot hold what a client told beside its message; "" where it can."""
     try:
-        list_columns([message], start.form, len(start.parts))
+        list_columns([message], start.form, len(start.parts), counted=counted)
         if start.truth:
             truth_columns([message], start.form, start.layout, start.number_format, start.intents, {})
     except Exception as error:

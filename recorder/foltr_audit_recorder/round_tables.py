@@ -22,7 +22,10 @@ WHOLE = {
     *("round", "shares", "slot", "count", "step", "part", "query", "shown"),
     *("client", "intent", "sender", "node", "bytes", "seed"),
 }
-"""Columns of whole numbers, which come and are stored in the smallest type that holds them."""
+"""Columns of whole numbers, which come and are stored in the smallest type that holds them.
+
+`count` is in float64 where one is not whole.
+"""
 
 FILLED: dict[str, object] = {
     "facts": "",
@@ -64,7 +67,8 @@ class RoundColumns:
         aggregate: the model afterwards, float64 (P,); None, or NaN, where unknown.
         shares: number n of noise shares that the defenses assume; 0 where unknown.
         survivors: whether a message entered the aggregate, bool (M,).
-        counts: interactions behind each message (M,), whole numbers.
+        counts: interactions behind each message (M,), whole numbers; or their weights in the mean, of which
+            some are not whole.
         slot: message that contains each list (I,). Rows are sorted by (slot, step).
         step: the client's local step, from 0 (I,).
         part: index of its data set part (I,).
@@ -247,10 +251,10 @@ def _round(seen: RoundColumns, arrays: Sequence[NDArray[np.generic]], *, masked:
 
 
 def _messages(seen: RoundColumns, arrays: Sequence[NDArray[np.generic]]) -> Table:
-    counts = _whole(seen.counts)
+    counts = np.asarray(seen.counts)
     columns: Table = {
         "slot": _whole(np.arange(counts.size)),
-        "count": counts,
+        "count": counts.astype(np.float64) if counts.size and counts.dtype.kind == "f" else _whole(counts),
         "survived": np.array(seen.survivors, dtype=np.bool_),
         **{f"array-{i}": values for i, values in enumerate(arrays)},
     }
@@ -332,6 +336,8 @@ def _packed_bits(clicks: ArrayLike) -> NDArray[np.uint8]:
 def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generic]:
     example = next(piece[name] for piece in pieces if name in piece)
     columns = [piece[name] if name in piece else _fill(table, name, piece, example) for piece in pieces]
+    if name == "count" and any(column.dtype.kind == "f" for column in columns):
+        columns = [column.astype(np.float64) for column in columns]
     kinds = {column.dtype.kind for column in columns}
     if len(kinds - {"i", "u"}) + bool(kinds & {"i", "u"}) > 1 or (
         name not in WHOLE and kinds != {"U"} and len({column.dtype for column in columns}) > 1
@@ -342,7 +348,7 @@ def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generi
     if name == "shown":
         return smallest_places(whole)
     # The largest of the smallest types is the smallest of all, but for a type that holds numbers below 0 too.
-    return smallest(whole) if name in WHOLE and kinds != {"u"} else whole
+    return smallest(whole) if name in WHOLE and not kinds <= {"u", "f"} else whole
 
 
 def _whole(values: ArrayLike, kind: type[np.uint64] | None = None) -> NDArray[np.integer]:

@@ -537,7 +537,9 @@ def _lists_of(messages: Columns, rows: int) -> dict[str, NDArray[np.generic]]:
     """Round, slot and step of as many lists as each message counts, one after the other."""
     counts = messages["count"]
     # Before they become int64, which a count of 2^63 would leave.
-    fits = not counts.size or (int(counts.min()) >= 0 and int(counts.max()) <= rows)
+    fits = not counts.size or (
+        counts.dtype.kind in "iu" and int(counts.min()) >= 0 and int(counts.max()) <= rows
+    )
     times = counts.astype(np.int64) if fits else np.zeros(counts.size, dtype=np.int64)
     if not fits or int(times.sum()) != rows:
         raise ValueError(

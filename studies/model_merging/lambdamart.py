@@ -9,22 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from foltr_audit.core.ranking_metrics import (
-    LIST_LENGTH,
-    average_precision,
-    ideal_dcg,
-    ndcg,
-    reciprocal_rank,
-    relevant_documents,
-)
+from foltr_audit.core.ranking_metrics import OfflineValues, ideal_dcg, offline_values, relevant_documents
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
-from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.optional_dependencies import package, quiet
@@ -36,39 +27,31 @@ METRICS = {NDCG: "nDCG@10", "map@10": "MAP@10", "mrr@10": "MRR@10"}
 
 
 class RankingJudge:
-    """Ranks queries by scores (documents,), with ties by position, and computes metrics of the first ten.
+    """Ranks queries by scores (documents,) and computes metrics of the first ten, as `offline_values` does.
 
     Queries without relevant documents count as 0.
     """
 
     def __init__(self, data: Dataset) -> None:
         self.data = data
-        self.ideal = ideal_dcg(data)
-        self.queries = np.arange(data.n_queries)
+        self.ideal, self.relevant = ideal_dcg(data), relevant_documents(data)
 
     def ndcg(self, scores: Floats) -> Floats:
         """NDCG@10 of each query, gain 2^r - 1; (queries,)."""
-        return ndcg(self.data, self.queries, self._shown(scores), self.ideal)
+        return self._values(scores).ndcg
 
     def mean_ndcg(self, scores: Floats) -> float:
         return float(self.ndcg(scores).mean())
 
     def metrics(self, scores: Floats) -> dict[str, Floats]:
         """Each of `METRICS` of each query, (queries,)."""
-        lists = (self.data, self.queries, self._shown(scores))
-        values = (
-            ndcg(*lists, self.ideal),
-            average_precision(*lists, self._relevant),
-            reciprocal_rank(*lists),
+        values = self._values(scores)
+        return dict(
+            zip(METRICS, (values.ndcg, values.average_precision, values.reciprocal_rank), strict=True)
         )
-        return dict(zip(METRICS, values, strict=True))
 
-    @cached_property
-    def _relevant(self) -> Ints:
-        return relevant_documents(self.data)
-
-    def _shown(self, scores: Floats) -> Ints:
-        return top_lists(np.asarray(scores, dtype=np.float64), self.data.offsets, LIST_LENGTH)
+    def _values(self, scores: Floats) -> OfflineValues:
+        return offline_values(self.data, np.asarray(scores, dtype=np.float64), self.ideal, self.relevant)
 
 
 LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)

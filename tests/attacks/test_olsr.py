@@ -24,11 +24,11 @@ from foltr_audit.inference.linear_systems import (
     with_model_column,
 )
 from foltr_audit.kernels.messages import projected
-from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.testing import samples
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import dataset
+from tests.fixtures.tiny import score_order
 
 EVERY_SETTING = pytest.mark.parametrize(
     ("pairs", "normaliser"),
@@ -61,7 +61,7 @@ def stepped(
     queries, theta = np.arange(clients), rng.normal(size=P) / 10
     ranker = LinearRanker(P)
     scores, starts = ranker.scores(theta[np.newaxis], data, queries)
-    shown = top_lists(scores, starts, K)
+    shown = score_order(scores, starts, K)
     clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
     learner = FPDGD(interactions=1, pairs=pairs, normaliser=normaliser)
     start = np.tile(theta, (clients, 1))

@@ -205,6 +205,26 @@ def test_so_few_trials_that_they_cannot_refute_a_claim_are_named() -> None:
     assert any("cannot refute a claim of 10" in row["warning"] for row in report.warnings)
 
 
+@pytest.mark.parametrize("estimator", ["one-run", "clopper-pearson", "betting", "gaussian-dp"])
+@pytest.mark.parametrize(
+    ("mechanism", "options", "reveals"),
+    [
+        (gaussian(1e-6), {"delta": 1e-3}, True),
+        (gaussian(2.0), {"delta": 1e-3}, False),
+        (gaussian(3.73), {"delta": 0.5}, False),
+        (gaussian(2.0), {"delta": 0.999}, False),
+    ],
+)
+def test_outputs_are_said_to_reveal_their_input_only_where_all_do(
+    mechanism: Release, options: dict[str, Any], reveals: bool, estimator: str
+) -> None:
+    report = fa.audit_mechanism(mechanism, ONE, estimator=estimator, **{"trials": 300, **options})
+    (row,) = report.results
+    said = [each["warning"] for each in report.warnings if each["code"] == "FA304"]
+    assert any("reveals its input" in text for text in said) == reveals
+    assert any("no epsilon above 0" in text for text in said) == (row["eps_ceiling"] == 0)
+
+
 NUMBERS = (("eps", 0.0), ("eps", math.nan), ("delta", 1.0), ("trials", 10), ("confidence", 1.0))
 IMPOSSIBLE: list[tuple[str, Any, str]] = [(name, value, name) for name, value in NUMBERS]
 IMPOSSIBLE += [("estimator", "clopper", "did you mean 'clopper-pearson'")]

@@ -15,10 +15,10 @@ from foltr_audit.core.records.view import Candidates
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pdgd_coefficients
-from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
+from tests.fixtures.tiny import score_order
 
 TEXTS = ["linear", "neural:hidden=1", "neural:hidden=4", "neural:hidden=10"]
 TEXTS += ["neural:hidden=1,layers=2", "neural:hidden=6,layers=2"]
@@ -273,7 +273,7 @@ def test_a_local_step_goes_along_the_gradient_of_pdgd(text: str) -> None:
     data, ranker, rng = ragged(), make_ranker(text, 5), np.random.default_rng(8)
     models = rng.normal(size=(QUERIES.size, ranker.n_parameters))
     scores, starts = ranker.scores(models, data, QUERIES)
-    shown = top_lists(scores, starts, 10)
+    shown = score_order(scores, starts, 10)
     clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
     learner = FPDGD(learning_rate=0.3)
     after, moved = learner.local_step(models, data, QUERIES, scores, starts, shown, clicks, ranker)

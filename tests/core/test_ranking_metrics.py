@@ -15,21 +15,18 @@ from hypothesis import strategies as st
 from foltr_audit.core.click_models import InformationalClickModel, NavigationalClickModel, PerfectClickModel
 from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
-    average_precision,
-    dcg,
-    expected_max_rr,
+    OfflineValues,
     ideal_dcg,
     max_rr,
-    mean_ndcg,
     mean_over,
     ndcg,
+    offline_values,
     online_sum,
-    reciprocal_rank,
     relevant_documents,
 )
 from foltr_audit.core.records import Dataset
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Ints
+from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.reference import dataset, golden
 
 EVERY_LIST = pytest.mark.parametrize("case", range(28))
@@ -48,6 +45,23 @@ def padded(positions: list[int], k: int = LIST_LENGTH) -> list[int]:
     return (positions + [-1] * k)[:k]
 
 
+def dcg(data: Dataset, queries: Ints, shown: Ints) -> Floats:
+    return ndcg(data, queries, shown, np.ones(data.n_queries))
+
+
+def valued(data: Dataset, scores: Floats, click: Floats | None = None) -> OfflineValues:
+    return offline_values(data, scores, ideal_dcg(data), relevant_documents(data), click)
+
+
+def ranked(data: Dataset, shown: Ints, click: Floats | None = None) -> OfflineValues:
+    """Metrics of all queries by scores that lead to lists (queries, k); documents beyond them come last."""
+    scores = np.arange(-100.0, -100.0 - data.n_documents, -1.0)
+    for first, row in zip(data.offsets, shown, strict=False):
+        for rank, document in enumerate(row[row >= 0]):
+            scores[first + document] = -rank
+    return valued(data, scores, click)
+
+
 def plain_dcg(grades: list[int], k: int = 10) -> float:
     return sum((2.0**grade - 1) / log2(rank + 1) for rank, grade in enumerate(grades[:k], start=1))
 
@@ -57,6 +71,7 @@ def test_golden_ndcg(case: int) -> None:
     data, shown = golden_list(case)
     expected = golden("ranking-metrics.npz")["ndcg10"][case]
     np.testing.assert_allclose(ndcg(data, ONE, shown, ideal_dcg(data)), expected, rtol=1e-12, atol=0)
+    np.testing.assert_allclose(ranked(data, shown).ndcg, expected, rtol=1e-12, atol=0)
 
 
 @EVERY_LIST
@@ -78,7 +93,7 @@ def golden_list(case: int) -> tuple[Dataset, Ints]:
 def test_golden_reciprocal_rank(case: int) -> None:
     data, shown = golden_list(case)
     expected = golden("ranking-metrics.npz")["mrr10"][case]
-    np.testing.assert_allclose(reciprocal_rank(data, ONE, shown), expected, rtol=1e-15, atol=0)
+    np.testing.assert_allclose(ranked(data, shown).reciprocal_rank, expected, rtol=1e-15, atol=0)
 
 
 @EVERY_LIST
@@ -86,7 +101,7 @@ def test_golden_expected_maxrr(case: int) -> None:
     """The golden columns have the settings of the grades 0-2, and click higher grades like grade 2."""
     data, shown = golden_list(case)
     for column, model in enumerate((PerfectClickModel, NavigationalClickModel, InformationalClickModel)):
-        found = expected_max_rr(data, ONE, shown, np.array(model.click_given_grade[1]))
+        found = ranked(data, shown, np.array(model.click_given_grade[1])).max_rr
         expected = golden("ranking-metrics.npz")["expected_maxrr"][case, column]
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
 
@@ -155,10 +170,11 @@ def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
     ideal = ideal_dcg(data)
     second = 1 / log2(3)
     np.testing.assert_allclose(ndcg(data, every, shown, ideal), [1, 0, second], rtol=1e-15)
-    assert mean_ndcg(data, every, shown, ideal, "zero") == pytest.approx((1 + second) / 3)
-    assert mean_ndcg(data, every, shown, ideal, "skip") == pytest.approx((1 + second) / 2)
-    assert mean_ndcg(data, every[1:2], shown[1:2], ideal, "zero") == 0.0
-    assert np.isnan(mean_ndcg(data, every[1:2], shown[1:2], ideal, "skip"))
+    values, relevant = ndcg(data, every, shown, ideal), data.has_relevant
+    assert mean_over(values, relevant, "zero") == pytest.approx((1 + second) / 3)
+    assert mean_over(values, relevant, "skip") == pytest.approx((1 + second) / 2)
+    assert mean_over(values[1:2], relevant[1:2], "zero") == 0.0
+    assert np.isnan(mean_over(values[1:2], relevant[1:2], "skip"))
 
 
 @settings(max_examples=60, derandomize=True)
@@ -170,10 +186,9 @@ def test_rank_and_precision_of_any_lists(grades: list[list[int]], random: Random
     """By exact fractions, from the definitions."""
     orders = [random.sample(range(len(labels)), len(labels)) for labels in grades]
     data, shown = queries(*grades), np.array([padded(order) for order in orders])
-    every, relevant = np.arange(len(grades)), relevant_documents(data)
+    relevant = relevant_documents(data)
     assert relevant.tolist() == [sum(label > 0 for label in labels) for labels in grades]
-    first = reciprocal_rank(data, every, shown)
-    mean = average_precision(data, every, shown, relevant)
+    first, mean = ranked(data, shown).reciprocal_rank, ranked(data, shown).average_precision
     for query, (labels, order) in enumerate(zip(grades, orders, strict=True)):
         hits = [rank for rank, document in enumerate(order[:10], start=1) if labels[document] > 0]
         assert first[query] == (1 / hits[0] if hits else 0.0)
@@ -189,7 +204,7 @@ def test_average_precision_of_whole_lists_equals_scikit_learn(grades: list[int])
 
     data, scores = queries(grades), np.arange(len(grades), 0, -1)
     shown = np.array([padded(list(range(len(grades))))])
-    found = average_precision(data, ONE, shown, relevant_documents(data))
+    found = ranked(data, shown).average_precision
     assert found[0] == pytest.approx(average_precision_score(grades, scores), rel=1e-12)
 
 
@@ -197,7 +212,7 @@ def test_average_precision_by_hand() -> None:
     """Twelve relevant documents of which ten fit, a grade that counts once only, and no relevant one."""
     data = queries([1] * 12 + [0], [0, 2, 0, 4], [0, 0])
     shown = np.array([padded(list(range(10))), padded([0, 1, 2, 3]), padded([1, 0])])
-    found = average_precision(data, np.arange(3), shown, relevant_documents(data))
+    found = ranked(data, shown).average_precision
     assert found.tolist() == [1.0, (1 / 2 + 2 / 4) / 2, 0.0]
 
 
@@ -218,7 +233,7 @@ def brute_force_max_rr(grades: list[int], click: list[Fraction]) -> Fraction:
 )
 def test_expected_maxrr_over_all_clicks(grades: list[int], click: list[Fraction]) -> None:
     shown = np.array([padded(list(range(len(grades))))])
-    found = expected_max_rr(queries(grades), ONE, shown, np.array([float(c) for c in click]))
+    found = ranked(queries(grades), shown, np.array([float(c) for c in click])).max_rr
     assert found[0] == pytest.approx(float(brute_force_max_rr(grades, click)), rel=1e-12, abs=1e-15)
 
 
@@ -229,8 +244,7 @@ def test_the_expected_maxrr_is_the_mean_of_simulated_clicks() -> None:
     streams = Streams(5, 0).clients("test", 0, np.arange(users))
     for model, wrong in permutations((InformationalClickModel, NavigationalClickModel)):
         right, other = (
-            expected_max_rr(data, np.arange(3), shown, np.array(each.click_given_grade[1]))
-            for each in (model, wrong)
+            ranked(data, shown, np.array(each.click_given_grade[1])).max_rr for each in (model, wrong)
         )
         for query, labels in enumerate(grades):
             drawn = max_rr(model().click(np.tile(labels, (users, 1)), 2, streams, query))
@@ -281,3 +295,49 @@ def test_a_gain_beyond_all_numbers_is_infinite() -> None:
     shown = np.array([padded([1]), padded([1]), padded([0])])
     assert dcg(data, np.arange(3), shown).tolist() == [31.0, 31.0, np.inf]
     assert np.isfinite(ideal_dcg(data)).tolist() == [True, False, False]
+
+
+@settings(max_examples=60, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=2, max_size=30))
+def test_ndcg_with_equal_scores_equals_scikit_learn(documents: list[tuple[int, int]]) -> None:
+    from sklearn.metrics import ndcg_score
+
+    grades, scores = (np.array(values) for values in zip(*documents, strict=True))
+    expected = ndcg_score((2.0**grades - 1)[np.newaxis], scores[np.newaxis], k=10) if any(grades) else 0.0
+    found = valued(queries(grades.tolist()), scores.astype(np.float64))
+    assert found.ndcg[0] == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+def all_orders(scores: list[int]) -> list[list[int]]:
+    """The rankings of documents by score with their equals in each order."""
+    tied = [[i for i, score in enumerate(scores) if score == top] for top in sorted(set(scores))[::-1]]
+    return [[i for part in parts for i in part] for parts in product(*map(permutations, tied))]
+
+
+SIX = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=6)
+NINE_FIRST = st.lists(st.integers(0, 2), min_size=13, max_size=13).map(
+    lambda grades: [(grade, max(0, 9 - place)) for place, grade in enumerate(grades)]
+)
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(SIX | NINE_FIRST)
+def test_metrics_with_equal_scores_are_means_over_all_orders(documents: list[tuple[int, int]]) -> None:
+    """Each order by scores without ties; also where the last of the ten is one of several equals."""
+    grades, scores = ([each[i] for each in documents] for i in (0, 1))
+    data, click = queries(grades), np.array([0.05, 0.5, 0.95])
+    orders = all_orders(scores)
+    each = [ranked(data, np.array([order]), click) for order in orders]
+    found = valued(data, np.array(scores, dtype=np.float64), click)
+    for name, values in found._asdict().items():
+        mean = sum(float(getattr(one, name)[0]) for one in each) / len(orders)
+        assert values[0] == pytest.approx(mean, rel=1e-12, abs=1e-15), name
+
+
+def test_in_the_order_of_the_file_the_upper_of_two_equals_comes_first() -> None:
+    data, scores = queries([0, 1, 1, 0, 2]), np.array([1.0, 0.0, 1.0, 0.0, 0.0])
+    given = data, scores, ideal_dcg(data), relevant_documents(data), np.array([0.0, 0.5, 1.0])
+    by_row, by_score = offline_values(*given, by_position=True), ranked(data, np.array([[0, 2, 1, 3, 4]]))
+    assert by_row.ndcg == by_score.ndcg
+    assert by_row.max_rr[0] == pytest.approx(0.5 / 2 + 0.25 / 3 + 0.25 / 5)
+    assert offline_values(*given).ndcg != by_row.ndcg

@@ -35,6 +35,7 @@ source = "synthetic:mq2007"
 fold = 0
 normalise = "zscore"
 dtype = "float32"
+document_order = "content"
 
 [population]
 scenario = "uniform"

@@ -113,7 +113,7 @@ def test_text_becomes_float32_in_one_rounding(tmp_path: Path) -> None:
 
 
 def test_group_file(tmp_path: Path) -> None:
-    part = read_text(tmp_path, "1 1:2\n0\n2 qid:ignored 3:1\n", groups="2\r\n\n1\n")
+    part = read_text(tmp_path, "1 1:2\n0\n2 3:1\n", groups="2\r\n\n1\n")
     assert part.dataset.features.tolist() == [[2, 0, 0], [0, 0, 0], [0, 0, 1]]
     assert part.dataset.offsets.tolist() == [0, 2, 3]
     assert part.dataset.query_ids == ("train.txt:0", "train.txt:1")

@@ -17,7 +17,6 @@ from tests.fixtures.reference import dataset
 from tests.golden_files import GOLDEN, played
 
 GOOD = b"1 qid:7 1:0.5 2:1 #docid = a\n"
-QUERY_ID = "'qid:NAME', or a group file; qrels of intents are given by --intents"
 
 
 def refusal(path: Path, groups: Path | None = None) -> str:

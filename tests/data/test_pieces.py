@@ -18,7 +18,7 @@ from tests.fixtures.command import SHARED, answer, run
 DATA = SHARED / "data"
 FIVE = {f"S{number}.txt": rows(f"{number}a", f"{number}b") for number in range(1, 6)}
 OTHERS = {
-    "README": "see S1.txt", "README.txt": "no data", "._S1.txt": "\0", "S1.txt.query": "3",
+    "README": "see S1.txt", "README.txt": "no data", "._S1.txt": "\0", "S1.query": "3",
     "S1.txt~": "old", "S6.csv": "a,b", "old/S7.txt": "x", "notes2024.txt": "x",
 }  # fmt: skip
 
@@ -44,7 +44,7 @@ def test_five_pieces_have_the_folds_of_letor(tmp_path: Path, fold: int) -> None:
     names = [f"{(fold - 1 + place) % 5 + 1}" for place in range(5)]
     wanted = {"train": names[:3], "vali": names[3:4], "test": names[4:]}
     assert queries(data) == {
-        part: tuple(f"{name}{one}" for name in each for one in "ab") for part, each in wanted.items()
+        part: tuple(f"{name}{one}" for name in sorted(each) for one in "ab") for part, each in wanted.items()
     }
     laid = {
         f"Fold{fold}/{part}.txt": "".join(FIVE[f"S{name}.txt"] for name in each)
@@ -90,7 +90,22 @@ def test_sparse_pieces_take_the_widest(tmp_path: Path) -> None:
         ("#DocID: X inc = 1", "X"),
         ("# inc = 1 doc_id = X", "X"),
         ("#X", "X"),
-        ("# http://x.org/a=b?c", ""),
+        ("# http://x.org/a=b?c", "http://x.org/a=b?c"),
+        ("# https://x.org/?docid=7", "https://x.org/?docid=7"),
+        ("# https://x.org/a#b", "https://x.org/a#b"),
+        ("# https://x.org/a#docid=7", "https://x.org/a#docid=7"),
+        ("#docid = https://x.org/?docid=7&a=b inc = 1", "https://x.org/?docid=7&a=b"),
+        ("# https://x.org/?docid=7 Title", ""),
+        ("# doi:10.1145/3746252.3761651", "doi:10.1145/3746252.3761651"),
+        ("# clueweb09-en0000-00-00000", "clueweb09-en0000-00-00000"),
+        ("# a=b", "a=b"),
+        ("# a:", "a:"),
+        ("## X", "X"),
+        ("## docid = X", "X"),
+        ("# 7555 Some title", ""),
+        ("# docid=", ""),
+        ("# DOC-ID:", ""),
+        ("#docid = X inc = 1 prob = 0.2", "X"),
         ("# 1A\t", "1A"),
         ("#", ""),
         ("#docid = = inc = 1", "="),

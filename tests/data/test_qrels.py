@@ -190,3 +190,31 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     made = synthesise("clueweb-intents", queries=5)
     with pytest.raises(DataError, match=r"^qrels: .*qrels: cannot be written: File exists"):
         write_qrels({"train": made.train}, tmp_path / "qrels")
+
+
+@pytest.mark.parametrize("comment", ["# {}", "#{}", "#docid = {}", "# docid={} inc = 1"])
+@pytest.mark.parametrize(
+    "name",
+    ["http://ex.org/{}", "https://ex.org/?docid={}&a=b#c", "doi:10.1145/{}", "a=b{}", "clueweb09-en-{}"],
+)
+def test_documents_join_by_ids_of_any_form(tmp_path: Path, name: str, comment: str) -> None:
+    names = {topic: [name.format(f"{topic}-{row}") for row in range(3)] for topic in range(5)}
+    rows = [
+        f"0 qid:{topic} 1:{row} {comment.format(each)}\n"
+        for topic in names
+        for row, each in enumerate(names[topic])
+    ]
+    judged_by = {
+        f"{intent}.txt": "".join(
+            f"{topic} {intent} {each} {(row + intent) % 3}\n"
+            for topic in names
+            for row, each in enumerate(names[topic])
+        )
+        for intent in (1, 2)
+    }
+    (tmp_path / "all.txt").write_text("".join(rows))
+    data = load_data(str(tmp_path / "all.txt"), intents=str(lay(tmp_path / "qrels", judged_by)))
+    assert data.n_documents == 15
+    assert sorted(
+        each for part in (data.train, data.vali, data.test) for each in part.document_ids
+    ) == sorted(each for own in names.values() for each in own)

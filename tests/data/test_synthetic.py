@@ -21,10 +21,10 @@ from foltr_audit.errors import UsageError
 from tests.fixtures.reference import numba_threads
 
 FROZEN = {
-    ("mq2007", None): "91653429632c4a23ab25550178e80b952a36597bd86767c460ee9e7a1baebd10",
-    ("mslr-web10k", 200): "9f94609a2ac6845658b2fcce87f7fdfd319518af38b5b6ca82fcdd77f1658039",
-    ("clueweb-intents", None): "fbc5a3bee50383c6af88812617861a38587e430b4d0cce516f5a5c0ba34dee01",
-    ("istella-s", 200): "ce2209fc2ec916b87822f42318e95cfd9ca5878119083084749170b5ee0be0be",
+    ("mq2007", None): "4fb8201e6851119349aaae917a99154c0153e09afc8dca72fa509bf089b2e506",
+    ("mslr-web10k", 200): "d81512d1de5f350998c2c7a2369a3a6fe5c9c7e1e8bfc3b934db8d72d3110312",
+    ("clueweb-intents", None): "5b08d9140e82fd0a757c1db522b29d1157aa5e33453d6cf3e365c063151c40a5",
+    ("istella-s", 200): "3112d781a0445df4b47fa9dcbd8486322ca54b57476e39c14bcdf29e077965cf",
 }
 
 

@@ -275,7 +275,9 @@ def test_the_history_is_attacked_as_a_recorded_training_is() -> None:
     setup = setup_of(rounds=4, methods=["none"], trials=100)
     header = trace_header(setup, "informational", 5)
     play = Federation(setup).rounds(first_model(setup))
-    recording = record_rounds(lambda *_: play, header, None, resume=False, keep=True, tick=NO_TICK)
+    recording = record_rounds(
+        lambda *_: play, header, None, setup.collection, resume=False, keep=True, tick=NO_TICK
+    )
     leaks = history_leakage(setup, recording)
     for view, found in leaks.items():
         protocol = AttackSpec(methods=("olsr",), target="training", view=view)

@@ -287,6 +287,8 @@ def spoil(content: RecordDict, node: int) -> None:
         5: ("foltr-audit", ConfigRecord({"lists": b"no lists", "update": b"no update"})),
         6: ("metrics", MetricRecord({"num-examples": 1, **names})),
         7: ("foltr-audit", ArrayRecord({"lists": Array(np.zeros(3))})),
+        8: ("metrics", MetricRecord({"num-examples": float("nan")})),
+        9: ("metrics", MetricRecord({"num-examples": -0.5})),
     }
     if place in tricks:
         name, record = tricks[place]
@@ -313,6 +315,42 @@ def hostile(folder: Path) -> None:
                 assert not any("foltr-audit" in reply.content for reply in replies)
 
 
+def weights(folder: Path) -> None:
+    """A strategy that weighs by a metric of its own, which is not whole."""
+    inner = client_app([], consents=False)
+
+    def weighed(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
+        reply = call_next(message, context)
+        reply.content["metrics"]["quality"] = (NODES.index(context.node_id) + 1) / 5
+        return reply
+
+    app = ClientApp()
+    app.train(mods=[weighed])(lambda message, context: inner(message, context))
+    strategy = FedAvg(fraction_evaluate=0.0, weighted_by_key="quality")
+    RecordingStrategy(strategy, folder / "trace").start(LocalGrid(app), initial(), num_rounds=ROUNDS)
+
+
+def nobody(folder: Path) -> None:
+    """Clients that all fail, that never answer, and that all fail in the first rounds alone."""
+    failing, silent = LocalGrid(client_app([], fails=NODES)), LocalGrid(client_app([]), silent=NODES)
+    for name, grid in (("trace", failing), ("silent", silent)):
+        for more in ("", "-told"):
+            recording = RecordingGrid(grid, folder / f"{name}{more}")
+            strategy = RecordingStrategy(FedAvg(), recording) if more else FedAvg()
+            recording.close(strategy.start(recording, initial(), num_rounds=ROUNDS).arrays)
+    inner = client_app([])
+
+    def recovers(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
+        if int(message.content["config"]["server-round"]) < ROUNDS:
+            raise RuntimeError("no battery")
+        return call_next(message, context)
+
+    app = ClientApp()
+    app.train(mods=[recovers])(lambda message, context: inner(message, context))
+    with RecordingGrid(LocalGrid(app), folder / "recovers") as recording:
+        FedAvg(fraction_evaluate=0.0).start(recording, initial(), num_rounds=ROUNDS)
+
+
 def twice(folder: Path) -> None:
     """Two trainings after each other on one grid, without evaluation: the second begins anew."""
     with RecordingGrid(LocalGrid(client_app([], consents=False)), folder / "trace") as grid:
@@ -320,7 +358,20 @@ def twice(folder: Path) -> None:
             FedAvg(fraction_evaluate=0.0).start(grid, initial(), num_rounds=2)
 
 
-CASES = (plain, no_consent, local_dp, pushes, personal, server_fn, secagg, hostile, twice, killed)
+CASES = (
+    plain,
+    no_consent,
+    local_dp,
+    pushes,
+    personal,
+    server_fn,
+    secagg,
+    hostile,
+    weights,
+    nobody,
+    twice,
+    killed,
+)
 
 if __name__ == "__main__":
     # What Flower's own processes are started with.

@@ -15,7 +15,10 @@ from tests.fixtures.flower import flower_python, run_program
 from tests.fixtures.result_rows import plain
 from tests.recorder.test_recorder import header, table
 
-CASES = ("plain", "no_consent", "local_dp", "pushes", "personal", "server_fn", "secagg", "hostile", "twice")
+CASES = (
+    *("plain", "no_consent", "local_dp", "pushes", "personal", "server_fn", "secagg", "hostile", "twice"),
+    *("weights", "nobody"),
+)
 ROUNDS, CLIENTS = 3, 12
 
 
@@ -185,14 +188,46 @@ def test_clients_cannot_spoil_a_trace_nor_end_its_recording(runs: Path, name: st
     assert header(trace)["has_truth"] is (name == "trace")
     for part in range(2):
         found = list(outcomes(trace, part).values())
-        assert sorted(found) == ["arrived"] * 7 + ["failed"] * 5
-        assert table(trace, "observed/messages", part)["count"].size == 7
+        assert sorted(found) == ["arrived"] * 5 + ["failed"] * 7
+        assert table(trace, "observed/messages", part)["count"].size == 5
         names = table(trace, "observed/metrics", part)["name"].tolist()
         assert all(str(metric).isprintable() and len(str(metric)) <= 200 for metric in names)
     lists = table(trace, "observed/interactions")["query"].tolist()
-    # Of the seven whose arrays fit, two tell what holds no lists.
-    assert len(lists) == (5 if name == "trace" else 0)
+    # Of the five whose arrays and weights fit, two tell what holds no lists.
+    assert len(lists) == (3 if name == "trace" else 0)
     assert (header(trace)["knowledge"] == {"lists_known": "auditor"}) is (name == "trace")
+
+
+def test_weights_that_are_not_whole_are_those_of_the_mean(runs: Path) -> None:
+    trace = runs / "weights" / "trace"
+    for part in range(ROUNDS):
+        messages, rounds = table(trace, "observed/messages", part), table(trace, "observed/rounds", part)
+        assert sorted(floats(messages, "count")) == [number / 5 for number in range(1, CLIENTS + 1)]
+        sent = floats(messages, "array-0").reshape(CLIENTS, -1)
+        mean = np.average(sent, axis=0, weights=floats(messages, "count"))
+        np.testing.assert_allclose(floats(rounds, "aggregate")[0], mean, rtol=1e-5, atol=1e-7)
+        assert "facts" not in rounds
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("trace", "failed"), ("trace-told", "failed"), ("silent", "late"), ("silent-told", "late")],
+)
+def test_a_federation_in_which_nobody_answers_is_recorded_as_such(
+    runs: Path, name: str, expected: str
+) -> None:
+    trace = runs / "nobody" / name
+    assert validate(trace) == []
+    assert [record.n_messages for record in Trace.open(trace).rounds()] == [0] * ROUNDS
+    for part in range(ROUNDS):
+        assert list(outcomes(trace, part).values()) == [expected] * CLIENTS
+
+
+def test_rounds_in_which_nobody_answers_are_recorded_before_others(runs: Path) -> None:
+    trace = runs / "nobody" / "recovers"
+    assert validate(trace) == []
+    found = [record.n_messages for record in Trace.open(trace).rounds()]
+    assert found == [0] * (ROUNDS - 1) + [CLIENTS]
 
 
 def test_the_model_of_a_second_training_is_no_aggregate_of_the_first(runs: Path) -> None:

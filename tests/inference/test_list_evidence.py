@@ -23,13 +23,12 @@ from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_cl
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import Observer
 from foltr_audit.kernels.plackett_luce import broken_ranks, list_log_probabilities
-from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.conftest import SetupOf
-from tests.fixtures.tiny import FEATURES, collection_of, dataset
+from tests.fixtures.tiny import FEATURES, collection_of, dataset, score_order
 
 DECIDED = np.linspace(-1.0, 1.3, FEATURES)
 HEAVY = ("clip:norm=1.5,ord=1", "laplace:eps=0.1,sensitivity=3")
@@ -74,7 +73,7 @@ def test_a_list_is_possible_if_it_is_in_the_order_of_the_scores(scores: list[int
     """Ties in any order; a swap of different scores breaks the rank that shows the lower one too early."""
     values = np.array(scores, dtype=np.float64)
     starts = np.array([0, values.size])
-    shown = top_lists(values, starts, k)
+    shown = score_order(values, starts, k)
     assert broken_ranks(values, starts, shown, 1e-10)[0] == 0
     wrong = shown.copy()
     place = min(swap, int((shown >= 0).sum()) - 2)

@@ -260,6 +260,21 @@ def test_open_messages_hold_no_noise_of_a_secure_sum(setup_of: SetupOf) -> None:
     assert not promises_of(setup, protocol, events=events).interaction.known
 
 
+def test_a_sum_hides_less_of_a_message_that_weighs_more(setup_of: SetupOf) -> None:
+    chain = ("clip:norm=1.5", "skellam:sigma=1,step=0.0001220703125", "secure-aggregation")
+    recording = recording_of(setup_of(defense=chain, dtype="float32"))
+    first = next(iter(recording.rounds()))
+
+    def proven(others: float, one: float) -> float:
+        counts = np.where(np.arange(first.n_messages) == 3, one, others)
+        protocol = AttackSpec(target="training", hide=("shown",))
+        promises = RecordedPromises.of(recording.header, replace(first, counts=counts), 1, protocol)
+        return there(promises).message.upper.epsilon
+
+    assert proven(4, 4) == proven(0.2, 0.2) < proven(1, 2) == proven(0.5, 1) <= proven(0.1, 1)
+    assert proven(0, 1) == proven(0.1, 1), "its own noise is left, and messages without weight bring none"
+
+
 @pytest.mark.parametrize("stated", [True, 0, 1])
 def test_a_number_of_interactions_that_cannot_be_promises_nothing(setup_of: SetupOf, stated: int) -> None:
     """The messages are of four lists, each ranked with a model that has learned from the one before."""

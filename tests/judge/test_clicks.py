@@ -234,7 +234,10 @@ def test_memory_and_folder_are_judged_alike(setup_of: SetupOf, collection: Colle
         return federation.rounds(start if last is None else last, first)
 
     folders, silent = (None, tmp_path / "trace"), Mock()
-    found = [record_rounds(play, header, each, resume=False, keep=True, tick=silent) for each in folders]
+    found = [
+        record_rounds(play, header, each, collection, resume=False, keep=True, tick=silent)
+        for each in folders
+    ]
     memory, trace = (judge(recording, collection, ATTACKS, Streams(1)) for recording in found)
     assert equal(memory, trace)
     assert found[0].last_model().parameters.tobytes() == found[1].last_model().parameters.tobytes()

@@ -18,12 +18,13 @@ from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.evolution import EvolutionQueries, play_perturbed
 from foltr_audit.kernels.jit import read_only
-from foltr_audit.kernels.ranking import Features, top_lists
+from foltr_audit.kernels.ranking import BY_POSITION, Features
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures import tiny
 from tests.fixtures.reference import numba_threads
+from tests.fixtures.tiny import score_order
 from tests.simulation.test_foltr_es import Seeds, seeds_of
 
 
@@ -55,7 +56,8 @@ def fast(
     features: Features = read_only(data.features.astype(dtype))
     grades = data.labels.astype(np.int8)
     searches = EvolutionQueries(
-        features, grades, data.offsets, click, stop, 3, clicks.purpose_code, np.uint64(clicks.key)
+        *(features, grades, data.offsets, click, stop, 3, clicks.purpose_code, np.uint64(clicks.key)),
+        BY_POSITION,
     )
     given = (searches, queries, np.zeros_like(queries), cohort.clients, cohort.parameters, seeds)
     return play_perturbed(*given, learner.sigma, learner.antithetic)
@@ -73,7 +75,7 @@ def through_arrays(
         models = cohort.parameters - moves if mirrored else cohort.parameters + moves
         asked = np.ascontiguousarray(cohort.queries[:, step])
         scores, starts = LinearRanker(tiny.FEATURES).scores(models, data, asked)
-        shown[:, step] = top_lists(scores, starts, 10)
+        shown[:, step] = score_order(scores, starts, 10)
         labels = data.shown_labels(asked, shown[:, step])
         clicks[:, step] = model.click(labels, 2, Streams(5).clients("clicks/x", 3, cohort.clients), step)
     return shown, clicks

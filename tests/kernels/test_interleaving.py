@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.kernels.central_learners import preference, ranking
+from foltr_audit.kernels.ranking import BY_POSITION, TieStream, top_lists
+from foltr_audit.rng import Streams
 from tests.fixtures.plain_interleaving import (
     assignment_law,
     drafted,
@@ -25,8 +27,15 @@ from tests.fixtures.reference import chi_square_p
 
 def test_a_ranking_breaks_ties_by_position() -> None:
     scores = np.array([0.0, 2.0, -0.0, 2.0, -1e300, 1e300, 0.0])
-    assert ranking(scores).tolist() == [5, 1, 3, 0, 2, 6, 4]
-    assert ranking(np.zeros(100)).tolist() == list(range(100))
+    assert ranking(scores, 0, BY_POSITION).tolist() == [5, 1, 3, 0, 2, 6, 4]
+    assert ranking(np.zeros(100), 0, BY_POSITION).tolist() == list(range(100))
+
+
+def test_equal_scores_rank_as_in_the_lists_of_all_other_learners() -> None:
+    streams, scores = Streams(2).clients("ties", 3, np.arange(9)), np.array([0.0, 1, 0, 0, 2, 0, 1, 0, 0, 0])
+    ties = TieStream(3, streams.purpose_code, np.uint64(streams.key), True)
+    lists = top_lists(np.tile(scores, 9), np.arange(0, 91, 10), 10, np.arange(9), ties)
+    assert [ranking(scores, query, ties).tolist() for query in range(9)] == lists.tolist()
 
 
 # --- team draft ------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.conftest import SetupOf
 from tests.fixtures.reference import numba_threads
-from tests.fixtures.tiny import FEATURES, ToyClick
+from tests.fixtures.tiny import FEATURES, ToyClick, sorted_collection
 
 EVERY_RANKER = pytest.mark.parametrize("ranker", ["linear", "neural:hidden=5", "neural:hidden=4,layers=2"])
 
@@ -112,6 +112,19 @@ def test_the_kernel_and_the_array_path_are_one_engine(
             setup_of(clients=clients, learner=learner, click_model=click_model, chain=chain), ranker
         )
         both_ways_agree(setup, steps, model_of(setup, spread))
+
+
+@EVERY_RANKER
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("clients", [1, 40])
+def test_equal_scores_rank_alike_on_both_ways(
+    clients: int, spread: float, ranker: str, setup_of: SetupOf
+) -> None:
+    """Lists in score order of data with twins; a model without spread makes all documents equal."""
+    setup = with_ranker(
+        setup_of(clients=clients, learner="fpdgd:interactions=5", data=sorted_collection()), ranker
+    )
+    both_ways_agree(setup, 5, model_of(setup, spread), sampled=False)
 
 
 @EVERY_RANKER

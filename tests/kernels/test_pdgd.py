@@ -18,7 +18,6 @@ from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import fill_pairs, pair_weights, pdgd_coefficients, plain_fill_pairs
-from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.fixtures.reference import (
     dataset,
@@ -32,6 +31,7 @@ from tests.fixtures.reference import (
     pair_weight,
     pairwise_gradient,
 )
+from tests.fixtures.tiny import score_order
 
 SETTINGS = [PDGDSetting(p, n) for p in ("all", "last-click+1") for n in ("shown", "candidates")]
 EVERY_SETTING = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting_text(*setting))
@@ -276,7 +276,7 @@ def test_the_learner_takes_one_step_along_the_gradient(setting: PDGDSetting) -> 
     queries, theta = np.array([1, 0, 2, 0]), rng.normal(size=(4, 6))
     ranker = LinearRanker(6)
     scores, starts = ranker.scores(theta, data, queries)
-    shown = top_lists(scores, starts, 10)
+    shown = score_order(scores, starts, 10)
     clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
     clicks[3] = shown[3] >= 0  # nothing to learn from
     learner = FPDGD(interactions=1, learning_rate=0.3, pairs=setting.pairs, normaliser=setting.normaliser)
@@ -335,7 +335,7 @@ def test_any_number_of_threads_gives_the_same_bytes() -> None:
     lengths = rng.integers(1, 40, size=400)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     scores = rng.normal(size=starts[-1]) * 5
-    shown = top_lists(scores, starts, 10)
+    shown = score_order(scores, starts, 10)
     clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
 
     def all_bytes(threads: int) -> list[bytes]:

@@ -16,8 +16,9 @@ from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.numpy_order import ascending, reversed_lists
 from foltr_audit.kernels.plackett_luce import sampled_lists
-from foltr_audit.kernels.ranking import top_lists, weighted_features
+from foltr_audit.kernels.ranking import weighted_features
 from tests.fixtures.reference import chi_square_p, dataset, list_probability, numba_threads
+from tests.fixtures.tiny import score_order
 
 KEY = np.uint64(20240607)
 LENGTHS = [3, 12, 1, 7]
@@ -87,7 +88,7 @@ def test_the_untrained_model_ranks_by_the_order_in_the_file() -> None:
     data, ranker = ragged(), LinearRanker(5)
     untrained = ranker.initial(np.random.default_rng(0))
     scores, starts = ranker.scores(untrained[np.newaxis], data, np.array([1]))
-    assert top_lists(scores, starts, 10).tolist() == [list(range(10))]
+    assert score_order(scores, starts, 10).tolist() == [list(range(10))]
 
 
 @settings(max_examples=60, derandomize=True)
@@ -101,7 +102,7 @@ def test_the_untrained_model_ranks_by_the_order_in_the_file() -> None:
 )
 def test_top_lists_sort_by_score_and_then_by_position(lists: list[list[float]], k: int) -> None:
     starts = np.concatenate([[0], np.cumsum([len(values) for values in lists])])
-    shown = top_lists(np.concatenate(lists), starts, k)
+    shown = score_order(np.concatenate(lists), starts, k)
     for values, row in zip(lists, shown.tolist(), strict=True):
         best = sorted(range(len(values)), key=lambda i: (-values[i], i))[:k]
         assert row == best + [-1] * (k - len(best))
@@ -142,7 +143,7 @@ def test_lists_of_short_queries_are_padded() -> None:
     theta = np.random.default_rng(2).normal(size=(1, 5))
     scores, starts = LinearRanker(5).scores(theta, data, QUERIES)
     sampled = sampled_lists(scores, starts, 10, 0, np.arange(QUERIES.size), 0, 1, KEY)
-    for shown in (sampled, top_lists(scores, starts, 10)):
+    for shown in (sampled, score_order(scores, starts, 10)):
         for row, query in zip(shown, QUERIES, strict=True):
             length = min(10, LENGTHS[query])
             assert np.all(row[length:] == -1)
@@ -189,7 +190,7 @@ def test_any_number_of_threads_gives_the_same_bytes() -> None:
             shown = sampled_lists(scores, starts, 10, 0, np.arange(300), 0, 1, KEY)
             weights = np.where(shown >= 0, theta[:, :10], 0.0)
             sums = weighted_features(data.features, data.offsets, queries, shown, weights)
-            return [a.tobytes() for a in (scores, top_lists(scores, starts, 10), shown, sums)]
+            return [a.tobytes() for a in (scores, score_order(scores, starts, 10), shown, sums)]
 
     assert all_bytes(2) == all_bytes(1)
 
@@ -236,7 +237,7 @@ def test_lists_of_different_scores_are_those_of_every_other_order() -> None:
     sizes = (1, 3, 10, 17, 40, 100)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     scores = np.random.default_rng(2).normal(size=starts[-1])
-    np.testing.assert_array_equal(reversed_lists(scores, starts, 10), top_lists(scores, starts, 10))
+    np.testing.assert_array_equal(reversed_lists(scores, starts, 10), score_order(scores, starts, 10))
 
 
 def test_scores_that_are_equal_in_single_precision_are_equal() -> None:
@@ -244,4 +245,4 @@ def test_scores_that_are_equal_in_single_precision_are_equal() -> None:
     scores = np.array([1.0, 1.0 + 1e-12, 0.5])
     assert reversed_lists(scores, starts, 3).tolist() == [[1, 0, 2]]
     assert reversed_lists(scores[[1, 0, 2]], starts, 3).tolist() == [[1, 0, 2]]
-    assert top_lists(scores[[1, 0, 2]], starts, 3).tolist() == [[0, 1, 2]]
+    assert score_order(scores[[1, 0, 2]], starts, 3).tolist() == [[0, 1, 2]]

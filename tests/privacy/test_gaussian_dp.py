@@ -22,8 +22,8 @@ small_deltas = st.floats(-40, -0.5).map(math.exp)
 
 
 def precise_delta(mu: float, eps: float) -> float:
-    """The formula as it stands, with 200 digits."""
-    with mpmath.workdps(200):
+    """The formula as it stands, with so many digits that deltas of 1e-300 keep some."""
+    with mpmath.workdps(340):
         m, e = mpmath.mpf(mu), mpmath.mpf(eps)
         return float(mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2))
 
@@ -66,6 +66,13 @@ def test_mu_is_the_largest_that_meets_eps_and_delta(eps: float, delta: float) ->
     mu = gaussian_mu(eps, delta)
     assert gaussian_delta(mu, eps) <= delta < gaussian_delta(mu * (1 + 1e-9), eps)
     assert gaussian_epsilon(mu, delta) == pytest.approx(eps, rel=1e-8)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-14, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3])
+@pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-30, 1e-15, 1e-12, 1e-9, 1e-5])
+def test_a_tiny_mu_is_never_too_large(eps: float, delta: float) -> None:
+    mu = gaussian_mu(eps, delta)
+    assert precise_delta(mu, eps) <= delta < precise_delta(mu * (1 + 3e-12), eps)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.5, 1.0, 4.0])

@@ -20,7 +20,7 @@ from foltr_audit.recorder.part_files import marker_indices
 from foltr_audit.recorder.table_files import unpack_columns
 from numpy.typing import NDArray
 
-from foltr_audit.trace import Trace
+from foltr_audit.trace import Trace, validate
 from tests.fixtures.command import files, run
 from tests.fixtures.import_graph import ROOT
 from tests.fixtures.there import there
@@ -105,6 +105,34 @@ def test_another_aggregate_than_the_mean_is_said_by_a_fact_of_the_round(tmp_path
     assert "facts" not in table(tmp_path, "observed/rounds", 0)
     assert table(tmp_path, "observed/rounds", 1)["facts"].tolist() == ['{"aggregate": "other"}']
     assert np.all(np.isnan(table(tmp_path, "observed/rounds", 2)["aggregate"].astype(np.float64)))
+
+
+@pytest.mark.parametrize("together", [1, 3])
+def test_weights_that_are_not_whole_stay_as_they_are(tmp_path: Path, together: int) -> None:
+    weights: list[list[float]] = [[0.2, 2.5], [float(np.float32(0.1)), 2], [0, 0.25]]
+    with Recorder(tmp_path, {"interactions": 4}, rounds_per_part=together) as recorder:
+        for first, second in weights:
+            # Two lists fit a message of weight .2: it does not count them.
+            sent = [message(1, count=first, lists=[shown_list()] * 2), message(2, count=second)]
+            recorder.round(MODEL, sent, aggregate=mean(sent))
+    rounds = list(Trace.open(tmp_path).rounds())
+    assert [record.counts.tolist() for record in rounds] == weights
+    assert not any("aggregate" in record.facts for record in rounds)
+    assert validate(tmp_path) == []
+
+
+def test_whole_weights_are_counts_whatever_their_type(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "floats", rounds_per_part=2) as floats:
+        floats.round(MODEL, [message(1, count=3.0), message(2, count=np.float64(1))])
+        floats.round(MODEL, [message(1, count=0.5), message(2, count=1)])
+    first, second = Trace.open(tmp_path / "floats").rounds()
+    assert (first.counts.tolist(), second.counts.tolist()) == ([3, 1], [0.5, 1])
+    assert first.counts_interactions
+    assert not second.counts_interactions
+    with Recorder(tmp_path / "stated", {"interactions": 2}) as stated:
+        stated.round(MODEL, [message(1, count=3.0)])
+    [problem] = validate(tmp_path / "stated")
+    assert "knowledge.interactions" in problem
 
 
 def test_updates_are_added_to_the_model_to_see_whether_the_aggregate_is_their_mean(tmp_path: Path) -> None:

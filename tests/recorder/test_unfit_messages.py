@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from pathlib import Path
 
@@ -38,7 +39,13 @@ UNFIT = {
     "not finite": {"arrays": np.full(WIDTH, np.inf, np.float32)},
     "a huge count": {"count": 10**30},
     "a negative count": {"count": -1},
-    "half a count": {"count": 0.5},
+    "a negative half of a count": {"count": -0.5},
+    "a count that is not a number": {"count": math.nan},
+    "an infinite count": {"count": math.inf},
+    "a count that is true": {"count": True},
+    "a count in words": {"count": "3"},
+    "half a size": {"size": 2.5},
+    "a size that is true": {"size": True},
     "a negative size": {"size": -1},
     "a moment that is text": {"at": "now"},
 }
@@ -86,6 +93,50 @@ def test_a_strict_recorder_refuses_them_and_their_round(tmp_path: Path, fields: 
     assert recorder.round(MODEL, [good(1)])
     assert validate(tmp_path) == []
     assert Trace.open(tmp_path).n_rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "buffer"), [("int8", 200.0), ("uint8", -1.0), ("int64", math.nan), ("bool", 2.0)]
+)
+def test_a_buffer_that_became_a_number_of_no_such_format_is_refused(
+    tmp_path: Path, dtype: str, buffer: float
+) -> None:
+    def arrays(seen: NDArray[np.generic]) -> dict[str, object]:
+        return {"weight": MODEL, "seen": seen}
+
+    with Recorder(tmp_path) as recorder:
+        sent = arrays(np.zeros(1, dtype))
+        assert recorder.round(sent, [good(1, arrays=sent)])
+        with pytest.raises(ValueError, match="cannot hold"):
+            recorder.round(sent, [good(1, arrays=arrays(np.array([buffer])))])
+        assert recorder.round(sent, [good(1, arrays=arrays(np.array([0.9])))])
+    *_, record = Trace.open(tmp_path).rounds()
+    assert record.buffers[0].tolist() == [[1]]
+
+
+@pytest.mark.parametrize("name", ["query", "part", "intent"])
+@pytest.mark.parametrize("value", [0.5, 2.0, math.nan, True, "1", None])
+def test_numbers_of_lists_are_whole(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{name} is .*; expected a whole number"):
+        shown(**{name: value})
+
+
+@pytest.mark.parametrize("node", [1.5, 2.0, True, math.nan, -1, 2**64])
+def test_numbers_of_nodes_are_whole(tmp_path: Path, node: int) -> None:
+    with pytest.raises(ValueError, match=r"node is .*; expected a whole number from 0 to 2\^64-1"):
+        NodeOutcome(node=node, outcome="late")
+    with Recorder(tmp_path) as recorder, pytest.raises(ValueError, match="node is"):
+        recorder.round(MODEL, [good(5)], asked=[node])
+
+
+@pytest.mark.parametrize("total", [np.full(WIDTH + 1, 2.5), np.full(WIDTH, 2), np.full(WIDTH + 1, 2**32)])
+def test_a_sum_of_words_is_of_so_many_whole_numbers(tmp_path: Path, total: NDArray[np.generic]) -> None:
+    words = np.arange(WIDTH + 1, dtype=np.uint64)
+    with Recorder(tmp_path, FLOWER_MASKS, kind="masked") as recorder:
+        with pytest.raises(ValueError, match="total has "):
+            recorder.round(MODEL, [good(arrays=words)], total=total)
+        assert recorder.round(MODEL, [good(arrays=words)], total=words)
+    assert validate(tmp_path) == []
 
 
 @pytest.mark.parametrize("fields", UNFIT_TOLD.values(), ids=UNFIT_TOLD)

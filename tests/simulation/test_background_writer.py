@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from threading import Event, Thread
 from typing import cast
 
@@ -10,7 +11,6 @@ import pytest
 
 from foltr_audit.simulation.federation import RoundResult
 from foltr_audit.simulation.recorder import BackgroundWriter
-from foltr_audit.trace import TraceWriter
 
 
 class Round:
@@ -43,7 +43,7 @@ class Trace:
 
 
 def behind(trace: Trace, room: int) -> BackgroundWriter:
-    return BackgroundWriter(cast("TraceWriter", trace), room)
+    return BackgroundWriter(cast("Callable[..., None]", trace.write), room)
 
 
 def put(writer: BackgroundWriter, number: int) -> None:

@@ -117,7 +117,7 @@ def test_a_model_of_another_ranker_is_no_first_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_training_makes_a_neural_ranker_better(seed: int, ranker: str) -> None:
     data = load_data("synthetic:mq2007:200")
-    spec = {"seed": seed, "population": {"clients": 100}, "train": {"rounds": 15, "ranker": ranker}}
+    spec = {"seed": seed, "population": {"clients": 100}, "train": {"rounds": 25, "ranker": ranker}}
     trained = train(Setup(Spec.parse(spec), data))
     assert trained.ndcg > trained.untrained + 0.05
 

@@ -11,6 +11,7 @@ import pytest
 from foltr_audit.core.click_models import CascadeClickModel, InformationalClickModel
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import TraceError, UsageError
@@ -26,7 +27,7 @@ from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import NO_TICK
 from tests.conftest import SetupOf
-from tests.fixtures.tiny import FEATURES
+from tests.fixtures.tiny import FEATURES, sorted_collection, tiny_collection
 from tests.simulation.test_federation import same_bytes
 from tests.simulation.test_rounds import drawn_list, pdgd
 
@@ -159,13 +160,16 @@ def test_a_round_of_foltr_es(setup_of: SetupOf, metric: str, antithetic: bool) -
     assert not np.allclose(gradient, 0)
 
 
-def test_the_kernel_shows_and_clicks_as_arrays_do(setup_of: SetupOf) -> None:
-    setup = setup_of(learner="foltr-es:sigma=0.3,interactions=6", clients=40)
+@pytest.mark.parametrize("data", [tiny_collection(), sorted_collection()])
+@pytest.mark.parametrize("sigma", [0.3, 1e-9])
+def test_the_kernel_shows_and_clicks_as_arrays_do(setup_of: SetupOf, data: Collection, sigma: float) -> None:
+    """Also where the scores of all documents are equal up to the last bits, and twins are among them."""
+    setup = setup_of(learner=f"foltr-es:sigma={sigma},interactions=6", clients=40, data=data)
     world = ClientData.alike(
         setup.collection.train, InformationalClickModel(), setup.collection.largest_label
     )
     senders = MetricSenders(setup, world)
-    context = setup.context(2, np.arange(40) * 7, 6, START)
+    context = setup.context(2, np.arange(40) * 7, 6, START * (sigma > 0.1))
     draws = context.streams("queries").uniform(6)
     queries = QueryAssignment.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
     seeds = np.random.default_rng(3).integers(2**63, size=40, dtype=np.uint64)
@@ -238,10 +242,10 @@ def test_a_trace_keeps_rounds_and_goes_on_from_any(setup_of: SetupOf, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         record_rounds(
             lambda first, last: play(first, last, until=2),
-            small, folder, resume=False, keep=False, tick=NO_TICK,
+            small, folder, setup.collection, resume=False, keep=False, tick=NO_TICK,
         )  # fmt: skip
     assert Trace.open(folder).n_rounds <= 2, "the last one may not be written yet"
-    record_rounds(play, small, folder, resume=True, keep=False, tick=NO_TICK)
+    record_rounds(play, small, folder, setup.collection, resume=True, keep=False, tick=NO_TICK)
     trace = Trace.open(folder)
     for (record, truth), read, known in zip(whole, trace.rounds(), trace.truths(), strict=True):
         same_bytes(record, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -85,6 +86,53 @@ def test_the_mean_is_weighted_by_counts_and_rounded(tmp_path: Path) -> None:
     with fa.TraceWriter(tmp_path / "other", replace(header, knowledge=other)) as writer:
         writer.write(replace(record, counts=counts))
     assert validate(tmp_path / "other") == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "facts", "expected"),
+    [
+        ([0.2, 0.4, 0.6, 0.8, 1.0, 2.5], {}, ""),
+        ([0.5] * 6, {"honest_messages": 6}, ""),
+        ([0.5, 1, 1, 1, 1, 1], {"honest_messages": 6}, "counts are weights from 0.5 to 1"),
+        ([0.5, 1, 1, 1, 1, 1], {"honest_messages": 6, "interactions": None}, ""),
+        ([math.nan, 1, 1, 1, 1, 1], {}, "counts holds nan"),
+        ([math.inf, 1, 1, 1, 1, 1], {}, "counts holds inf"),
+        ([-0.5, 1, 1, 1, 1, 1], {}, "counts holds -0.5"),
+    ],
+)
+def test_weights_that_are_not_whole_say_nothing_of_interactions(
+    tmp_path: Path, counts: list[float], facts: dict[str, object], expected: str
+) -> None:
+    record, _ = foreign_trace.records(SYSTEM)[0]
+    weights = np.nan_to_num(np.abs(counts), posinf=1.0)
+    after = record.parameters + np.average(record.messages, axis=0, weights=weights)
+    header = replace(foreign_trace.header(SYSTEM, facts=facts), has_truth=False)
+    with contextlib.ExitStack() as stack:
+        if expected:
+            stack.enter_context(pytest.raises(UsageError, match=expected))
+        with fa.TraceWriter(tmp_path / "t", header) as writer:
+            writer.write(replace(record, counts=np.array(counts), aggregate=after))
+        assert validate(tmp_path / "t") == []
+        [read] = Trace.open(tmp_path / "t").rounds()
+        assert read.counts.tolist() == counts
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("slot", 0.5), ("step", 0.5), ("part", 0.25), ("query", math.nan), ("shown", 1.5)),
+        *(("survivors", 0.5), ("survivors", 2), ("sizes", 2.5), ("senders", -1), ("senders", 1.5)),
+    ],
+)
+def test_numbers_that_are_not_whole_are_refused_and_not_rounded(name: str, wrong: float) -> None:
+    record, _ = foreign_trace.records(SYSTEM)[0]
+    known = {"sizes": np.ones(record.n_messages), "senders": np.arange(record.n_messages)}
+    values = np.array(known.get(name, getattr(record, name)), dtype=np.float64)
+    changes: dict[str, Any] = {name: values}
+    assert replace(record, **changes), "whole numbers of any type are taken"
+    values.flat[0] = wrong
+    with pytest.raises(UsageError, match=rf"round 0: {name} hold .*, expected (whole numbers|true or false)"):
+        replace(record, **changes)
 
 
 BAD_FACTS: tuple[tuple[str, object, str], ...] = (

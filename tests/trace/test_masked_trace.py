@@ -59,7 +59,9 @@ def test_a_recorded_run_is_that_trace(setup_of: SetupOf, tmp_path: Path) -> None
     def play(first: int, last: Any) -> Any:
         return Federation(setup).rounds(START if last is None else last, first)
 
-    record = partial(record_rounds, play, header, resume=False, keep=True, tick=Mock())
+    record = partial(
+        record_rounds, play, header, collection=setup.collection, resume=False, keep=True, tick=Mock()
+    )
     kept, disk, rare = record(None), record(tmp_path / "one"), record(tmp_path / "two", every=2)
     for mine, other in zip(kept.rounds(), disk.rounds(), strict=True):
         same_bytes(mine, other)

@@ -306,6 +306,6 @@ def test_rounds_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ValueError, match="column array-0 has several types: float16, float64"):
         join_tables([round_tables(ROUND, ARRAYS), wide])
     with pytest.raises(ValueError, match="expected whole numbers, got values of type float64"):
-        join_tables([round_tables(replace(ROUND, counts=[1.5, 1]), ARRAYS)])
+        join_tables([round_tables(replace(ROUND, slot=[0.5]), ARRAYS)])
     with pytest.raises(ValueError, match="both candidates and n_candidates"):
         round_tables(replace(ROUND, candidates=np.ones((1, 2))), ARRAYS)

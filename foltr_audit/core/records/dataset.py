@@ -152,6 +152,9 @@ class Dataset:
         intents: int64 grades under each of I intents, shape (I, documents); None for a single intent.
         users: int64 number of the user who asked each query, from 0, shape (queries,); queries are then in
             order of time. None where queries are nobody's.
+        file_queries: place of each query among those of its file, int64 (queries,); None if queries and
+            documents stand as in the file, whose order then has a meaning: it breaks ties.
+        file_documents: place of each document among those of its query in the file, int64 (documents,).
 
     Raises:
         DataError: inconsistent shapes, a query without documents, a label or a user below 0.
@@ -164,10 +167,13 @@ class Dataset:
     document_ids: Sequence[str]
     intents: Ints | None = None
     users: Ints | None = None
+    file_queries: Ints | None = None
+    file_documents: Ints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
         freeze(self, labels=np.int64, offsets=np.int64, intents=np.int64, users=np.int64)
+        freeze(self, file_queries=np.int64, file_documents=np.int64)
         documents = self.features.shape[0]
         if self.features.ndim != 2 or self.labels.shape != (documents,):
             raise DataError(
@@ -183,6 +189,9 @@ class Dataset:
             self._check_intents(self.intents)
         if self.users is not None and (self.users.shape != (self.n_queries,) or np.any(self.users < 0)):
             raise DataError("dataset: one user from 0 per query expected")
+        places = (self.file_queries, self.n_queries), (self.file_documents, documents)
+        if any(values is not None and values.shape != (size,) for values, size in places):
+            raise DataError("dataset: one place in the file per query and per document expected")
 
     def _check_intents(self, intents: Ints) -> None:
         if intents.ndim != 2 or not len(intents):
@@ -267,6 +276,29 @@ class Dataset:
             document_ids=tuple(chain.from_iterable(names)),
             intents=None if self.intents is None else self.intents[:, rows],
             users=None if self.users is None else self.users[chosen],
+            file_queries=None if self.file_queries is None else ranks(self.file_queries[chosen]),
+            file_documents=None if self.file_documents is None else self.file_documents[rows],
+        )
+
+    def of_rows(self, rows: Ints) -> Dataset:
+        """A data set of some documents, numbers that rise; queries that lose all of theirs are left out."""
+        query = np.searchsorted(self.offsets, rows, side="right") - 1
+        kept, sizes = np.unique(query, return_counts=True)
+        offsets, documents = np.concatenate([[0], np.cumsum(sizes)]), None
+        if self.file_documents is not None:
+            order = np.lexsort((self.file_documents[rows], query))
+            documents = np.empty(rows.size, dtype=np.int64)
+            documents[order] = np.arange(rows.size) - np.repeat(offsets[:-1], sizes)
+        return Dataset(
+            features=self.features[rows],
+            labels=self.labels[rows],
+            offsets=offsets,
+            query_ids=tuple(self.query_ids[q] for q in kept.tolist()),
+            document_ids=tuple(self.document_ids[row] for row in rows.tolist()),
+            intents=None if self.intents is None else self.intents[:, rows],
+            users=None if self.users is None else self.users[kept],
+            file_queries=None if self.file_queries is None else ranks(self.file_queries[kept]),
+            file_documents=documents,
         )
 
     def with_features(self, features: Features) -> Dataset:
@@ -281,6 +313,34 @@ class Dataset:
         """The same documents with their grades under one intent (from 0) only."""
         return replace(self, labels=self.grades[intent], intents=None)
 
+    @cached_property
+    def _in_file(self) -> tuple[Ints, Ints]:
+        """Numbers of the queries and of the documents in the order of the file, (queries,), (documents,)."""
+        if self.file_queries is None or self.file_documents is None:
+            return np.arange(self.n_queries), np.arange(self.n_documents)
+        rows = np.lexsort((self.file_documents, np.repeat(self.file_queries, self.lengths)))
+        return np.argsort(self.file_queries), rows
+
+    def in_file(self, queries: Ints, shown: Ints) -> tuple[Ints, Ints]:
+        """Queries (I,) and the documents shown for them (I, k), by their places in the file."""
+        if self.file_queries is None or self.file_documents is None:
+            return queries, shown
+        places = np.where(shown >= 0, self.file_documents[self._rows(queries, shown)], -1)
+        return self.file_queries[queries], places
+
+    def of_file(self, queries: Ints, shown: Ints) -> tuple[Ints, Ints]:
+        """The inverse of `in_file`; a place that the data do not have stays as it is."""
+        if self.file_queries is None:
+            return queries, shown
+        by_place, rows = self._in_file
+        inside = (queries >= 0) & (queries < self.n_queries)
+        ours = np.where(inside, by_place[np.where(inside, queries, 0)], queries)
+        starts = np.concatenate([[0], np.cumsum(self.lengths[by_place])])
+        place = np.where(inside, queries, 0)[:, np.newaxis]
+        there = inside[:, np.newaxis] & (shown >= 0) & (shown < self.lengths[by_place][place])
+        documents = rows[np.where(there, starts[place] + shown, 0)] - self.offsets[by_place[place]]
+        return ours, np.where(there, documents, shown)
+
     @property
     def _form(self) -> str:
         """The number format that holds every feature exactly."""
@@ -292,7 +352,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the content; the layout of the source file does not matter.
+        """SHA-256 (hex) of the content; neither the layout of the source file nor its order of rows matters.
 
         Float64 features that float32 represents exactly have the same fingerprint as float32 features.
         """
@@ -320,7 +380,7 @@ class Collection:
         source: source of the data, e.g. a path or `synthetic:mq2007`.
         synthetic: whether the data was generated.
         fold: number of the fold, from 1; 0 where the source has no folds.
-        fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation, but without missing values.
+        fingerprint: SHA-256 (hex) over the parts, before normalisation, but without missing values.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
         missing: what missing features have become, as `--missing`; None for 0.
         n_missing: number of features that were missing.
@@ -350,6 +410,11 @@ class Collection:
         return f"<Collection: {kind}{self.source}, {sizes} queries, {self.n_features} features>"
 
     PARTS: ClassVar[tuple[str, ...]] = ("train", "vali", "test")
+
+    @property
+    def document_order(self) -> str:
+        """Whether documents are in the order of their `content` or of their `file`."""
+        return "file" if self.train.file_documents is None else "content"
 
     @classmethod
     def parsed(cls, parts: Iterable[Dataset], **facts: Any) -> Collection:
@@ -382,6 +447,35 @@ class Collection:
     def _repeats_ids(self) -> bool:
         ids = [set(self.part(name).query_ids) for name in self.PARTS]
         return len(set.union(*ids)) < sum(len(part) for part in ids)
+
+    @cached_property
+    def row_order(self) -> str:
+        """SHA-256 (hex) of the order of the rows in the files; empty if it is that of the documents."""
+        if self.document_order == "file":
+            return ""
+        digest = hashlib.sha256()
+        for part in map(self.part, self.PARTS):
+            for places in (part.file_queries, part.file_documents):
+                digest.update(np.ascontiguousarray(places, dtype="<i8").data)
+        return digest.hexdigest()
+
+    def in_file(self, parts: Sequence[str], part: Ints, query: Ints, shown: Ints) -> tuple[Ints, Ints]:
+        """Queries (I,) of parts (I,), indices into `parts`, and lists (I, k) by their places in the files."""
+        return self._renumbered("in_file", parts, part, query, shown)
+
+    def of_file(self, parts: Sequence[str], part: Ints, query: Ints, shown: Ints) -> tuple[Ints, Ints]:
+        """The inverse of `in_file`."""
+        return self._renumbered("of_file", parts, part, query, shown)
+
+    def _renumbered(
+        self, how: str, parts: Sequence[str], part: Ints, query: Ints, shown: Ints
+    ) -> tuple[Ints, Ints]:
+        queries, lists = query.copy(), shown.copy()
+        for number in np.unique(part).tolist():
+            here = part == number
+            renumber = getattr(self.part(parts[number]), how)
+            queries[here], lists[here] = renumber(query[here], shown[here])
+        return queries, lists
 
     def query_name(self, part: str, query: int) -> str:
         """Id of a query; with the prefix `PART:` if two parts share an id."""
@@ -421,11 +515,24 @@ def joint_fingerprint(parts: Sequence[Dataset]) -> str:
     return hashlib.sha256("\n".join(part.fingerprint for part in parts).encode()).hexdigest()
 
 
+def ranks(values: Ints) -> Ints:
+    """How many of the values (n,) are smaller than each of them; equal ones in their order, int64 (n,)."""
+    out = np.empty(values.size, dtype=np.int64)
+    out[np.argsort(values, kind="stable")] = np.arange(values.size)
+    return out
+
+
 def joined(parts: Sequence[Dataset]) -> Dataset:
-    """The concatenated queries of several data sets."""
+    """The concatenated queries of several data sets, also of their files."""
     ends = np.concatenate([[0], np.cumsum([part.n_documents for part in parts])])
     starts = [part.offsets[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
     users = [part.users for part in parts if part.users is not None]
+    counts = np.cumsum([0, *(part.n_queries for part in parts[:-1])])
+    in_file = [(part.file_queries, part.file_documents) for part in parts]
+    queries = [
+        values + count for (values, _), count in zip(in_file, counts, strict=True) if values is not None
+    ]
+    documents = [values for _, values in in_file if values is not None]
     return Dataset(
         features=np.concatenate([part.features for part in parts]),
         labels=np.concatenate([part.labels for part in parts]),
@@ -434,4 +541,6 @@ def joined(parts: Sequence[Dataset]) -> Dataset:
         document_ids=tuple(name for part in parts for name in part.document_ids),
         intents=None if parts[0].intents is None else np.concatenate([part.grades for part in parts], axis=1),
         users=None if not users else np.concatenate(users),
+        file_queries=None if not queries else np.concatenate(queries),
+        file_documents=None if not documents else np.concatenate(documents),
     )

@@ -12,7 +12,16 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from foltr_audit.errors import UsageError
 from foltr_audit.recorder.messages import OUTCOMES
 from foltr_audit.recorder.round_tables import CohortColumns, RoundColumns
-from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words, read_only, read_only_features
+from foltr_audit.utils.arrays import (
+    Bools,
+    Features,
+    Floats,
+    Ints,
+    Weights,
+    Words,
+    read_only,
+    read_only_features,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,11 +76,25 @@ def _freeze(record: object, dtypes: Mapping[str, DTypeLike], who: str) -> None:
     for name, dtype in dtypes.items():
         given = getattr(record, name)
         try:
-            array: NDArray[np.generic] = read_only(given, dtype)
+            with np.errstate(invalid="ignore"):  # NaN as a whole number: it is found to differ
+                array: NDArray[np.generic] = read_only(given, dtype)
+            cast = array.dtype.kind in "iub" and np.asarray(given).dtype != array.dtype
+            changed = cast and array != np.asarray(given)
         except (ValueError, TypeError, OverflowError):
-            expected = "whole numbers" if np.issubdtype(dtype, np.integer) else f"numbers of type {dtype}"
-            raise UsageError(f"{who}: {name} hold {_told(given)}, expected {expected}") from None
+            changed = True
+        if np.any(changed):
+            kinds = {"i": "whole numbers", "u": "whole numbers from 0 on", "b": "true or false"}
+            expected = kinds.get(np.dtype(dtype).kind, f"numbers of type {dtype}")
+            told = _told(given if changed is True else np.asarray(given)[changed])
+            raise UsageError(f"{who}: {name} hold {told}, expected {expected}")
         object.__setattr__(record, name, array)
+
+
+def _type_of_counts(counts: ArrayLike) -> DTypeLike:
+    """Type of the weights of messages: int64, or float64 where one is not whole."""
+    given = np.asarray(counts)
+    whole = given.dtype.kind != "f" or np.all(np.isfinite(given) & (given == np.rint(given)))
+    return np.int64 if whole else np.float64
 
 
 def _told(values: object) -> str:
@@ -86,8 +109,9 @@ def _expect(who: str, name: str, array: NDArray[np.generic], shape: tuple[int, .
 
 
 def _at_least(who: str, name: str, array: NDArray[np.number], least: int) -> None:
-    if array.size and array.min() < least:
-        raise UsageError(f"{who}: {name} holds {array.min()}, expected {least} or more")
+    if array.size and not (array.min() >= least and array.max() < np.inf):
+        wrong = array.max() if array.min() >= least else array.min()
+        raise UsageError(f"{who}: {name} holds {wrong}, expected {least} or more")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,7 +133,7 @@ class RoundRecord(RoundColumns):
     aggregate: Floats
     shares: int
     survivors: Bools
-    counts: Ints
+    counts: Weights
     messages: Payload
     slot: Ints
     step: Ints
@@ -142,9 +166,8 @@ class RoundRecord(RoundColumns):
             raise UsageError(f"{who}: messages are {payload}, expected float32 or float64 (or masked uint64)")
         if payload != np.uint64 and (self.total is not None or self.aborted):
             raise UsageError(f"{who}: a secure sum of messages that are {payload}, expected uint64")
-        whole: dict[str, DTypeLike] = dict.fromkeys(
-            ("counts", "slot", "step", "part", "query", "shown"), np.int64
-        )
+        whole: dict[str, DTypeLike] = dict.fromkeys(("slot", "step", "part", "query", "shown"), np.int64)
+        whole["counts"] = _type_of_counts(self.counts)
         floats: dict[str, DTypeLike] = {
             "parameters": np.float64,
             "aggregate": np.float64,
@@ -252,6 +275,11 @@ class RoundRecord(RoundColumns):
     @property
     def n_messages(self) -> int:
         return int(self.messages.shape[0])
+
+    @property
+    def counts_interactions(self) -> bool:
+        """Whether the counts are numbers of interactions: of weights one is not whole."""
+        return self.counts.dtype.kind != "f"
 
     @property
     def n_interactions(self) -> int:

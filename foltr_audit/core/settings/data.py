@@ -135,6 +135,11 @@ class DataSpec(SpecTable):
     dtype: Literal["float32", "float64"] = Field(
         "float32", description="Type of the features: float32 or float64."
     )
+    document_order: Literal["content", "file"] = Field(
+        "content",
+        description="Order of documents: content (that of rows changes no result), or file (of equal scores "
+        "the upper row ranks first).",
+    )
     intents: Annotated[str, AfterValidator(canonical_intents)] | None = Field(
         None,
         description="Folder with TREC qrels for each intent (1.txt, 2.txt, ...), or synthetic[:I] for "
@@ -163,6 +168,7 @@ class DataSpec(SpecTable):
             normalise=cast("Literal['none']", collection.normalised),
             missing=collection.missing,
             dtype=cast("Literal['float32']", str(collection.train.features.dtype)),
+            document_order=cast("Literal['file']", collection.document_order),
             intents=collection.intents_from,
             balance=balance,
         )

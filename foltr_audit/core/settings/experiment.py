@@ -113,9 +113,9 @@ class Spec(SpecTable):
             table = with_default(table, "population", "clients", FEW_CLIENTS)
         if any(table.get(name) is not None for name in PROTOCOLS):
             table = with_default(table, "train", "learner", default_learner(attacks=True))
-        from foltr_audit.core.settings.spec_fit import with_server_defaults
+        from foltr_audit.core.settings.spec_fit import with_learner_defaults, with_server_defaults
 
-        return with_server_defaults(table)
+        return with_learner_defaults(with_server_defaults(table))
 
     @model_validator(mode="after")
     def _fields_fit(self) -> Spec:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Learner, Server
+from foltr_audit.core.plugins import Learner, MetricLearner, Server
 from foltr_audit.core.plugins.registry import make, make_if_known
 from foltr_audit.core.settings.base import with_default
 from foltr_audit.core.settings.defaults import SERVER
@@ -47,6 +47,16 @@ def _why_no_learner(spec: Spec) -> str | None:
         what = next((what for what, asked in unfit.items() if asked), None)
         problem = what and f"it sends {learner.sends}; {what} messages that are models"
     return problem and f"learner {learner.name}: {problem}"
+
+
+def with_learner_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
+    """A learner that draws as its published program did sees documents in the order of the file, too."""
+    train = table.get("train")
+    named = train.get("learner") if isinstance(train, Mapping) else getattr(train, "learner", None)
+    learner = make_if_known(Learner, named) if isinstance(named, str) else None
+    if not isinstance(learner, MetricLearner) or not learner.draws_from_seed:
+        return table
+    return with_default(table, "data", "document_order", "file")
 
 
 def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Floats, Ints, Weights
 
 FEWEST_BITS, MOST_BITS = 16, 64
 """Widths b that an encoding may have: its integers travel as uint64."""
@@ -126,19 +126,19 @@ class FixedPoint:
         """The values that integers modulo 2^bits stand for, float64: exact below 2^53, else the nearest."""
         return np.asarray(np.ldexp(self.signed(integers).astype(np.float64), -self.fraction))
 
-    def decode_sum(self, total: NDArray[np.uint64], counts: Ints) -> Floats:
+    def decode_sum(self, total: NDArray[np.uint64], counts: Weights) -> Floats:
         """The sum of counts (n,) times numbers that the sum of n clients' words holds, float64 (P,)."""
         del counts  # they are in the words
         return self.decode(total)
 
-    def error_of_sum(self, total: NDArray[np.uint64], counts: Ints) -> float:
+    def error_of_sum(self, total: NDArray[np.uint64], counts: Weights) -> float:
         """How far a number of `decode_sum` usually is from the sum of what clients encoded."""
         del total
         return self.error * math.sqrt(counts.size)
 
-    def decode_messages(self, words: NDArray[np.uint64], counts: Ints) -> Floats:
+    def decode_messages(self, words: NDArray[np.uint64], counts: Weights) -> Floats:
         """Messages as numbers, float64 (M, P), divided by their counts (M,); with masks, noise."""
-        return self.decode(words) / np.maximum(counts, 1)[:, np.newaxis]
+        return self.decode(words) / np.where(counts > 0, counts, 1)[:, np.newaxis]
 
 
 def _weights(weights: ArrayLike) -> NDArray[np.integer]:
@@ -202,17 +202,17 @@ class OffsetEncoding:
         weighted = words[..., 1:].astype(np.float64) * self.error - clients * self.clipping_range
         return np.divide(weighted, shares, out=np.zeros_like(weighted), where=shares > 0)
 
-    def decode_sum(self, total: NDArray[np.uint64], counts: Ints) -> Floats:
+    def decode_sum(self, total: NDArray[np.uint64], counts: Weights) -> Floats:
         """The sum of counts (n,) times numbers that the sum of n clients' words holds, float64 (P,)."""
         return float(counts.sum()) * self.decode(total, counts.size)
 
-    def error_of_sum(self, total: NDArray[np.uint64], counts: Ints) -> float:
+    def error_of_sum(self, total: NDArray[np.uint64], counts: Weights) -> float:
         """How far a number of `decode_sum` usually is from the sum of what clients encoded."""
         share = float(total[0]) / self.quantization_range
         spread = self.error * math.sqrt(counts.size)
         return float(counts.sum()) * spread / share if share else spread
 
-    def decode_messages(self, words: NDArray[np.uint64], counts: Ints) -> Floats:
+    def decode_messages(self, words: NDArray[np.uint64], counts: Weights) -> Floats:
         """Messages as numbers, float64 (M, P), whose weights travel inside; with masks, noise."""
         del counts
         return self.decode(words)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.shown_lists import TIES, tie_stream
 from foltr_audit.utils.arrays import Floats, Ints
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def kernel_input(
         users.streams(users.clicks).purpose_code,
         users.streams(direction).purpose_code,
         np.uint64(show.key),
+        tie_stream(data, users.streams(TIES)),
     )
     shape = (queries.size, LIST_LENGTH)
     return (
@@ -45,7 +47,7 @@ class DBGD(CentralLearner):
     """Dueling bandit gradient descent with the linear ranker.
 
     Each interaction tries `theta + delta u`, u uniform on the unit sphere. The current and the candidate
-    ranking are interleaved, ties in score by position; where the candidate gets more credit for the clicks,
+    ranking are interleaved; where the candidate gets more credit for the clicks,
     the model becomes `theta + learning_rate u`.
 
     Team draft (Radlinski, Kurup & Joachims 2008) credits a click to the ranker that picked the document;

@@ -329,9 +329,9 @@ def _continues(current: OpenRound, key: str, message: Message, stage: str) -> bo
 
 
 def _named(arrays: object) -> list[NamedArray]:
-    """Arrays of a model, which may be those of Flower's records or of its legacy messages."""
+    """Arrays of a model, which may be those of Flower's records or of its legacy messages; [] without any."""
     if hasattr(arrays, "tensors"):
         return [npy_array(str(place), data) for place, data in enumerate(arrays.tensors)]
-    if isinstance(arrays, Mapping) and any(hasattr(array, "stype") for array in arrays.values()):
+    if isinstance(arrays, Mapping) and all(hasattr(array, "stype") for array in arrays.values()):
         return [flower_array(name, array) for name, array in arrays.items() if array.data]
     return named_arrays(arrays)

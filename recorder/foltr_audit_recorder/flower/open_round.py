@@ -105,7 +105,7 @@ class SecAggRound:
             return f"fewer than {least} shares of a node came"
         return ""
 
-    def total(self, mean: NDArray[np.float64], counts: Sequence[int]) -> NDArray[np.uint64] | None:
+    def total(self, mean: NDArray[np.float64], counts: Sequence[float]) -> NDArray[np.uint64] | None:
         """The unmasked sum of words: the weight first, then the parameters; None where it cannot be told.
 
         The server turns the sum into a mean: this undoes that. It is exact as long as the mean is not changed
@@ -126,15 +126,15 @@ class SecAggRound:
             return None
         return np.concatenate([[weight % int(self.settings["mod_range"])], words]).astype(np.uint64)
 
-    def warn_of_rounding(self, counts: Sequence[int]) -> None:
+    def warn_of_rounding(self, counts: Sequence[float]) -> None:
         """Say in the log where `max_weight` makes the quantisation coarse, with the size of a step."""
         most, limit = max(counts, default=0), self.settings.get("max_weight", 0.0)
         if not most or limit <= 10 * most:
             return
         step = 2 * self.settings["clipping_range"] / self.settings["target_range"]
         LOG.warning(
-            "SecAgg+: max_weight is %g, and the largest num_examples of a client %d: its parameters are "
-            "rounded to steps of %.2g; with max_weight=%d to steps of %.2g",
+            "SecAgg+: max_weight is %g, and the largest num_examples of a client %g: its parameters are "
+            "rounded to steps of %.2g; with max_weight=%g to steps of %.2g",
             *(limit, most, step * limit / most, most, step),
         )
 

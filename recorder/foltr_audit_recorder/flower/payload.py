@@ -27,14 +27,14 @@ class ReplyContent(NamedTuple):
 
     Attributes:
         arrays: its arrays in their order.
-        weight: the weight of the reply in the mean; 1 where it has none.
+        weight: the weight of the reply in the mean, from 0; 1 where it has none.
         metrics: numbers in clear by name; by record and name where several records have one of that name.
         size: bytes of all records.
         problem: why the client says that it failed; "" where it does not.
     """
 
     arrays: list[NamedArray]
-    weight: int
+    weight: float
     metrics: dict[str, float]
     size: int
     problem: str
@@ -129,13 +129,14 @@ def reply_content(content: RecordDict, count_key: str = COUNT) -> ReplyContent:
     """What a reply holds, in one pass.
 
     Raises:
-        ValueError: arrays that are not those of NumPy.
+        ValueError: arrays that are not those of NumPy, or a weight that is no number from 0 on.
     """
-    from flwr.app import ArrayRecord
+    from flwr.app import ArrayRecord, MetricRecord
 
     arrays: dict[str, ArrayRecord] = {}
     metrics: dict[str, float] = {}
-    size, problem, count = 0, "", 1
+    size, problem = 0, ""
+    weight: float = 1
     for record_name, record in content.items():
         if isinstance(record, ArrayRecord):
             arrays[record_name] = record
@@ -146,13 +147,16 @@ def reply_content(content: RecordDict, count_key: str = COUNT) -> ReplyContent:
             size += len(name) + (8 if isinstance(value, int | float) else _size(value))
             if record_name == _SECAGG or not isinstance(value, int | float):
                 continue
-            if name in (count_key, _LEGACY_COUNT) and 0 <= value < math.inf:
-                count = round(value)
+            # Strategies weigh by numbers of a metric record alone.
+            if name in (count_key, _LEGACY_COUNT) and isinstance(record, MetricRecord):
+                if isinstance(value, bool) or not 0 <= value < math.inf:
+                    raise ValueError(f"{name} is {value}; expected a finite number from 0 on")
+                weight = value
             elif record_name != _LEGACY_STATUS:
                 metrics[f"{record_name}.{name}" if name in metrics else name] = float(value)
         if record_name == _LEGACY_STATUS and record.get("code"):
             problem = str(record.get("message") or "its status is not OK")
-    return ReplyContent(_named(arrays), count, metrics, size, problem)
+    return ReplyContent(_named(arrays), weight, metrics, size, problem)
 
 
 def _size(value: object) -> int:

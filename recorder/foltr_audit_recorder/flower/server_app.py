@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..recorder import Recorder
 from .grid import RecordingGrid
+from .payload import COUNT
 
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, Context, Message, MetricRecord
@@ -68,7 +69,8 @@ class RecordingStrategy:
         if isinstance(grid, RecordingGrid):
             self._recorder = grid
         elif not isinstance(self._recorder, RecordingGrid):
-            self._recorder = RecordingGrid(grid, self._recorder)
+            count_key = getattr(self._strategy, "weighted_by_key", COUNT)
+            self._recorder = RecordingGrid(grid, self._recorder, count_key=count_key)
         return self._recorder
 
     def aggregate_train(

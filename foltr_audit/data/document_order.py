@@ -1,0 +1,116 @@
+"""The order of queries and documents: by content, so that the order of a file's rows changes no result."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import chain, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.records import Dataset
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Features, Ints
+
+_BATCH_ROWS = 8_192  # copies of about this many rows at a time
+
+
+def in_content_order(data: Dataset, *, overwrite: bool = False) -> Dataset:
+    """The same data with queries by id, and the documents of each in an order of features, grades and ids.
+
+    Random draws are named by the numbers of queries and documents, and sums add documents in their order.
+    That order is one of hashes, so that the place of a document says nothing about it. The queries of users
+    stay in order of time. `file_queries` and `file_documents` keep the order of the file. With `overwrite`
+    the given features, which must not be used afterwards, are sorted where they are if queries are, so that
+    large data need memory once.
+    """
+    queries = np.arange(data.n_queries)
+    if data.users is None:
+        queries = np.array(sorted(queries.tolist(), key=lambda query: _natural(data.query_ids[query])))
+    rows = _content_rows(data, np.repeat(np.argsort(queries), data.lengths))
+    inside = np.arange(data.n_documents) - np.repeat(data.offsets[:-1], data.lengths)
+    in_place = overwrite and np.array_equal(queries, np.arange(data.n_queries))
+    names = map(tuple(data.document_ids).__getitem__, rows.tolist())
+    return replace(
+        data,
+        features=_sorted_in_place(data, rows) if in_place else data.features[rows],
+        labels=data.labels[rows],
+        offsets=np.concatenate([[0], np.cumsum(data.lengths[queries])]),
+        query_ids=tuple(data.query_ids[query] for query in queries.tolist()),
+        document_ids=tuple(names),
+        intents=None if data.intents is None else data.intents[:, rows],
+        users=data.users,
+        file_queries=queries,
+        file_documents=inside[rows],
+    )
+
+
+def _sorted_in_place(data: Dataset, rows: Ints) -> Features:
+    """The features in the order of rows that stay in their queries, some queries at a time."""
+    own = data.features.view()
+    own.flags.writeable = True  # data sets hold read-only views of their features
+    ends = np.searchsorted(data.offsets, np.arange(0, data.n_documents, _BATCH_ROWS) + _BATCH_ROWS)
+    for first, end in pairwise([0, *data.offsets[np.minimum(ends, data.n_queries)].tolist()]):
+        own[first:end] = own[rows[first:end]]
+    return own
+
+
+def _natural(name: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
+    """Sorts names with numbers by these: `q9` before `q10`."""
+    pieces = re.split(r"([0-9]+)", name)
+    digits = (piece.lstrip("0") for piece in pieces[1::2])
+    numbers = ((len(number), number) for number in (*digits, ""))
+    return tuple(chain.from_iterable(zip(pieces[::2], numbers, strict=True))), name
+
+
+def _content_rows(data: Dataset, place: Ints) -> Ints:
+    """Rows in order of the places (documents,) of their queries, then of their content."""
+    rows = np.argsort(place, kind="stable")
+    group = np.searchsorted(place[rows], place[rows])  # rows that are equal so far have a number in common
+    for column in (_hashes(data), *data.features.T, *data.grades):
+        tied = np.flatnonzero(_repeats(group))
+        if not tied.size:  # as after the hashes of most data
+            return rows
+        _refine(rows, group, tied, column[rows[tied]])
+    tied = np.flatnonzero(_repeats(group))
+    _refine(rows, group, tied, np.array([data.document_ids[row] for row in rows[tied].tolist()]))
+    return rows
+
+
+def _hashes(data: Dataset) -> NDArray[np.uint64]:
+    """A number for the features and grades of each document, float32 or float64 alike, (documents,)."""
+    width = data.n_features + len(data.grades)
+    factors = Streams(0).generator("document order").bit_generator.random_raw(width) | np.uint64(1)
+    out = np.empty(data.n_documents, dtype=np.uint64)
+    for first in range(0, data.n_documents, _BATCH_ROWS):
+        rows = slice(first, first + _BATCH_ROWS)
+        single = data.features[rows].astype(np.float32) + np.float32(0.0)  # which makes -0 a 0
+        bits = np.hstack([single.view(np.uint32), data.grades[:, rows].T]).astype(np.uint64)
+        out[rows] = (bits * factors).sum(axis=1, dtype=np.uint64)
+    # Multiplying moves low bits up only; the high ones decide, and are mixed into all others.
+    out ^= out >> np.uint64(32)
+    out *= np.uint64(0x9E3779B97F4A7C15)
+    return out ^ (out >> np.uint64(29))
+
+
+def _repeats(group: Ints) -> Bools:
+    """Which elements (n,) have a neighbour of the same number."""
+    repeats = np.zeros(group.size, dtype=np.bool_)
+    repeats[1:] = group[1:] == group[:-1]
+    repeats[:-1] |= repeats[1:]
+    return repeats
+
+
+def _refine(rows: Ints, group: Ints, tied: Ints, keys: NDArray[np.generic]) -> None:
+    """Sort tied rows, in places `tied` (n,), by keys (n,), and give groups with several keys new numbers.
+
+    A group is a stretch of rows, and its number is the place of the first of them.
+    """
+    if not tied.size:
+        return
+    order = np.lexsort((keys, group[tied]))
+    rows[tied], keys, numbers = rows[tied][order], keys[order], group[tied]
+    begins = np.ones(tied.size, dtype=np.bool_)
+    begins[1:] = (numbers[1:] != numbers[:-1]) | (keys[1:] != keys[:-1])
+    group[tied] = tied[np.maximum.accumulate(np.where(begins, np.arange(tied.size), 0))]
