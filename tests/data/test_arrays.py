@@ -139,9 +139,9 @@ def test_types_of_pandas_that_can_be_missing() -> None:
         fa.make_data(frame, "grade", "qid")
     zero = X.copy()
     zero[7, 2] = 0
-    assert (
-        fa.make_data(frame, "grade", "qid", missing=0).fingerprint == fa.make_data(zero, Y, QUERY).fingerprint
-    )
+    one = fa.make_data(frame, "grade", "qid", missing=0, normalise="none")
+    other = fa.make_data(zero, Y, QUERY, normalise="none")
+    assert sorted(one.train.features.tolist()) == sorted(other.train.features.tolist())
     for kind, row in (("Int64", 7), ("category", 7), ("string", 7)):
         frame = pandas_frame(qid=pandas.array(with_none(QUERY.astype(str)), dtype=kind))
         with pytest.raises(DataError, match=f"query_ids of train: row {row}: no name"):
