@@ -378,10 +378,12 @@ class AttackRecord(Record):
         strongest, needs: whether an attack weighs all that it is told, and the knowledge that it needs.
         group, place: a group of clients and its place, the one hit hardest being 1; None for all clients.
         counts: what was judged, by name.
-        metrics: how well, by name.
+        metrics: how well, by name; of an attack on clicks also `above_guess` and `above_grades`, its AUC less
+            that of the best guess that does not know the grades of documents, and of the best that does.
         everybody, differences: of a group, the metrics of all clients, and how far its own differ.
         ceiling: the most that any attack can reach, by metric; a metric that is missing is not bounded.
-        more: further facts, by name.
+        more: further facts, by name; of an attack on clicks `guess` and `grades`, the best guess of each
+            kind, `guess_auc` and `grades_auc`.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)

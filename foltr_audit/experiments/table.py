@@ -216,30 +216,37 @@ def _badness(audit: AuditRecord) -> tuple[int, float, float]:
 
 
 class BestAttack(NamedTuple):
-    """The attack with the highest AUC, and the best guesses `without` a message; None where none was scored.
-
-    `guess` is the best of these that does not know the grades of documents, `knowing` the best that knows
-    them.
-    """
+    """The attack with the highest AUC, and the best guesses beside it; None where none was scored."""
 
     attack: AttackRecord | None
-    without: AttackRecord | None
-    guess: AttackRecord | None
-    knowing: AttackRecord | None
 
     @property
     def auc(self) -> Estimate:
         return UNKNOWN if self.attack is None else self.attack.metric("auc")
 
+    @property
+    def above_guess(self) -> Estimate:
+        """Its AUC less that of the best guess of a server that does not know the grades of documents."""
+        return UNKNOWN if self.attack is None else self.attack.metric("above_guess")
+
+    @property
+    def guess(self) -> str | None:
+        """That guess."""
+        return None if self.attack is None else self.attack.more["guess"]
+
+    @property
+    def guess_auc(self) -> float | None:
+        return None if self.attack is None else self.attack.more["guess_auc"]
+
+    @property
+    def grades_auc(self) -> float | None:
+        """The AUC of the best guess of a server that knows the grades; None without one."""
+        return None if self.attack is None else self.attack.more["grades_auc"]
+
 
 def best_attack(pool: ComparedPool) -> BestAttack:
-    def highest(*roles: str) -> AttackRecord | None:
-        found = (record for record in pool.attacks if record.role in roles)
-        return max(found, key=lambda record: _or_lowest(record.metric("auc")), default=None)
-
-    return BestAttack(
-        highest("attack"), highest("guess", "knows grades"), highest("guess"), highest("knows grades")
-    )
+    attacks = (record for record in pool.attacks if record.role == "attack")
+    return BestAttack(max(attacks, key=lambda record: _or_lowest(record.metric("auc")), default=None))
 
 
 def _or_lowest(auc: Estimate) -> float:

@@ -1,4 +1,4 @@
-"""Whether an attack is shown to beat guessing, and where results of attacks cannot be right."""
+"""Whether an attack is shown to beat a guess, and where results of attacks cannot be right."""
 
 from __future__ import annotations
 
@@ -28,25 +28,18 @@ def describe_few_lists(counts: Sequence[int]) -> str:
     return f"only {span} {'list' if few[-1] == 1 else 'lists'}"
 
 
-def beats_guessing(auc: Estimate, queries: int, choices: int) -> bool:
-    """Whether `sure_auc` is above one half.
+def shown_above(difference: Estimate, queries: int, choices: int) -> bool:
+    """Whether the best of `choices` differences, each over queries, is shown to be above 0.
 
-    Most AUCs are far from that. Bounds of both quantiles in `sure_auc` then say so without SciPy, whose
-    import takes a twentieth of an attack: of Student's t by Cantelli's inequality, of the binomial interval
-    by the spread of a beta distribution (Marchal & Arbel 2017, "On the sub-Gaussianity of the beta and
-    Dirichlet distributions", theorem 1).
+    That is where the lower end of its one-sided 95 % interval, corrected for the choice (Bonferroni), is
+    above 0: the lower half of its 95 % interval, in quantiles of Student's t over the queries.
     """
-    if not auc.value > 0.5 or auc.ci95 is None:
+    if not difference.value > 0 or difference.ci95 is None:
         return False
-    if queries > 3:
-        tail, variance = TAIL / choices, (queries - 1) / (queries - 3)
-        inner, error = _inside(auc.value, queries), _standard_error(auc, queries)
-        quantile = math.sqrt(variance * (1 - tail) / tail)
-        above = auc.value * queries / (queries + 1) - 0.5
-        trials_are_sure = above > 0 and math.exp(-2 * (queries + 2) * above**2) < tail
-        if trials_are_sure and quantile * error / (inner * (1 - inner)) < math.log(inner / (1 - inner)):
-            return True
-    return sure_auc(auc, queries, choices) > 0.5
+    from scipy.special import stdtrit
+
+    corrected, usual = (float(stdtrit(queries - 1, 1 - tail)) for tail in (2 * TAIL / choices, TAIL))
+    return difference.value > (difference.value - difference.ci95[0]) * corrected / usual
 
 
 def sure_auc(auc: Estimate, queries: int, choices: int) -> float:
@@ -94,9 +87,14 @@ class AttackedClicks(NamedTuple):
 def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
     """A warning about the worst of some attacks if it is significantly worse than guessing; else None.
 
-    An AUC significantly below one half is not due to chance.
+    An AUC significantly below one half is not due to chance. Here one half is the yardstick, and no guess:
+    the question is not what an attack adds to one, but whether it reads the opposite of the truth.
     """
-    worse = [each for each in attacks if beats_guessing(_mirrored(each.auc), each.queries, len(attacks))]
+    worse = [
+        each
+        for each in attacks
+        if each.auc.value < 0.5 and sure_auc(_mirrored(each.auc), each.queries, len(attacks)) > 0.5
+    ]
     if not worse:
         return None
     click_model, method, auc, _ = min(worse, key=lambda each: each.auc.value)

@@ -12,7 +12,7 @@ import numpy as np
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
-from foltr_audit.core.results import UNKNOWN, AttackRecord, Estimate
+from foltr_audit.core.results import UNKNOWN, AttackRecord, Estimate, Interval
 from foltr_audit.judge.bootstrap import RESAMPLES, BootstrapDistribution, QueryBootstrap, ResampledMetric
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
@@ -178,9 +178,9 @@ class AttackScorer:
             yield self._record(f"random:k={size}", self._random(float(size)), most)
         yield self._record(RANDOM, self._random(self.mean_clicks), most)
         for label in self.evidence.guessed:
-            lists, documents = self.of_lists(label), self.ranked(label)
+            lists, documents = self.of_lists(label), self._rankings[label]
             metrics = {name: self.resamples.share(values) for name, values in lists.items()}
-            metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
+            metrics |= {"auc": self._areas[label].score, **documents.true_positives(self.resamples)}
             undefined = int(np.isnan(lists["precision"]).sum())
             yield self._record(label, metrics | self._exact_messages(label), most, undefined)
 
@@ -190,6 +190,11 @@ class AttackScorer:
         """The record of a method; `undefined` lists without a guess do not count in the mean precision."""
         role, evidence = role_of(self.evidence, method), self.everything
         attack = make_if_known(Attack, method) if role == "attack" else None
+        metrics = {name: metrics.get(name, UNKNOWN) for name in METRICS}
+        more = dict[str, Any]()
+        if role == "attack":
+            guessed, above = self._beside_guesses(method)
+            metrics, more = metrics | above, guessed
         return AttackRecord(
             task="clicks",
             method=method,
@@ -207,9 +212,35 @@ class AttackScorer:
                 "precision_undefined": undefined,
                 "unknown": evidence.unknown,
             },
-            metrics={name: metrics.get(name, UNKNOWN) for name in METRICS},
+            metrics=metrics,
             ceiling=ceiling,
+            more=more,
         )
+
+    @cached_property
+    def _rankings(self) -> dict[str, ScoreRanking]:
+        return {label: self.ranked(label) for label in self.evidence.guessed}
+
+    @cached_property
+    def _areas(self) -> dict[str, BootstrapDistribution]:
+        """The AUC of random guessing, and of every other guess and attack."""
+        coin = self.resamples.means(np.full(self.length.size, 0.5))
+        named = {label: documents.areas(self.resamples) for label, documents in self._rankings.items()}
+        return {RANDOM: coin, **named}
+
+    def _beside_guesses(self, method: str) -> tuple[dict[str, Any], dict[str, Estimate]]:
+        """The best guess of each kind and its AUC, and how far that of an attack is above it.
+
+        `guess` does not know the grades of documents, and `grades` does; None without such a guess.
+        """
+        best: dict[str, Any] = {}
+        above: dict[str, Estimate] = {}
+        for name, role in (("guess", "guess"), ("grades", "knows grades")):
+            areas = {each: area for each, area in self._areas.items() if role_of(self.evidence, each) == role}
+            first = max(areas, key=lambda each: areas[each].value, default=None)
+            best |= {name: first, f"{name}_auc": None if first is None else areas[first].value}
+            above[f"above_{name}"] = _above_best(self._areas[method], [*areas.values()])
+        return best, above
 
     @cached_property
     def mean_clicks(self) -> float:
@@ -301,6 +332,24 @@ class AttackScorer:
             **list_metrics(tp, guessed, self.clicked, self.length, exact),
             "accuracy_identifiable": self._identifiable(right),
         }
+
+
+def _above_best(area: BootstrapDistribution, guesses: Sequence[BootstrapDistribution]) -> Estimate:
+    """The AUC of an attack less that of the best of some guesses, in the same resamples of queries.
+
+    Which guess is the best is chosen on the same lists. So the lower end is the least of those to each of
+    them: it is above 0 only where the attack is shown to beat all of them.
+    """
+
+    def ends() -> Interval | None:
+        differences = sorted((area.minus(guess) for guess in guesses), key=lambda each: each.value)
+        intervals = [each.ci95 for each in differences]
+        known = [each for each in intervals if each is not None]
+        return (min(low for low, _ in known), known[0][1]) if len(known) == len(intervals) else None
+
+    if not guesses:
+        return UNKNOWN
+    return Estimate(area.value - max(guess.value for guess in guesses), ends)
 
 
 def click_records(

@@ -79,7 +79,7 @@ class LimitOutcome(NamedTuple):
         about: what the value describes, e.g. the attack.
         missing: why the limit cannot be judged.
         allowed: the number in the limit; None for a limit without one.
-        attacks: the attacks that ran, for the limit on attacks.
+        attacks, attack: the attacks that ran, and the one that is judged, for the limit on attacks.
     """
 
     value: float | str | None = None
@@ -92,6 +92,7 @@ class LimitOutcome(NamedTuple):
     status: Status = "not judged"
     allowed: float | None = None
     attacks: tuple[str, ...] = ()
+    attack: AttackRecord | None = None
 
 
 def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[LimitOutcome]:
@@ -192,7 +193,7 @@ def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> Limi
     missing = None if auc.known else "no attacked list has both clicked and unclicked documents"
     few = describe_few_lists([attack.counts["lists"]])
     about = ", ".join(part for part in (f"attack {attack.method}", others, few) if part)
-    return _read(limits, auc, about, missing, high_is_bad=True)
+    return _read(limits, auc, about, missing, high_is_bad=True)._replace(attack=attack)
 
 
 def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:

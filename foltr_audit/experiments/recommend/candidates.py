@@ -174,5 +174,6 @@ def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
 
 def _with_auc_alone(record: AttackRecord) -> AttackRecord:
     """The record without the metrics that nobody reads, which hold the judged lists in memory."""
-    auc = record.metric("auc")
-    return record.model_copy(update={"metrics": {"auc": Estimate(auc.value, auc.ci95)}})
+    kept = {name: record.metric(name) for name in ("auc", "above_guess")}
+    sealed = {name: Estimate(metric.value, metric.ci95) for name, metric in kept.items()}
+    return record.model_copy(update={"metrics": sealed})

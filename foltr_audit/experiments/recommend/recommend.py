@@ -262,9 +262,6 @@ def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
     return faults
 
 
-CHANCE = 0.5
-"""The AUC of an attack that only guesses."""
-
 SPARE = 1.25
 """Times as many draws as the interval would need on average, since its width is an estimate too."""
 
@@ -283,15 +280,17 @@ class AttackSample(NamedTuple):
         half_width: from the AUC to the upper end of its 95 % interval.
         queries: that were attacked.
         repeats: draws of clicks and noise for each.
+        guess: the AUC of the best guess without a message, which an attack that only guesses has.
     """
 
     half_width: float
     queries: int
     repeats: int
+    guess: float
 
     def too_small(self, limit: float) -> bool:
         """Whether even an attack that only guesses is above a limit, by the width of its interval alone."""
-        return CHANCE + self.half_width > limit
+        return self.guess + self.half_width > limit
 
     def times(self, limit: float) -> float:
         """How many times as large the sample would have to be for an attack that only guesses to pass.
@@ -300,7 +299,7 @@ class AttackSample(NamedTuple):
         at chance comes from clicks and noise, which are new in each draw, and not from which queries there
         are. Infinite where no sample is large enough.
         """
-        room = limit - CHANCE
+        room = limit - self.guess
         return SPARE * (self.half_width / room) ** 2 if room > 0 else math.inf
 
     def describe(self, limit: float) -> str:
@@ -310,12 +309,12 @@ class AttackSample(NamedTuple):
         each = "" if self.repeats == 1 else f", {self.repeats} times each"
         start = (
             f"The sample is too small: with {self.queries} queries{each}, the interval of an "
-            f"attack that only guesses (AUC {short(CHANCE)}) ends at about "
-            f"{short(CHANCE + self.half_width)} (limit {short(limit)})"
+            f"attack that only guesses (AUC {short(self.guess)}) ends at about "
+            f"{short(self.guess + self.half_width)} (limit {short(limit)})"
         )
         times = self.times(limit)
         if math.isinf(times):
-            return f"{start}. No sample is large enough, since the limit is not above {short(CHANCE)}."
+            return f"{start}. No sample is large enough, since the limit is not above {short(self.guess)}."
         if self.queries < FEWEST_QUERIES:
             queries = max(FEWEST_QUERIES, math.ceil(times * self.queries))
             return f"{start}. About {queries} queries would be enough; more draws of these few would not."
@@ -333,7 +332,12 @@ def describe_sample(found: Recommendation, pool: ComparedPool | None, broken: Se
         return ""
     attacks = [attack for attack in tested if attack.role == "attack"]
     samples = [
-        AttackSample(max(0.0, end - attack.metric("auc").value), attack.counts["queries"], protocol.repeats)
+        AttackSample(
+            max(0.0, end - attack.metric("auc").value),
+            attack.counts["queries"],
+            protocol.repeats,
+            attack.more["guess_auc"],
+        )
         for attack in attacks or [one.attack for one in found.judged if one.attack is not None]
         if (end := interval_end(attack)) is not None
     ]
