@@ -495,7 +495,7 @@ _RECOVERS = (
     "precision of {precision}; its AUC is {auc}, {above} above that of the best guess without a message "
     "({guess}, {guess_auc})."
 )
-_NO_BETTER = " A guess that knows the grades of the documents does as well: {grades_auc}."
+_NO_BETTER = " It is no better than who knows the grades of the documents (AUC {grades_auc})."
 _NOT_SHOWN = (
     "{claim}, no attack that ran ({ran}) is shown to be better than the best guess without a message "
     "({guess}, AUC {guess_auc}); the best, {method} on {clicks} clicks, has an AUC of {auc} on {lists} lists."

@@ -19,7 +19,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from rich.markup import escape
 
 from foltr_audit.evidence.check.limits import NAMES, PRIVACY_LIMITS
-from foltr_audit.evidence.check.outcomes import Checked, Status, outcomes, printable
+from foltr_audit.evidence.check.outcomes import Checked, LimitOutcome, Status, outcomes, printable
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
 from foltr_audit.report.settings import GUESSES, WARNING, guess_columns, warning_row
@@ -73,10 +73,7 @@ class CheckReport(Document):
     @classmethod
     def of(cls, checked: Checked) -> CheckReport:
         """Hold the limits against what was checked; a `ContradictionError` as of `outcomes`."""
-        rows = [
-            OUTCOME.of(outcome, **guess_columns(outcome.attack))
-            for outcome in outcomes(checked.limits, checked.subjects)
-        ]
+        rows = [outcome_row(outcome) for outcome in outcomes(checked.limits, checked.subjects)]
         warnings = [each._replace(text=printable(each.text)) for each in checked.every_warning()]
         return cls(
             holds=all(row["status"] == "holds" for row in rows),
@@ -137,6 +134,10 @@ class CheckReport(Document):
         return f"{limits} checked on {subjects}: {', '.join(bad) or 'all hold'}{silent}"
 
 
+def outcome_row(outcome: LimitOutcome) -> Row:
+    return OUTCOME.of(outcome, **guess_columns(outcome.attack))
+
+
 def outcome_line(row: Row) -> str:
     """An outcome in one line."""
     start = f"{row['limit']}: {row['subject']}"
@@ -158,7 +159,7 @@ def _beside_guess(row: Row) -> str:
     if row["guess"] is None:
         return ""
     text = (
-        f"; it adds {estimate_text(row['above_guess'])} to the best guess without a message ({row['guess']}, "
+        f"; {estimate_text(row['above_guess'])} above the best guess without a message ({row['guess']}, "
         f"{short(row['guess_auc'])})"
     )
     return f"{text}, which is above the limit itself" if row["guess_auc"] > row["allowed"] else text
