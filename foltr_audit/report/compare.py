@@ -323,10 +323,10 @@ class CompareReport(Document):
             console.print(self._about)
         lines(self.server)
         for tables in self.world_tables:
-            for table in (tables.leaks(), tables.costs()):
+            for table, notes in ((tables.leaks(), tables.no_better), (tables.costs(), tables.dominated)):
                 console.print()
                 print_table(table, console)
-            lines(f"  {line}" for line in (*tables.no_better, *tables.dominated))
+                lines(f"  {line}" for line in notes)
         if self.claims:
             console.print()
             print_table(claims_table(self.claims), console)

@@ -183,8 +183,8 @@ class WorldTables:
     def no_better(self) -> list[str]:
         """The defenses under which an attack is shown to read messages, but no more than grades tell."""
         return [
-            f"{self._name(row)}: {row['attack']} beats the guess, so messages leak; it is not shown to be "
-            f"better than who knows the grades ({short(row['grades_auc'])})"
+            f"{self._name(row)}: {short_method(row['attack'])} beats the guess, so messages leak; it is not "
+            f"shown to be better than who knows the grades ({short(row['grades_auc'])})"
             for row in self.rows
             if self.leak_of(row) == "grades"
         ]

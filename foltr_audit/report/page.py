@@ -299,7 +299,7 @@ def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> I
     yield Fold(
         title="Every result",
         note=counted(len(report.results), "row"),
-        texts=[f"{world.title}: {line}" for world in worlds for line in world.dominated],
+        texts=[f"{world.title}: {line}" for world in worlds for line in (*world.no_better, *world.dominated)],
         tables=[table.on("page") for world in worlds for table in (world.leaks(), world.costs())],
     )
     best = {_setting(row): row["attack"] for row in report.results}

@@ -265,11 +265,9 @@ GUESSES = Section("guess:str|null guess_auc:num|null above_guess:est grades_auc:
 how far that of the attack is above it, and the AUC of the best guess that knows the grades."""
 
 GUESS_NOTES = {
-    "guess": "guess: highest AUC of a guess that reads no message and knows no grades, by position or at "
-    "random",
-    "above\nguess": "above guess: AUC of the attack less that of the guess on the same lists, which is what "
-    "messages add",
-    "grades": "grades: AUC of the guess of a server that knows the grades",
+    "guess": "guess: the best AUC without message and grades, by position or at random",
+    "above\nguess": "above guess: the attack's AUC less that, which is what messages add",
+    "grades": "grades: AUC of who knows the grades and reads no message",
 }
 """What these columns mean in a table, by header."""
 
