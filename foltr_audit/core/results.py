@@ -29,13 +29,22 @@ class Estimate:
     Attributes:
         value: the number; NaN, which is null in JSON, where it is not defined.
         ci95: the ends of its interval; None without one.
+        bounds: its one-sided 95 % bounds, which limits are held against; None without an interval.
     """
 
-    __slots__ = ("_ends", "_value")
+    __slots__ = ("_bounds", "_ends", "_value")
 
-    def __init__(self, value: float, ci95: Interval | Callable[[], Interval | None] | None = None) -> None:
-        """`ci95` may compute the interval: it is called once, when somebody asks for it."""
-        self._value, self._ends = value, ci95
+    def __init__(
+        self,
+        value: float,
+        ci95: Interval | Callable[[], Interval | None] | None = None,
+        bounds: Callable[[], Interval | None] | None = None,
+    ) -> None:
+        """`ci95` may compute the interval: it is called once, when somebody asks for it.
+
+        Without `bounds` they are the ends of the interval, which are farther.
+        """
+        self._value, self._ends, self._bounds = value, ci95, bounds
 
     @property
     def value(self) -> float:
@@ -46,6 +55,10 @@ class Estimate:
         if callable(self._ends):
             self._ends = self._ends()
         return self._ends
+
+    @property
+    def bounds(self) -> Interval | None:
+        return self.ci95 if self._bounds is None else self._bounds()
 
     @property
     def known(self) -> bool:
