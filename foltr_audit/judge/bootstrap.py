@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from foltr_audit.core.results import UNKNOWN, Estimate, Interval
 from foltr_audit.judge.significance import (
     FEWEST,
-    TAIL,
     mean_ends,
     resample_weights,
     simultaneous_tail,
@@ -38,9 +36,10 @@ class QueryMetric(Estimate):
         lowest, highest: between which the metric lies; may be infinite.
         counted: how many queries inform it; no interval for fewer than `FEWEST`.
         streams: that resamples are drawn from.
+        beside: metrics whose lower ends count too, see `least_of`.
     """
 
-    __slots__ = ("counted", "highest", "influence", "lowest", "streams")
+    __slots__ = ("beside", "counted", "highest", "influence", "lowest", "streams")
 
     def __init__(
         self,
@@ -51,10 +50,12 @@ class QueryMetric(Estimate):
         streams: Streams,
         *,
         counted: int | None = None,
+        beside: Sequence[QueryMetric] = (),
     ) -> None:
-        super().__init__(value, self.ends, partial(self.ends, 2.0 * TAIL))
+        super().__init__(value, self._interval)
         self.influence, self.lowest, self.highest, self.streams = influence, lowest, highest, streams
         self.counted = int((~np.isnan(influence)).sum()) if counted is None else counted
+        self.beside = beside
 
     @property
     def values(self) -> Floats:
@@ -62,14 +63,14 @@ class QueryMetric(Estimate):
         known = self.influence[~np.isnan(self.influence)]
         return np.asarray(self.value + known.size * known)
 
-    def ends(self, tail: float = TAIL) -> Interval | None:
-        """Ends beyond each of which the metric of all queries lies with a probability of at most `tail`."""
+    def _interval(self, tail: float) -> Interval | None:
         if self.counted < FEWEST or not self.known:
             return None
         low, high = mean_ends(
             self.values, self.lowest, self.highest, tail, counted=self.counted, streams=self.streams
         )
-        low, high = max(low, self.lowest), min(high, self.highest)
+        others = [-math.inf if ends is None else ends[0] for ends in (one.ends(tail) for one in self.beside)]
+        low, high = max(min([low, *others]), self.lowest), min(high, self.highest)
         return (low, high) if math.isfinite(high - low) else None
 
     def minus(self, other: QueryMetric) -> QueryMetric:
@@ -86,29 +87,42 @@ class QueryMetric(Estimate):
         )
 
 
-def best_of(metrics: Sequence[Estimate]) -> Estimate:
-    """The highest of some metrics of the same queries, which is the luckiest of them too.
+def selected(best: Estimate, among: Sequence[Estimate]) -> Estimate:
+    """A metric that was chosen as the highest among some of the same queries, and so is the luckiest too.
 
     The lower end of its interval holds for all of them together (`significance.simultaneous_tail`), hence for
     the one that was chosen; its upper end is its own.
     """
-    known = [metric for metric in metrics if metric.known]
-    if not known:
-        return UNKNOWN
-    best = max(known, key=lambda metric: metric.value)
-    joint = [metric for metric in known if isinstance(metric, QueryMetric)]
+    joint = [metric for metric in among if isinstance(metric, QueryMetric) and metric.known]
     if not isinstance(best, QueryMetric) or len(joint) < 2:
         return best
 
-    def ends(tail: float = TAIL) -> Interval | None:
+    def ends(tail: float) -> Interval | None:
         own = best.ends(tail)
-        if own is None:
-            return None
-        shared = simultaneous_tail([metric.values for metric in joint], tail, best.streams)
-        every = best.ends(shared)
-        return own if every is None else (min(own[0], every[0]), own[1])
+        every = best.ends(simultaneous_tail([metric.values for metric in joint], tail, best.streams))
+        return None if own is None or every is None else (min(own[0], every[0]), own[1])
 
-    return Estimate(best.value, ends, partial(ends, 2.0 * TAIL))
+    return Estimate(best.value, ends)
+
+
+def least_of(metrics: Sequence[QueryMetric]) -> Estimate:
+    """The lowest of some metrics of the same queries; its lower end is the least of theirs.
+
+    So it is shown to be above a number only where all of them are.
+    """
+    least = min(metrics, key=lambda metric: metric.value, default=None)
+    if least is None:
+        return UNKNOWN
+    others = tuple(metric for metric in metrics if metric is not least)
+    return QueryMetric(
+        least.value,
+        least.influence,
+        least.lowest,
+        least.highest,
+        least.streams,
+        counted=least.counted,
+        beside=others,
+    )
 
 
 class QueryBootstrap:
@@ -162,10 +176,11 @@ class QueryBootstrap:
         if transform is None or not ratio.known:
             return ratio
 
-        def image() -> Interval | None:
-            if ratio.ci95 is None:
+        def image(tail: float) -> Interval | None:
+            ends = ratio.ends(tail)
+            if ends is None:
                 return None
-            values = transform(np.append(np.linspace(*ratio.ci95, _POINTS), ratio.value))
+            values = transform(np.append(np.linspace(*ends, _POINTS), ratio.value))
             return float(values.min()), float(values.max())
 
         return Estimate(float(transform(np.array([ratio.value]))[0]), image)

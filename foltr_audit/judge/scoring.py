@@ -13,9 +13,8 @@ import numpy as np
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.results import UNKNOWN, AttackRecord, Estimate, Interval
-from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric
+from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, least_of
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.significance import TAIL
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -121,11 +120,12 @@ class ScoreRanking(NamedTuple):
         return np.asarray(np.einsum("bq,q->b", weights, counts))
 
 
-def _farther(fixed: QueryMetric, draws: Callable[[], Floats], level: int) -> Interval | None:
-    if fixed.ci95 is None:
+def _farther(fixed: QueryMetric, draws: Callable[[], Floats], level: int, tail: float) -> Interval | None:
+    ends = fixed.ends(tail)
+    if ends is None:
         return None
-    low, high = np.nanquantile(draws()[:, level], [TAIL, 1.0 - TAIL])
-    return min(float(low), fixed.ci95[0]), max(float(high), fixed.ci95[1])
+    low, high = np.nanquantile(draws()[:, level], [tail, 1.0 - tail])
+    return min(float(low), ends[0]), max(float(high), ends[1])
 
 
 METRICS = (
@@ -200,11 +200,11 @@ class AttackScorer:
             yield self._record(f"random:k={size}", self._random(float(size)), most)
         yield self._record(RANDOM, self._random(self.mean_clicks), most)
         for label in self.evidence.guessed:
-            lists, documents = self.of_lists(label), self.ranked(label)
+            lists, documents = self.of_lists(label), self._rankings[label]
             metrics: dict[str, Estimate] = {
                 name: self.resamples.share(values) for name, values in lists.items()
             }
-            metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
+            metrics |= {"auc": self._areas[label], **documents.true_positives(self.resamples)}
             undefined = int(np.isnan(lists["precision"]).sum())
             yield self._record(label, metrics | self._exact_messages(label), most, undefined)
 
@@ -214,6 +214,11 @@ class AttackScorer:
         """The record of a method; `undefined` lists without a guess do not count in the mean precision."""
         role, evidence = role_of(self.evidence, method), self.everything
         attack = make_if_known(Attack, method) if role == "attack" else None
+        metrics = {name: metrics.get(name, UNKNOWN) for name in METRICS}
+        more = dict[str, Any]()
+        if role == "attack":
+            guessed, above = self._beside_guesses(method)
+            metrics, more = metrics | above, guessed
         return AttackRecord(
             task="clicks",
             method=method,
@@ -231,9 +236,34 @@ class AttackScorer:
                 "precision_undefined": undefined,
                 "unknown": evidence.unknown,
             },
-            metrics={name: metrics.get(name, UNKNOWN) for name in METRICS},
+            metrics=metrics,
             ceiling=ceiling,
+            more=more,
         )
+
+    @cached_property
+    def _rankings(self) -> dict[str, ScoreRanking]:
+        return {label: self.ranked(label) for label in self.evidence.guessed}
+
+    @cached_property
+    def _areas(self) -> dict[str, QueryMetric]:
+        """The AUC of random guessing, and of every other guess and attack."""
+        named = {label: documents.auc(self.resamples) for label, documents in self._rankings.items()}
+        return {RANDOM: self.resamples.constant(0.5), **named}
+
+    def _beside_guesses(self, method: str) -> tuple[dict[str, Any], dict[str, Estimate]]:
+        """The best guess of each kind and its AUC, and how far that of an attack is above it.
+
+        `guess` does not know the grades of documents, and `grades` does; None without such a guess.
+        """
+        best: dict[str, Any] = {}
+        above: dict[str, Estimate] = {}
+        for name, role in (("guess", "guess"), ("grades", "knows grades")):
+            areas = {each: area for each, area in self._areas.items() if role_of(self.evidence, each) == role}
+            first = max(areas, key=lambda each: areas[each].value, default=None)
+            best |= {name: first, f"{name}_auc": None if first is None else areas[first].value}
+            above[f"above_{name}"] = least_of([self._areas[method].minus(area) for area in areas.values()])
+        return best, above
 
     @cached_property
     def mean_clicks(self) -> float:

@@ -241,14 +241,16 @@ def simultaneous_tail(several: Sequence[Floats], tail: float = TAIL, streams: St
 
     Each (n,) holds its values of the same queries. The means are joint in the resamples, and each end is as
     likely to be wrong as the others (Beran 1988, "Balanced simultaneous confidence sets"). Never less than by
-    Bonferroni's correction.
+    Bonferroni's correction, which is used where numbers of queries differ or are not resampled.
     """
+    bonferroni = tail / len(several)
+    if len({values.size for values in several}) > 1 or several[0].size > MOST_RESAMPLED:
+        return bonferroni
     rarest = np.ones(RESAMPLES)
-    for values in several if several[0].size <= MOST_RESAMPLED else ():
-        t = np.nan_to_num(studentised(values, streams), nan=np.inf)
+    for values in several:
+        t = np.where(np.isnan(drawn := studentised(values, streams)), np.inf, drawn)
         rarest = np.minimum(rarest, 1.0 - np.searchsorted(np.sort(t), t) / RESAMPLES)
-    shared = 0.0 if several[0].size > MOST_RESAMPLED else float(np.sort(rarest)[int(tail * RESAMPLES)])
-    return min(max(shared, tail / len(several)), tail)
+    return min(max(float(np.sort(rarest)[int(tail * RESAMPLES)]), bonferroni), tail)
 
 
 @lru_cache(maxsize=4)
