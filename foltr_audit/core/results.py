@@ -29,13 +29,18 @@ class Estimate:
     Attributes:
         value: the number; NaN, which is null in JSON, where it is not defined.
         ci95: the ends of its interval; None without one.
+        bounds: its one-sided 95 % bounds, which limits are held against; None without an interval.
     """
 
-    __slots__ = ("_ends", "_value")
+    __slots__ = ("_ends", "_of_tail", "_value")
 
-    def __init__(self, value: float, ci95: Interval | Callable[[], Interval | None] | None = None) -> None:
-        """`ci95` may compute the interval: it is called once, when somebody asks for it."""
-        self._value, self._ends = value, ci95
+    def __init__(
+        self, value: float, ci95: Interval | Callable[[float], Interval | None] | None = None
+    ) -> None:
+        """`ci95` may compute the interval when somebody asks for it, from the probability beyond each end."""
+        self._value = value
+        self._of_tail = ci95 if callable(ci95) else None
+        self._ends = {} if callable(ci95) else {0.025: ci95}
 
     @property
     def value(self) -> float:
@@ -43,9 +48,22 @@ class Estimate:
 
     @property
     def ci95(self) -> Interval | None:
-        if callable(self._ends):
-            self._ends = self._ends()
-        return self._ends
+        return self.ends(0.025)
+
+    @property
+    def bounds(self) -> Interval | None:
+        return self.ends(0.05)
+
+    def ends(self, tail: float) -> Interval | None:
+        """Ends beyond each of which the true number lies with a probability of at most `tail`.
+
+        Of an interval that was given they are its ends, whatever the tail.
+        """
+        if self._of_tail is None:
+            return self._ends[0.025]
+        if tail not in self._ends:
+            self._ends[tail] = self._of_tail(tail)
+        return self._ends[tail]
 
     @property
     def known(self) -> bool:

@@ -104,15 +104,14 @@ def find_leak(pool: ComparedPool) -> StrongestLeak | None:
     """What the best attack on a pool is shown to do; None where none was scored."""
     if pool.unread:
         return StrongestLeak(pool, "no sum")
-    best, choices = best_attack(pool), sum(record.role == "attack" for record in pool.attacks)
+    best = best_attack(pool)
     if best.attack is None or not best.auc.known:
         return None
     if best.above_guess.ci95 is None:
         return StrongestLeak(pool, "unknown")
-    queries = best.attack.counts["queries"]
-    if not shown_above(best.above_guess, queries, choices):
+    if not shown_above(best.above_guess, 0.0):
         return StrongestLeak(pool, "guess")
-    knows_more = best.grades_auc is None or shown_above(best.attack.metric("above_grades"), queries, choices)
+    knows_more = best.grades_auc is None or shown_above(best.above_grades, 0.0)
     return StrongestLeak(pool, "reads" if knows_more else "grades")
 
 

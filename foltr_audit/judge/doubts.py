@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from foltr_audit.core.results import AttackRecord, Estimate, Interval
+from foltr_audit.core.results import AttackRecord, Estimate
 from foltr_audit.core.warning_kinds import CodedWarning, coded
-from foltr_audit.judge.bootstrap import TAIL, binomial_interval
+from foltr_audit.judge.significance import TAIL
 from foltr_audit.utils.formatting import short
 
 FEW_LISTS = 30
@@ -28,60 +27,21 @@ def describe_few_lists(counts: Sequence[int]) -> str:
     return f"only {span} {'list' if few[-1] == 1 else 'lists'}"
 
 
-def shown_above(difference: Estimate, queries: int, choices: int) -> bool:
-    """Whether the best of `choices` differences, each over queries, is shown to be above 0.
+def shown_above(estimate: Estimate, limit: float, choices: int = 1) -> bool:
+    """Whether a number is shown to be above a limit: its one-sided lower bound at 95 % is.
 
-    That is where the lower end of its one-sided 95 % interval, corrected for the choice (Bonferroni), is
-    above 0: the lower half of its 95 % interval, in quantiles of Student's t over the queries.
+    For the best of several `choices` the bound is that of all together (Bonferroni).
     """
-    if not difference.value > 0 or difference.ci95 is None:
-        return False
-    from scipy.special import stdtrit
-
-    corrected, usual = (float(stdtrit(queries - 1, 1 - tail)) for tail in (2 * TAIL / choices, TAIL))
-    return difference.value > (difference.value - difference.ci95[0]) * corrected / usual
-
-
-def sure_auc(auc: Estimate, queries: int, choices: int) -> float:
-    """Lower end of an AUC's interval at 95 % for all of `choices` attacks together (Bonferroni).
-
-    On the logit scale, where the interval of an AUC is close to symmetric (Pepe 2003, "The statistical
-    evaluation of medical tests", section 5.2), with the standard error of the bootstrap and the t
-    distribution over the queries. Where the interval is that of one trial per query, as close to 1, the
-    lower end is that of these trials (`bootstrap.share_interval`). Below any AUC where there is no interval.
-    """
-    from scipy.special import stdtrit
-
-    if auc.ci95 is None:
-        return -1.0
-    trials = auc.value * queries, queries
-    if auc.ci95[0] <= binomial_interval(*trials)[0]:
-        return binomial_interval(*trials, TAIL / choices)[0]
-    inner, error = _inside(auc.value, queries), _standard_error(auc, queries)
-    step = float(stdtrit(queries - 1, 1 - TAIL / choices)) * error / (inner * (1 - inner))
-    return 1 / (1 + math.exp(min(step - math.log(inner / (1 - inner)), 700.0)))
-
-
-def _inside(auc: float, queries: int) -> float:
-    """An AUC between 0 and 1, so that it has a place on the logit scale."""
-    edge = 0.5 / (queries + 1)
-    return min(max(auc, edge), 1 - edge)
-
-
-def _standard_error(auc: Estimate, queries: int) -> float:
-    """That of the bootstrap, by the width of its interval; where it has none, that of independent trials."""
-    low, high = auc.ci95 or (0.0, 0.0)
-    inner = _inside(auc.value, queries)
-    return (high - low) / (2 * 1.959964) or math.sqrt(inner * (1 - inner) / queries)
+    ends = estimate.ends(2 * TAIL / choices)
+    return ends is not None and ends[0] > limit
 
 
 class AttackedClicks(NamedTuple):
-    """The AUC of one attack on the clicks of users of one kind, over some queries."""
+    """The AUC of one attack on the clicks of users of one kind."""
 
     click_model: str
     method: str
     auc: Estimate
-    queries: int
 
 
 def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
@@ -91,13 +51,11 @@ def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
     the question is not what an attack adds to one, but whether it reads the opposite of the truth.
     """
     worse = [
-        each
-        for each in attacks
-        if each.auc.value < 0.5 and sure_auc(_mirrored(each.auc), each.queries, len(attacks)) > 0.5
+        each for each in attacks if (own := each.auc.ends(TAIL / len(attacks))) is not None and own[1] < 0.5
     ]
     if not worse:
         return None
-    click_model, method, auc, _ = min(worse, key=lambda each: each.auc.value)
+    click_model, method, auc = min(worse, key=lambda each: each.auc.value)
     ends = (
         "no interval" if auc.ci95 is None else f"95 % interval [{', '.join(short(e, 2) for e in auc.ci95)}]"
     )
@@ -105,15 +63,6 @@ def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
         f"{method} reads the {click_model} clicks with the wrong sign: AUC {short(auc.value)} ({ends}), "
         f"which is {short(1 - auc.value)} with the other sign; check the declared facts"
     )
-
-
-def _mirrored(auc: Estimate) -> Estimate:
-    """The AUC of the attack that orders all documents in reverse."""
-
-    def ends() -> Interval | None:
-        return None if auc.ci95 is None else (1 - auc.ci95[1], 1 - auc.ci95[0])
-
-    return Estimate(1 - auc.value, ends)
 
 
 def doubts(pools: Sequence[tuple[str, Sequence[AttackRecord]]]) -> Iterator[CodedWarning]:
@@ -129,7 +78,7 @@ def doubts(pools: Sequence[tuple[str, Sequence[AttackRecord]]]) -> Iterator[Code
     ]
     backwards = wrong_sign(
         [
-            AttackedClicks(clicks, each.method, each.metrics["auc"], each.counts["queries"])
+            AttackedClicks(clicks, each.method, each.metrics["auc"])
             for clicks, records in known
             for each in records
         ]

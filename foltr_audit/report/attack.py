@@ -20,6 +20,7 @@ from foltr_audit.experiments.periods import TrainingHistory
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.recorded_attack import TraceAttack, recorded_utility
 from foltr_audit.experiments.run import Run
+from foltr_audit.judge.bootstrap import selected
 from foltr_audit.judge.doubts import AttackedClicks, doubts, shown_above, wrong_sign
 from foltr_audit.judge.promises import CEILINGS
 from foltr_audit.judge.protocol import TaskEvidence
@@ -512,7 +513,7 @@ def _strongest(results: Sequence[Row]) -> tuple[Row, Sequence[Row], bool] | None
     rows = [row for row in results if not row["baseline"] and row["auc"].known]
     smallest = min((row["eps_claimed"] for row in rows), default=math.inf)
     rows = [row for row in rows if row["eps_claimed"] == smallest]
-    sure = [row for row in rows if shown_above(row["above_guess"], row["queries"], len(rows))]
+    sure = [row for row in rows if shown_above(row["above_guess"], 0.0, len(rows))]
     best = max(sure or rows, key=lambda row: (row.number("auc"), _recall_and_precision(row)), default=None)
     return None if best is None else (best, rows, bool(sure))
 
@@ -530,20 +531,18 @@ def describe_results(results: Sequence[Row]) -> str:
         return "No list with a click was attacked, so nothing can be said."
     row, rows, sure = strongest
     eps, few = row["eps_claimed"], few_lists([row["lists"]])
+    auc, above = (selected(row[name], [each[name] for each in rows]) for name in ("auc", "above_guess"))
     words = {
         "claim": "Without a claimed epsilon" if math.isinf(eps) else f"At a claimed epsilon of {eps:g}",
         "clicks": row["click_model"],
         "method": row["method"],
-        "auc": estimate_text(row["auc"]),
+        "auc": estimate_text(auc),
         "guess": row["guess"],
         **{name: short(row[name]) for name in ("guess_auc", "grades_auc")},
     }
     if not sure:
         backwards = wrong_sign(
-            [
-                AttackedClicks(each["click_model"], each["method"], each["auc"], each["queries"])
-                for each in rows
-            ]
+            [AttackedClicks(each["click_model"], each["method"], each["auc"]) for each in rows]
         )
         if backwards:
             return f"{words['claim']}, {backwards}."
@@ -557,7 +556,7 @@ def describe_results(results: Sequence[Row]) -> str:
         sees=(row["sees"] or "").replace("message", "messages").replace("sum", "sums"),
         recall=whole_percent(row.number("recall")),
         precision=whole_percent(row.number("precision")),
-        above=estimate_text(row["above_guess"]),
+        above=estimate_text(above),
     )
     return text + (_NO_BETTER.format(**words) if row.number("grades_auc") >= row.number("auc") else "") + few
 

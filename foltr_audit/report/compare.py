@@ -413,7 +413,7 @@ def compared(pool: ComparedPool) -> Row:
 def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
     best, hardest, place = best_attack(pool), hit_hardest(pool), world.front[pool.key]
     attack = best.attack
-    metrics = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
+    metrics = ("accuracy", "precision", "recall", "f1", "tpr_at_1")
     proofs = [proof for view in VIEWS if (proof := proof_of(pool, view)) is not None]
     several = len({other.record.learner for other in world.pools}) > 1
     worst = next(iter(pool.served), None)
@@ -424,6 +424,7 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             "attack": None if attack is None else attack.method,
             "attacks": sum(record.role == "attack" for record in pool.attacks),
             **{name: UNKNOWN if attack is None else attack.metric(name) for name in metrics},
+            "auc": best.auc,
             "lists": None if attack is None else attack.counts["lists"],
             "runs_without_sum": pool.without_sum,
             "ceiling_auc": proven_auc(pool),

@@ -11,6 +11,7 @@ from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimat
 from foltr_audit.core.warning_kinds import CodedWarning, coded, warning_code
 from foltr_audit.evidence.check.limits import PRIVACY_LIMITS, PROOF_LIMITS, SystemLimits
 from foltr_audit.judge.doubts import describe_few_lists
+from foltr_audit.judge.significance import FEWEST
 from foltr_audit.privacy.observer_views import sees, sees_lists, with_article, without_lists
 from foltr_audit.utils.formatting import JsonValue, join_names
 
@@ -149,14 +150,14 @@ def printable(text: str) -> str:
 def _read(
     limits: SystemLimits, found: Estimate, about: str, missing: str | None, *, high_is_bad: bool
 ) -> LimitOutcome:
-    """An estimate; with `use = "interval"` the worse end of its interval is compared too."""
-    value, interval = found.value, found.ci95
+    """An estimate; with `use = "interval"` the worse of its one-sided bounds is compared too."""
+    value, interval = found.value, found.bounds
     if not found.known:
         return LimitOutcome(about=about, missing=missing or f"no value is known: {about}")
     if limits.use == "value":
-        return LimitOutcome(value, value, interval, about)
+        return LimitOutcome(value, value, found.ci95, about)
     if interval is None:
-        why = missing or "fewer than two queries have a value"
+        why = missing or f"fewer than {FEWEST} queries have a value"
         return LimitOutcome(
             value, None, None, about, f'no interval: {why}; use = "value" judges the value alone'
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foltr_audit.core.results import AttackRecord, Estimate, GapRecord
+from foltr_audit.core.results import AttackRecord, GapRecord
 from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -175,5 +175,4 @@ def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
 def _with_auc_alone(record: AttackRecord) -> AttackRecord:
     """The record without the metrics that nobody reads, which hold the judged lists in memory."""
     kept = {name: record.metric(name) for name in ("auc", "above_guess")}
-    sealed = {name: Estimate(metric.value, metric.ci95) for name, metric in kept.items()}
-    return record.model_copy(update={"metrics": sealed})
+    return record.model_copy(update={"metrics": kept})

@@ -36,7 +36,6 @@ from foltr_audit.experiments.recommend.space import (
 from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.table import ComparedPool, proof_of, worst_audit
-from foltr_audit.judge.bootstrap import FEW
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -268,11 +267,10 @@ def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
 SPARE = 1.25
 """Times as many draws as the interval would need on average, since its width is an estimate too."""
 
-FEWEST_QUERIES = 2 * FEW
+FEWEST_QUERIES = 5
 """With fewer queries it takes more queries, not more draws of each.
 
-Below `FEW` of them an interval is widened, however many draws there are (`judge.bootstrap.share_interval`),
-and just above it while the queries differ.
+Of so few, many resamples hold one query only, whatever its spread (`judge.significance.mean_ends`).
 """
 
 
@@ -280,7 +278,7 @@ class AttackSample(NamedTuple):
     """The sample behind an attack's AUC.
 
     Attributes:
-        half_width: from the AUC to the upper end of its 95 % interval.
+        half_width: from the AUC to its one-sided 95 % upper bound.
         queries: that were attacked.
         repeats: draws of clicks and noise for each.
         guess: the AUC of the best guess without a message, which an attack that only guesses has.
