@@ -353,8 +353,8 @@ def _none(report: RecommendReport) -> str:
         return f"{start}; attacks could not be measured on any."
     return (
         f"{start}. The nearest is {first['name']}: the 95 % interval of the AUC of {first['attack']} ends at "
-        f"{short(first['auc'].ci95[1])} (limit {short(limits.max_auc)}); the best guess without a message has "
-        f"{short(first['guess_auc'])}."
+        f"{short(first['auc'].ci95[1])} (limit {short(limits.max_auc)}); the best guess without a message "
+        f"has {short(first['guess_auc'])}."
     )
 
 

@@ -244,8 +244,8 @@ def _leaks(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
     if limits.excess(upper) <= 0:
         return []
     return [
-        f"the 95 % interval of {worst.method}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)}); the "
-        f"best guess without a message has {short(worst.more['guess_auc'])}"
+        f"the 95 % interval of {worst.method}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)}); "
+        f"the best guess without a message has {short(worst.more['guess_auc'])}"
     ]
 
 
