@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.experiments.decide import LEAST, ComparedWorld, Decision
+from foltr_audit.experiments.decide import MOST_LOSS, ComparedWorld, Decision
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.experiments.table import best_attack
 from foltr_audit.report.decision import MARKS, VERDICTS
@@ -43,6 +43,8 @@ _NOTES = {
     "promised": "promised: the largest AUC that any attack can have, by the proof of one interaction, where "
     "all documents are equally likely clicked",
     "difference": "difference: of nDCG@10 to no defense",
+    "loses\nat most": "loses at most: one-sided 95 % upper bound of the loss, which has to be at most "
+    f"{short(MOST_LOSS, 2)}",
     "bytes": "bytes: that a client sends in a round",
 }
 """What columns mean, by header."""
@@ -87,13 +89,12 @@ CLAIMED = Column("claimed", _claimed)
 """A claimed epsilon, and below it its delta."""
 
 
-def difference_cell(difference: Estimate, p: float | None = None) -> Cell:
-    """A difference to no defense with its interval; bad where it is significant and below."""
+def difference_cell(difference: Estimate) -> Cell:
+    """A difference to no defense with its interval."""
     if not difference.known:
         return EMPTY
     below = "" if difference.ci95 is None else f"[{', '.join(map(_signed, difference.ci95))}]"
-    bad = p is not None and p < LEAST and difference.value < 0
-    return Cell(_signed(difference.value), below, "bad" if bad else "")
+    return Cell(_signed(difference.value), below)
 
 
 def _signed(value: float) -> str:
@@ -101,10 +102,16 @@ def _signed(value: float) -> str:
     return sign + short(abs(value))
 
 
-def _p_text(p: float | None) -> str:
-    if p is None or math.isnan(p):
-        return UNKNOWN_TEXT
-    return "< .001" if p < 0.001 else short(p).replace("1.000", "1")
+DIFFERENCE = Column("difference", lambda row: difference_cell(row.estimate("ndcg@10_difference")))
+
+
+def _loses(row: Row) -> Cell:
+    upper = row["ndcg@10_loss_upper"]
+    return EMPTY if upper is None else Cell(short(max(upper, 0.0)), mark="bad" if upper > MOST_LOSS else "")
+
+
+LOSES = Column("loses\nat most", _loses)
+"""The one-sided 95 % upper bound of what a defense loses of nDCG@10; bad where that is too much."""
 
 
 def _of_group(header: str, name: str, value: str) -> Column:
@@ -166,13 +173,6 @@ class WorldTables:
         judgement = self.decision.judgement(row)
         return Cell(judgement, mark=MARKS[judgement])
 
-    def _p(self, row: Row) -> float | None:
-        """The p-value of nDCG@10 against no defense, corrected for the tests of this world."""
-        return self.world.corrected.get((row["learner"], row["name"]))
-
-    def _difference(self, row: Row) -> Cell:
-        return difference_cell(row.estimate("ndcg@10_difference"), self._p(row))
-
     @property
     def no_sum(self) -> str:
         """What `no sum` means; empty where no row lacks one."""
@@ -228,7 +228,6 @@ class WorldTables:
         """What a defense costs."""
         first = self.rows[0]
         over = ", interval over runs" if any(row.estimate("online_mean").ci95 for row in self.rows) else ""
-        tests = counted(max(len(self.world.corrected), 1), "comparison")
         groups = [
             _of_group("served worst", "worst_served_group", "worst_served_online"),
             _of_group("hit hardest", "worst_attacked_group", "worst_attacked_auc"),
@@ -238,8 +237,8 @@ class WorldTables:
             [
                 self.defense,
                 Column("nDCG@10", "ndcg@10"),
-                Column("difference", self._difference),
-                Column("p", lambda row: _p_text(self._p(row))),
+                DIFFERENCE,
+                LOSES,
                 Column(_ONLINE, "online_mean"),
                 BYTES,
                 *(groups if any(row["groups"] for row in self.rows) else ()),
@@ -247,11 +246,11 @@ class WorldTables:
             self.rows,
             caption=f"{counted(first['runs'], 'run')}; nDCG@10 on "
             f"{' or '.join(dict.fromkeys(row['evaluated_on'] for row in self.rows))}, and online (mean of "
-            f"rounds{over}); difference: to no defense, with p of a paired t-test times {tests}; in "
-            f"brackets: 95 % intervals; interval of nDCG@10 and p: {_FIXED}; ideal ranking "
-            f"{short(first['ndcg@10_ceiling'])}, untrained {short(first['ndcg@10_untrained'])}; bytes: of "
-            "a client in a round",
-            spare=("bytes", "hit hardest", "served worst", _ONLINE, "p"),
+            f"rounds{over}); in brackets: 95 % intervals; those of nDCG@10 and what it loses: {_FIXED}; "
+            f"ideal ranking {short(first['ndcg@10_ceiling'])}, untrained "
+            f"{short(first['ndcg@10_untrained'])}",
+            notes=_NOTES,
+            spare=("bytes", "hit hardest", "served worst", _ONLINE),
         )
 
     def brief(self, rows: Sequence[Row]) -> Table:
@@ -264,7 +263,7 @@ class WorldTables:
                 self.auc,
                 Column("guess", lambda row: self._guess(row)._replace(below="")),
                 short_column("nDCG@10", "ndcg@10"),
-                Column("difference", self._difference),
+                DIFFERENCE,
                 BYTES,
                 self.verdict,
             ],
