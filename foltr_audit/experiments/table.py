@@ -35,7 +35,7 @@ from foltr_audit.experiments.run import mean_utility
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records, group_records
-from foltr_audit.judge.significance import mean_interval, paired_t_test
+from foltr_audit.judge.significance import MeanBounds, mean_bounds, mean_interval, paired_t_test
 from foltr_audit.privacy.bounds import UpperBound
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.rng import Streams
@@ -66,11 +66,22 @@ NOISE_SHARES = "FA102"
 class Difference(NamedTuple):
     """How much better a pool is than no defense on average, over what both have.
 
-    `p` is that of a paired t-test, not corrected; None where there is nothing to test.
+    `p` is that of a paired t-test, not corrected; None where there is nothing to test. `loss` is the
+    difference the other way round with its bounds; None where nothing is compared.
     """
 
     size: Estimate = UNKNOWN
     p: float | None = None
+    loss: MeanBounds | None = None
+
+    @property
+    def upper_loss(self) -> float:
+        """One-sided 95 % upper bound of the loss; 1, the largest there is, where nothing is known."""
+        return 1.0 if self.loss is None else self.loss.upper
+
+    def queries_needed(self, limit: float) -> int | None:
+        """About how many queries (or runs) bring `upper_loss` to the limit; None if no number does."""
+        return None if self.loss is None else self.loss.needed(limit)
 
 
 NOT_TESTED = Difference()
@@ -449,17 +460,24 @@ def _against(pool: ComparedPool, quality: _Quality, base: _Quality) -> ComparedP
     shared = np.intersect1d(names, base_names)
     return replace(
         pool,
-        difference=_tested(values[np.isin(names, shared)], base_values[np.isin(base_names, shared)]),
-        online_difference=_tested(quality.online_means(both), base.online_means(both)),
+        difference=_over_queries(values[np.isin(names, shared)], base_values[np.isin(base_names, shared)]),
+        online_difference=_over_runs(quality.online_means(both), base.online_means(both)),
     )
 
 
-def _tested(mine: Floats, theirs: Floats) -> Difference:
-    """The mean difference of pairs; its interval is within -1 and 1, see `PairedTest.ends`."""
+def _over_queries(mine: Floats, theirs: Floats) -> Difference:
+    """The mean difference of queries, each (n,)."""
+    loss = mean_bounds(theirs - mine, -1.0)
+    ends = None if loss.interval is None else (-loss.interval[1], -loss.interval[0])
+    p = paired_t_test(mine, theirs).p if mine.size > 1 else None
+    return Difference(Estimate(0.0 - loss.mean, ends), p, loss)
+
+
+def _over_runs(mine: Floats, theirs: Floats) -> Difference:
+    """The mean difference of runs in which both are known; its interval is Student's, within -1 and 1."""
     known = np.isfinite(mine) & np.isfinite(theirs)
-    mine, theirs = mine[known], theirs[known]
-    if mine.size < 2:
-        return Difference(Estimate(float(mine.mean() - theirs.mean()) if mine.size else math.nan))
-    test = paired_t_test(mine, theirs)
-    ends = None if test.ends is None else (max(test.ends[0], -1.0), min(test.ends[1], 1.0))
-    return Difference(Estimate(test.difference, ends), test.p)
+    apart = mine[known] - theirs[known]
+    if apart.size < 2:
+        return Difference(Estimate(float(apart.mean()) if apart.size else math.nan))
+    p = paired_t_test(mine[known], theirs[known]).p
+    return Difference(Estimate(float(apart.mean()), mean_interval(apart, -1.0)), p)

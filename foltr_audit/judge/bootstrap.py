@@ -239,3 +239,35 @@ def binomial_interval(hits: float, trials: int, tail: float = TAIL) -> Interval:
     low = float(betaincinv(hits, misses + 1.0, tail)) if hits > 0.0 else 0.0
     high = float(betaincinv(hits + 1.0, misses, 1.0 - tail)) if misses > 0.0 else 1.0
     return low, high
+
+
+def mean_ends(values: Floats, lowest: float, highest: float) -> tuple[Interval, Interval]:
+    """Two-sided 95 % interval of the mean of values (n,), and its one-sided 95 % bounds.
+
+    Bootstrap-t (Efron 1979): quantiles of the mean of each resample in its own standard errors; one without
+    spread is infinitely far. Each end is at most as far as that of Gaffke (2005), which knows that values lie
+    between `lowest` and `highest`: a mean with random weights of the values and of that end of the range.
+    """
+    n, mean = values.size, float(values.mean())
+    weights = _drawn_weights(Streams(0), n, RESAMPLES)
+    means = weights @ values / n
+    spread = np.sqrt(np.maximum(weights @ (values - mean) ** 2 / n - (means - mean) ** 2, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(spread > _ROUNDING, (means - mean) / spread, np.copysign(np.inf, means - mean))
+    shares = _dirichlet(n)
+    ends = []
+    for tail in (TAIL, 2 * TAIL):
+        below, above = (float(np.quantile(t, q, method="nearest")) for q in (tail, 1 - tail))
+        own = float(values.std())
+        reach = [0.0 if own <= _ROUNDING else own * q for q in (above, below)]
+        low, high = (shares[:, :n] @ values + shares[:, n] * end for end in (lowest, highest))
+        far = float(np.quantile(low, tail)), float(np.quantile(high, 1 - tail))
+        ends.append(far if own <= _ROUNDING else (max(mean - reach[0], far[0]), min(mean - reach[1], far[1])))
+    return ends[0], ends[1]
+
+
+@lru_cache(maxsize=4)
+def _dirichlet(n: int) -> Floats:
+    """Random shares of n values and an end of their range, which sum to 1, float64 (R, n + 1)."""
+    drawn = Streams(0).generator("bootstrap/shares").exponential(size=(RESAMPLES, n + 1))
+    return read_only(drawn / drawn.sum(axis=1, keepdims=True), np.float64)

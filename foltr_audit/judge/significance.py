@@ -6,12 +6,15 @@ Rank", table 2 (paired two-sided Student t-test with Bonferroni correction, star
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.errors import UsageError
+from foltr_audit.judge.bootstrap import mean_ends
 from foltr_audit.utils.arrays import Floats
 
 LEVEL = 0.95
@@ -104,6 +107,60 @@ def mean_interval(values: Floats, low: float = 0.0, high: float = 1.0) -> tuple[
         return None
     ends = paired_t_test(values, np.zeros(values.size)).interval
     return max(ends[0], low), min(ends[1], high)
+
+
+class MeanBounds(NamedTuple):
+    """What some values say about the mean of all there could be.
+
+    Attributes:
+        mean: of the values; NaN without any.
+        spread: their standard deviation (n - 1); NaN for fewer than two.
+        n: how many they are.
+        interval: two-sided 95 % interval; None for fewer than `FEWEST` values.
+        lower, upper: one-sided 95 % bounds; the ends of the range for fewer than `FEWEST` values.
+    """
+
+    mean: float
+    spread: float
+    n: int
+    interval: tuple[float, float] | None
+    lower: float
+    upper: float
+
+    def needed(self, limit: float) -> int | None:
+        """About how many values like these would bring `upper` to the limit; None if the mean is above it.
+
+        The bound is taken as mean + z spread / sqrt(n) + c / n, with the c that it has now: that of a normal
+        mean, and what skewness and the ends of the range add, which falls faster.
+        """
+        room = limit - self.mean
+        if self.upper <= limit:
+            return self.n
+        if not room > 0.0 or self.n < 2:
+            return None
+        normal = _ONE_SIDED * self.spread
+        rest = max(0.0, self.n * (self.upper - self.mean) - normal * math.sqrt(self.n))
+        root = (normal + math.sqrt(normal**2 + 4.0 * room * rest)) / (2.0 * room)
+        return max(self.n + 1, math.ceil(root**2))
+
+
+_ONE_SIDED = 1.6448536269514722  # the .95 quantile of the normal distribution
+
+
+def mean_bounds(values: Floats, lowest: float = 0.0, highest: float = 1.0) -> MeanBounds:
+    """The mean of values (n,) between `lowest` and `highest`, and its bounds, see `bootstrap.mean_ends`.
+
+    >>> found = mean_bounds(np.zeros(24), -1.0)
+    >>> found.interval[0] < 0.0 < found.interval[1]
+    True
+    """
+    if not values.size:
+        return MeanBounds(math.nan, math.nan, 0, None, lowest, highest)
+    mean, spread = float(values.mean()), float(values.std(ddof=1)) if values.size > 1 else math.nan
+    if values.size < FEWEST:
+        return MeanBounds(mean, spread, values.size, None, lowest, highest)
+    (low, high), (lower, upper) = mean_ends(values, lowest, highest)
+    return MeanBounds(mean, spread, values.size, (low, high), lower, upper)
 
 
 def bonferroni(p: Sequence[float]) -> list[float]:
