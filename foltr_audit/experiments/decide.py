@@ -250,8 +250,8 @@ def cost_doubt(
     """What speaks against a defense by its loss of nDCG@10; None where that is shown to be within a limit.
 
     It is shown to be within by its one-sided 95 % upper bound, and to be above by its lower one. In between,
-    or without a comparison, it is not known. The bounds are of one defense alone: neither more defenses beside
-    it nor fewer queries make it pass.
+    or without a comparison, it is not known. The bounds are of one defense alone: neither more defenses
+    beside it nor fewer queries make it pass.
     """
     if difference.upper_loss <= limit:
         return None

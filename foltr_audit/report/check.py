@@ -181,7 +181,8 @@ _COLUMNS = (
 
 
 _CAPTION = (
-    "in brackets: 95 % intervals; AUC: .5 is a coin flip, 1 is perfect; epsilon: ∞ where nothing bounds it"
+    "in brackets: 95 % intervals, of a loss one-sided 95 % bounds; AUC: .5 is a coin flip, 1 is perfect; "
+    "epsilon: ∞ where nothing bounds it"
 )
 
 

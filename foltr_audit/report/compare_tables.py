@@ -33,7 +33,7 @@ from foltr_audit.report.table import (
 from foltr_audit.utils.formatting import short
 
 _FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
-_NOTES = {
+NOTES = {
     "claimed": "claimed: epsilon, - without a claim",
     "attack": "attack: the one with the highest AUC of those that ran, chosen on the lists that it is shown "
     "on, so a little high",
@@ -220,7 +220,7 @@ class WorldTables:
             ],
             self.rows,
             caption="; ".join(filter(None, caption)),
-            notes=_NOTES,
+            notes=NOTES,
             spare=("accuracy", "F1", "TPR@1%", "promised", "attack", "without", "guess"),
         )
 
@@ -249,7 +249,7 @@ class WorldTables:
             f"rounds{over}); in brackets: 95 % intervals; those of nDCG@10 and what it loses: {_FIXED}; "
             f"ideal ranking {short(first['ndcg@10_ceiling'])}, untrained "
             f"{short(first['ndcg@10_untrained'])}",
-            notes=_NOTES,
+            notes=NOTES,
             spare=("bytes", "hit hardest", "served worst", _ONLINE),
         )
 
@@ -269,7 +269,7 @@ class WorldTables:
             ],
             rows,
             caption=f"in brackets: 95 % intervals; {verdict_words(self.decision, rows)}",
-            notes=_NOTES,
+            notes=NOTES,
             spare=("bytes", "claimed", "difference", "guess"),
         )
 

@@ -184,12 +184,13 @@ def _unknown_costs(decision: Decision) -> Iterator[str]:
     several = [one for one in decision.judged if one.judgement == "cost not known"]
     counts = {one.name: one.queries_to_settle for one in several}
     names = [name if count is None else f"{name} (about {count:,})" for name, count in counts.items()]
+    losses = [pool.difference.loss for one in several for pool in one.pools]
+    here = max((loss.n for loss in losses if loss is not None), default=0)
+    meaning = "no run without a defense was compared"
+    if here:
+        meaning = f"in brackets the test queries that would settle it ({here:,} here); with more --runs fewer"
     if names:
-        here = max(pool.difference.queries for one in several for pool in one.pools)
-        yield (
-            f"Cost not known: {shortened(names)}. In brackets: how many test queries would settle it, instead "
-            f"of {here:,}; with more --runs fewer."
-        )
+        yield f"Cost not known: {shortened(names)}: {meaning}."
 
 
 def _needs(best: JudgedDefense) -> list[str]:

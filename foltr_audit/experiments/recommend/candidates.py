@@ -25,7 +25,7 @@ from foltr_audit.experiments.recommend.space import (
     interval_end,
 )
 from foltr_audit.experiments.store import StoredRun
-from foltr_audit.experiments.table import NOT_TESTED, paired_difference
+from foltr_audit.experiments.table import NOT_TESTED, NOTHING_LOST, over_queries
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records
 from foltr_audit.rng import Streams
@@ -162,7 +162,9 @@ class CandidateEvaluator:
         if math.isnan(ndcg):
             return replace(candidate, failed="no query of the validation split counts")
         attack, queries = worst_attack(cells), self._queries(specs)
-        difference = NOT_TESTED if undefended is None else paired_difference(queries, undefended)
+        difference = NOT_TESTED if undefended is None else over_queries(queries, undefended)
+        if candidate.point.alternative == NO_DEFENSE:
+            difference = NOTHING_LOST
         leaked = self.accountant.limits.excess(None if attack is None else interval_end(attack))
         lost_too_much = difference.upper_loss - MOST_LOSS
         return replace(
