@@ -117,6 +117,7 @@ def test_neither_a_larger_grid_nor_fewer_queries_hide_what_a_defense_costs(
     assert recommended(*pools) == ("skellam, eps 4.5" if enough else "nothing")
     if queries == 40:
         p = pools[0].difference.p
+        assert p is not None
         assert p == pytest.approx(0.0048, rel=1e-6)
         assert 15 * p > 0.05 > p, "significant alone, and not in a grid of 15"
 

@@ -123,9 +123,9 @@ class CandidateEvaluator:
         failed = run_cells(every, self.folder, self.workers, self.progress, name) if every else []
         self.lost += failed
         why = {gap.run: gap.why for gap in failed}
-        base = None if any(spec.hash in why for spec in undefended) else self._queries(undefended)
+        alone = [self.folder.read(spec) for spec in undefended if spec.hash not in why]
         judged = [
-            self._evaluated(proven[point], specs[point], why, base) if point in specs else proven[point]
+            self._evaluated(proven[point], specs[point], why, alone) if point in specs else proven[point]
             for point in points
         ]
         self.judged += judged
@@ -142,18 +142,14 @@ class CandidateEvaluator:
         defended = Spec.parse({**blank, "defense": list(defense)}, "")
         return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
 
-    def _queries(self, specs: Sequence[Spec]) -> Floats:
-        """nDCG@10 by query of finished cells, a mean over them, float64 (Q,); NaN where it does not count."""
-        return np.asarray(np.mean([self.folder.read(spec).validation_ndcg for spec in specs], axis=0))
-
     def _evaluated(
         self,
         candidate: Candidate,
         specs: Sequence[Spec],
         why: Mapping[str | None, str],
-        undefended: Floats | None,
+        undefended: Sequence[StoredRun],
     ) -> Candidate:
-        """A candidate with the results of its cells, next to the nDCG@10 of no defense by query (Q,)."""
+        """A candidate with the results of its cells, next to the cells without a defense."""
         lost = [why[spec.hash] for spec in specs if spec.hash in why]
         if lost:
             return replace(candidate, failed=lost[0])
@@ -161,19 +157,23 @@ class CandidateEvaluator:
         ndcg = float(np.mean(np.array([cell.utility.validation for cell in cells], dtype=np.float64)))
         if math.isnan(ndcg):
             return replace(candidate, failed="no query of the validation split counts")
-        attack, queries = worst_attack(cells), self._queries(specs)
-        difference = NOT_TESTED if undefended is None else over_queries(queries, undefended)
+        attack, queries = worst_attack(cells), _by_query(cells)
+        difference = over_queries(queries, _by_query(undefended)) if undefended else NOT_TESTED
         if candidate.point.alternative == NO_DEFENSE:
             difference = NOTHING_LOST
         leaked = self.accountant.limits.excess(None if attack is None else interval_end(attack))
-        lost_too_much = difference.upper_loss - MOST_LOSS
         return replace(
             candidate,
             queries=queries,
             difference=difference,
             attack=attack,
-            score=CandidateScore(utility=ndcg, excess=max(leaked, lost_too_much)),
+            score=CandidateScore(utility=ndcg, excess=max(leaked, difference.upper_loss - MOST_LOSS)),
         )
+
+
+def _by_query(cells: Sequence[StoredRun]) -> Floats:
+    """nDCG@10 by query, a mean over cells, float64 (Q,); NaN where a query does not count."""
+    return np.asarray(np.mean([cell.validation_ndcg for cell in cells], axis=0))
 
 
 def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
