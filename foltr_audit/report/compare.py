@@ -373,7 +373,7 @@ class CompareReport(Document):
                 *(other.title for other in tables if other is not shown),
                 *([f"{larger} rows of larger epsilons"] if larger else []),
                 *more,
-                "every attack metric, p-values and the checks of claims",
+                "every attack metric, what defenses lose at most and the checks of claims",
             ),
         )
 

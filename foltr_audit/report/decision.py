@@ -168,10 +168,10 @@ def _costs(best: JudgedDefense) -> str:
         size = worst.difference.size.value
         change = "no nDCG@10" if size >= 0 else f"{short(-size)} of nDCG@10"
         most = "at most " if len(known) > 1 and size < 0 else ""
-        upper = max(pool.difference.upper_loss for pool in known)
+        upper = max(0.0, *(pool.difference.upper_loss for pool in known))
         parts.append(
             f"{most}{change} compared with no defense, for {_under(worst, best.pools)} "
-            f"({short(worst.ndcg.value)} with it), and at 95 % confidence at most {short(max(upper, 0.0))}"
+            f"({short(worst.ndcg.value)} with it; at 95 % confidence at most {short(upper)} lost)"
         )
     sent = [value for pool in best.pools if (value := pool.mean("bytes_per_client")) is not None]
     if sent:

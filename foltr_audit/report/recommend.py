@@ -233,7 +233,7 @@ class RecommendReport(Document):
             about=self._data_line,
             table=next((table for table in tables if table.lines), None),
             notes=(self._limits_line, *filter(None, (self.runner_up, self.sample)), *self._failed_lines),
-            left_out=("the other candidates", "what accounting refused", "p-values and baselines"),
+            left_out=("the other candidates", "what accounting refused", "baselines and the audit"),
         )
 
     @property

@@ -182,7 +182,7 @@ def test_no_defense_loses_nothing_and_what_loses_too_much_is_outside_of_the_limi
     assert noise is not None
     assert none.feasible
     assert not noise.feasible
-    assert [one.outcome for one in runner.judged] == ["kept", "cost not known"]
+    assert [one.outcome for one in runner.judged] == ["kept", "costs too much"]
 
 
 def grid(space: SearchSpace) -> Iterator[CandidatePoint]:

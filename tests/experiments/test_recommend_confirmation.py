@@ -43,8 +43,8 @@ def test_within_all_limits_nothing_is_broken() -> None:
         (
             {"max_eps": 2.0},
             {"difference": lost(0.045)},
-            "cost not known: .045 of nDCG@10 lost, at 95 % confidence up to .055 (limit .050); about 400 test "
-            "queries would settle it, instead of 100",
+            "cost not known: .045 of nDCG@10 lost, at 95 % confidence up to .055 (limit .050); about 400 "
+            "test queries would settle it, instead of 100",
         ),
         (
             {"max_eps": 2.0},
