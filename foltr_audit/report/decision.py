@@ -29,8 +29,8 @@ VERDICTS: dict[Judgement, str] = {
     "holds": "nothing speaks against it",
     "no proof": "no attack succeeds, but no epsilon is proven",
     "no bound": "its noise is not computed for what its clip allows",
-    "cost not known": f"neither at most {short(MOST_LOSS, 2)} of nDCG@10 is shown to be lost (one-sided 95 % "
-    "bound), nor more",
+    "cost not known": "the one-sided 95 % bounds of the loss of nDCG@10 lie on both sides of "
+    f"{short(MOST_LOSS, 2)}",
     "costs too much": f"shown to lose more than {short(MOST_LOSS, 2)} of nDCG@10 (one-sided 95 % bound)",
     "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and more than "
     f"{short(ABOVE_GUESS, 1)} above the weakest guess that the attack does not beat",
@@ -57,7 +57,7 @@ _WHY_NONE: dict[Judgement, str] = {
     "leaks": "attacks succeed under",
     "false claim": "the claim is false for",
     "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
-    "cost not known": f"no loss of at most {short(MOST_LOSS, 2)} of nDCG@10 is shown for",
+    "cost not known": f"it is not known whether more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
     "not tested": "nothing is known of",
     "no bound": "the noise is not computed for what the clip allows under",
     "too few lists": "too few lists were attacked under",

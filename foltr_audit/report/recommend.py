@@ -397,7 +397,7 @@ _VALIDATION = short_column("nDCG@10", "ndcg@10_validation")
 _BRIEF = (_NAME, _PROVEN, _AUC, _NDCG, _VALIDATION, DIFFERENCE, LOSES, BYTES)
 """The columns of a short answer."""
 
-_SPARE = ("bytes", "claimed", "without", "attack", "clip", "measured", "run")
+_SPARE = ("bytes", LOSES.header, "claimed", "without", "attack", "clip", "measured", "run")
 _NOTES = {
     **{column.header: NOTES[column.header] for column in (DIFFERENCE, LOSES)},
     "AUC": "AUC: of the best attack (.5: a coin flip, 1: perfect); in brackets: 95 % intervals",

@@ -207,7 +207,7 @@ def test_a_loss_has_to_be_shown_to_be_within_the_limit(loss: float, width: float
 def test_a_defense_that_nothing_is_compared_with_is_not_known_to_be_cheap() -> None:
     alone = replace(PROVEN, difference=NOT_TESTED)
     first, last = sentences(alone)
-    assert first.endswith("no loss of at most .05 of nDCG@10 is shown for laplace, eps 1.2.")
+    assert first.endswith("not known whether more than .05 of nDCG@10 is lost under laplace, eps 1.2.")
     assert last == "Cost not known: laplace, eps 1.2: no run without a defense was compared."
 
 
