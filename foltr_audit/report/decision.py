@@ -182,8 +182,8 @@ def _costs(best: JudgedDefense) -> str:
 def _unknown_costs(decision: Decision) -> Iterator[str]:
     """The defenses whose cost is not known, each with how many queries would show it."""
     several = [one for one in decision.judged if one.judgement == "cost not known"]
-    counts = {one.name: one.queries_to_settle for one in several}
-    names = [name if count is None else f"{name} (about {count:,})" for name, count in counts.items()]
+    counts = [(one.name, one.queries_to_settle) for one in several]
+    names = [name if count is None else f"{name} (about {count:,})" for name, count in counts]
     losses = [pool.difference.loss for one in several for pool in one.pools]
     here = max((loss.n for loss in losses if loss is not None), default=0)
     meaning = "no run without a defense was compared"

@@ -217,12 +217,8 @@ def _ndcg(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
 
 def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     """The loss; unless the value alone counts, its one-sided bounds: the rule of `decide.cost_doubt`."""
-    about, loss, limit = (
-        "offline nDCG@10 compared with no defense",
-        subject.difference.loss,
-        limits.max_ndcg_loss,
-    )
-    if loss is None:
+    about, loss = "offline nDCG@10 compared with no defense", subject.difference.loss
+    if loss is None or loss.n == 0:
         missing = subject.missing.get("loss", f"no value is known: {about}")
         return LimitOutcome(about=about, missing=missing)
     if limits.use == "value":
@@ -230,8 +226,9 @@ def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     if loss.interval is None:
         missing = f'no interval: {loss.n} queries have a value; use = "value" judges the value alone'
         return LimitOutcome(loss.mean, None, None, about, missing)
-    needed = subject.difference.queries_needed(limit or 0.0)
-    if cost_doubt(subject.difference, limit or 0.0) == "cost not known" and needed is not None:
+    limit = limits.max_ndcg_loss or 0.0
+    needed = subject.difference.queries_needed(limit)
+    if cost_doubt(subject.difference, limit) == "cost not known" and needed is not None:
         about += f"; about {needed:,} queries would settle it, instead of {loss.n:,}"
     return LimitOutcome(loss.mean, loss.upper, (loss.lower, loss.upper), about)
 
