@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.results import AttackRecord, Estimate, Interval
+from foltr_audit.core.results import Estimate, Interval
 from foltr_audit.experiments.table import (
     ByQuery,
     ComparedPool,
@@ -24,7 +24,7 @@ from foltr_audit.experiments.table import (
     proven_auc,
     worst_audit,
 )
-from foltr_audit.judge.doubts import sure_auc
+from foltr_audit.judge.doubts import shown_above
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 
@@ -32,13 +32,10 @@ MOST_LOSS = 0.05
 """A defense passes whose loss of nDCG@10 to no defense is shown to be at most this, see `cost_doubt`."""
 
 MOST_AUC = 0.75
-"""The 95 % interval of the best attack has to end below this, or less than `ABOVE_GUESS` above the AUC of the
-guess that it is compared with: with few lists no attack is shown to succeed, however good it is."""
+"""The 95 % interval of the best attack has to end below this, or that of what it adds to the best guess below
+`ABOVE_GUESS`: with few lists no attack is shown to succeed, however good it is."""
 
 ABOVE_GUESS = 0.1
-
-CHANCE = 0.5
-"""The AUC of an attack that learns nothing; one below it has been unlucky."""
 
 DIGITS = 3
 """That tables print of AUC and nDCG."""
@@ -76,63 +73,39 @@ def worlds(table: ComparisonTable) -> list[ComparedWorld]:
 
 
 LeakKind = Literal["reads", "grades", "guess", "no sum", "unknown"]
-"""The best attack beats every guess without a message; all but that of who knows the grades of documents; or
-not even a guess by position or at random. It had nothing to read; or has no interval, so nothing is shown."""
+"""The best attack is shown to beat every guess, also the one that knows the grades of documents; every guess
+but that one; or none. It had nothing to read; or has no interval, so nothing is shown."""
+
+
+BEATS: tuple[LeakKind, ...] = ("reads", "grades")
+"""The attack is shown to read messages."""
 
 
 class StrongestLeak(NamedTuple):
-    """What the best attack on a pool reveals beyond guesses without a message.
-
-    `bound` is the weakest guess that the attack is not shown to beat, one that does not know the grades if
-    there is such a guess; None where it beats them all.
-    """
+    """What the best attack on a pool is shown to reveal beyond the guesses that stand beside it."""
 
     pool: ComparedPool
-    bound: AttackRecord | None
-
-    @property
-    def kind(self) -> LeakKind:
-        if self.pool.unread:
-            return "no sum"
-        if best_attack(self.pool).auc.ci95 is None:
-            return "unknown"
-        if self.bound is None:
-            return "reads"
-        return "grades" if self.bound.role == "knows grades" else "guess"
+    kind: LeakKind
 
     @property
     def held(self) -> bool:
-        """Whether the attack is not shown to do better than a guess by position or at random."""
+        """Whether the attack is not shown to beat the best guess that does not know the grades."""
         return self.kind in ("guess", "no sum")
 
 
 def find_leak(pool: ComparedPool) -> StrongestLeak | None:
     """What the best attack on a pool is shown to do; None where none was scored."""
     if pool.unread:
-        return StrongestLeak(pool, None)
-    best = best_attack(pool).attack
-    if best is None or not best.metric("auc").known:
+        return StrongestLeak(pool, "no sum")
+    best = best_attack(pool)
+    if best.attack is None or not best.auc.known:
         return None
-    choices = sum(record.role == "attack" for record in pool.attacks)
-    guesses = [record for record in pool.attacks if record.baseline and record.metric("auc").known]
-    unbeaten = [guess for guess in guesses if not _beats(best, guess, choices)]
-
-    def weakest_first(guess: AttackRecord) -> tuple[bool, float, str]:
-        return guess.role == "knows grades", guess.metric("auc").value, guess.method
-
-    return StrongestLeak(pool, min(unbeaten, key=weakest_first, default=None))
-
-
-def _beats(best: AttackRecord, guess: AttackRecord, choices: int) -> bool:
-    """Whether the best of `choices` attacks is shown to be better than a guess.
-
-    Than a random one: by its interval, widened for the choice. Than another, which has an interval too: if
-    the two do not meet, which is stricter than a test of their difference.
-    """
-    auc, other = best.metric("auc"), guess.metric("auc")
-    if guess.method.startswith("random:"):
-        return sure_auc(auc, best.counts["queries"], choices) > other.value
-    return auc.ci95 is not None and other.ci95 is not None and auc.ci95[0] > other.ci95[1]
+    if best.above_guess.ci95 is None:
+        return StrongestLeak(pool, "unknown")
+    if not shown_above(best.above_guess, 0.0):
+        return StrongestLeak(pool, "guess")
+    knows_more = best.grades_auc is None or shown_above(best.above_grades, 0.0)
+    return StrongestLeak(pool, "reads" if knows_more else "grades")
 
 
 class FrontPlace(NamedTuple):
@@ -143,9 +116,9 @@ class FrontPlace(NamedTuple):
 
 
 class ParetoChoice(NamedTuple):
-    """One choice: the AUC of its best attack with its 95 % interval, its nDCG and that of each query.
+    """One choice: what its best attack adds to the AUC of the best guess, its nDCG and that of each query.
 
-    What is not known is None. `refuted`: its claim is false.
+    What is not known is None. `leak_ends`: the 95 % interval; `refuted`: its claim is false.
     """
 
     leak: float | None
@@ -166,27 +139,28 @@ class ParetoChoice(NamedTuple):
     def beats(self, other: ParetoChoice) -> bool:
         """Whether it is as good in both as printed, and shown to be better in one.
 
-        Values are compared in three digits, as they are printed, and a leak below chance counts as chance.
+        Values are compared in three digits, as they are printed. A leak below 0, which is that of an attack
+        that adds nothing to the guess, counts as 0: it has been unlucky.
         """
         if self.refuted:
             return False
         if self.leak is None or self.utility is None or other.leak is None or other.utility is None:
             return False
-        mine, theirs = (max(round(leak, DIGITS), CHANCE) for leak in (self.leak, other.leak))
+        mine, theirs = (max(round(leak, DIGITS), 0.0) for leak in (self.leak, other.leak))
         gain = round(self.utility, DIGITS) - round(other.utility, DIGITS)
         if mine > theirs or gain < 0:
             return False
         return (mine < theirs and self._leaks_less(other)) or (gain > 0 and self._is_more_useful(other))
 
     def _leaks_less(self, other: ParetoChoice) -> bool:
-        """Whether the 95 % interval of the difference of both AUCs lies on one side of 0.
+        """Whether the 95 % interval of the difference of both leaks lies on one side of 0.
 
         From the interval of each (Zou & Donner 2008, "Construction of confidence limits about effect
         measures"), as if they were independent; they share queries, which makes the true one narrower.
         """
         if self.leak is None or other.leak is None or self.leak_ends is None or other.leak_ends is None:
             return False
-        apart = other.leak - max(self.leak, CHANCE)
+        apart = other.leak - max(self.leak, 0.0)
         return apart > math.hypot(other.leak - other.leak_ends[0], max(0.0, self.leak_ends[1] - self.leak))
 
     def _is_more_useful(self, other: ParetoChoice) -> bool:
@@ -198,11 +172,11 @@ class ParetoChoice(NamedTuple):
 
 
 def _choice(pool: ComparedPool) -> ParetoChoice:
-    auc = Estimate(CHANCE, (CHANCE, CHANCE)) if pool.unread else best_attack(pool).auc
+    above = Estimate(0.0, (0.0, 0.0)) if pool.unread else best_attack(pool).above_guess
     return ParetoChoice(
-        leak=auc.value if auc.known else None,
+        leak=above.value if above.known else None,
         utility=pool.ndcg.value if pool.ndcg.known else None,
-        leak_ends=auc.ci95,
+        leak_ends=above.ci95,
         queries=pool.queries,
         refuted=bool({*FALSE, CONTRADICTION} & set(pool.verdicts.values())),
     )
@@ -406,8 +380,8 @@ def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, *, lists: bool) -> 
         return "not tested"
     if not leak.held:
         return "leaks"
-    auc = best_attack(pool).auc
-    if auc.ci95 is not None and auc.ci95[1] > _most_auc(leak):
+    best = best_attack(pool)
+    if _may_exceed(best.auc, MOST_AUC) and _may_exceed(best.above_guess, ABOVE_GUESS):
         return "too few lists"
     if pool.defended and (doubt := cost_doubt(pool.difference)):
         return doubt
@@ -419,6 +393,5 @@ def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, *, lists: bool) -> 
     return "holds" if proven or alone else "no proof"
 
 
-def _most_auc(leak: StrongestLeak) -> float:
-    guess = CHANCE if leak.bound is None else leak.bound.metric("auc").value
-    return max(MOST_AUC, guess + ABOVE_GUESS)
+def _may_exceed(estimate: Estimate, limit: float) -> bool:
+    return estimate.ci95 is not None and estimate.ci95[1] > limit

@@ -32,7 +32,7 @@ from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
 from foltr_audit.experiments.run import mean_utility
-from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, selected
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records, group_records
 from foltr_audit.judge.significance import MeanBounds, mean_bounds, mean_interval, paired_t_test
@@ -236,30 +236,51 @@ def _badness(audit: AuditRecord) -> tuple[int, float, float]:
 
 
 class BestAttack(NamedTuple):
-    """The attack with the highest AUC, and the best guesses `without` a message; None where none was scored.
+    """The attack with the highest AUC, and the best guesses beside it; None where none was scored.
 
-    `guess` is the best of these that does not know the grades of documents, `knowing` the best that knows
-    them.
+    It is the luckiest of `ran` too, which the intervals of its numbers allow for.
     """
 
     attack: AttackRecord | None
-    without: AttackRecord | None
-    guess: AttackRecord | None
-    knowing: AttackRecord | None
+    ran: Sequence[AttackRecord]
 
     @property
     def auc(self) -> Estimate:
-        return UNKNOWN if self.attack is None else self.attack.metric("auc")
+        return self._selected("auc")
+
+    @property
+    def above_guess(self) -> Estimate:
+        """Its AUC less that of the best guess of a server that does not know the grades of documents."""
+        return self._selected("above_guess")
+
+    @property
+    def above_grades(self) -> Estimate:
+        """As `above_guess`, of a server that knows them; not defined without such a guess."""
+        return self._selected("above_grades")
+
+    def _selected(self, name: str) -> Estimate:
+        if self.attack is None:
+            return UNKNOWN
+        return selected(self.attack.metric(name), [record.metric(name) for record in self.ran])
+
+    @property
+    def guess(self) -> str | None:
+        """That guess."""
+        return None if self.attack is None else self.attack.more["guess"]
+
+    @property
+    def guess_auc(self) -> float | None:
+        return None if self.attack is None else self.attack.more["guess_auc"]
+
+    @property
+    def grades_auc(self) -> float | None:
+        """The AUC of the best guess of a server that knows the grades; None without one."""
+        return None if self.attack is None else self.attack.more["grades_auc"]
 
 
 def best_attack(pool: ComparedPool) -> BestAttack:
-    def highest(*roles: str) -> AttackRecord | None:
-        found = (record for record in pool.attacks if record.role in roles)
-        return max(found, key=lambda record: _or_lowest(record.metric("auc")), default=None)
-
-    return BestAttack(
-        highest("attack"), highest("guess", "knows grades"), highest("guess"), highest("knows grades")
-    )
+    ran = [record for record in pool.attacks if record.role == "attack"]
+    return BestAttack(max(ran, key=lambda record: _or_lowest(record.metric("auc")), default=None), ran)
 
 
 def _or_lowest(auc: Estimate) -> float:
@@ -424,7 +445,7 @@ def _pool(
             *(gap for run in runs for gap in run.gaps if gap.what == "nothing to read"),
         ),
         queries=queries,
-        ndcg=_with_interval(QueryBootstrap(names, streams).share(values)) if names.size else UNKNOWN,
+        ndcg=QueryBootstrap(names, streams).share(values),
         online=Estimate(float(online.mean()) if online.size else math.nan, mean_interval(online)),
         curves={name: np.mean([run.rounds[name] for run in runs], axis=0) for name in CURVES},
         served=_served(runs),
@@ -433,16 +454,14 @@ def _pool(
 
 def _sealed(records: Iterable[AttackRecord]) -> tuple[AttackRecord, ...]:
     """The records with their intervals, which no longer hold the lists that these are made of."""
-    sealed = tuple(records)
-    for record in sealed:
-        for estimate in (*record.metrics.values(), *record.differences.values()):
-            _with_interval(estimate)
-    return sealed
 
+    def sealed(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        return {
+            name: metric if isinstance(metric, QueryMetric) else Estimate(metric.value, metric.ci95)
+            for name, metric in metrics.items()
+        }
 
-def _with_interval(estimate: Estimate) -> Estimate:
-    _ = estimate.ci95
-    return estimate
+    return tuple(record.model_copy(update={"metrics": sealed(record.metrics)}) for record in records)
 
 
 def _served(runs: Sequence[StoredRun]) -> dict[str, float]:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.experiments.decide import MOST_LOSS, ComparedWorld, Decision
+from foltr_audit.experiments.decide import BEATS, MOST_LOSS, ComparedWorld, Decision, LeakKind
 from foltr_audit.experiments.runs.systems import without_shared_parameters
-from foltr_audit.experiments.table import best_attack
 from foltr_audit.report.decision import MARKS, VERDICTS
 from foltr_audit.report.documents import Row
-from foltr_audit.report.settings import run_bound_text, run_caption
+from foltr_audit.report.settings import GRADES, GUESS_NOTES, run_bound_text, run_caption
 from foltr_audit.report.table import (
     EMPTY,
     UNKNOWN_TEXT,
@@ -37,9 +36,8 @@ NOTES = {
     "claimed": "claimed: epsilon, - without a claim",
     "attack": "attack: the one with the highest AUC of those that ran, chosen on the lists that it is shown "
     "on, so a little high",
-    "AUC": "AUC: of the best attack (.5: a coin flip, 1: perfect)",
-    "guess": "guess: highest AUC of a guess that reads no message and knows no grades",
-    "without": "without: highest AUC of a guess that reads no message",
+    "AUC": "AUC: of the best attack (1: perfect)",
+    **GUESS_NOTES,
     "promised": "promised: the largest AUC that any attack can have, by the proof of one interaction, where "
     "all documents are equally likely clicked",
     "difference": "difference: of nDCG@10 to no defense",
@@ -55,19 +53,19 @@ _ONLINE = "online\nnDCG@10"
 # --- cells and columns -----------------------------------------------------------------------------
 
 
-def _without(row: Row) -> Cell:
+def guess_cell(row: Row) -> Cell:
+    """The AUC of the best guess that reads no message and knows no grades."""
     if row["baseline"] is None:
         return EMPTY
     return Cell(short(row["baseline_auc"]), short_method(row["baseline"]))
 
 
-WITHOUT = Column("without", _without)
-"""The best guess that reads no message, also of one that knows the grades."""
-
-
 def auc_cell(row: Row) -> Cell:
     """The AUC of the best attack, or that no run opened a sum."""
     return Cell(_NO_SUM) if row["runs_without_sum"] == row["runs"] else estimate_cell(row.estimate("auc"))
+
+
+AUC = Column("AUC", auc_cell)
 
 
 def byte_count(row: Row) -> str:
@@ -146,8 +144,7 @@ class WorldTables:
         data, scenario, click_model = world.key
         self.title = f"{click_model} clicks, scenario {scenario}{'' if alone else f' on {data}'}"
         self.defense = name_column("defense", self._name)
-        self.auc = Column("AUC", self._auc)
-        self._guesses = {pool.key: best_attack(pool).guess for pool in world.pools}
+        self.above = Column("above\nguess", self._above)
         self.verdict = Column("verdict", self._verdict, "name")
 
     def _name(self, row: Row) -> str:
@@ -156,18 +153,15 @@ class WorldTables:
         runs, asked = row["runs"], row["runs_asked"]
         return f"{learner}{row['name']}" + (f" ({runs} of {asked} runs)" if runs < asked else "")
 
-    def _auc(self, row: Row) -> Cell:
-        """The AUC of the best attack: bad where it is shown to beat every guess without a message."""
-        shown = auc_cell(row)
+    def leak_of(self, row: Row) -> LeakKind | None:
+        """What the best attack on the defense of a row is shown to do."""
         leak = self.world.leaks.get((row["learner"], row["name"]))
-        if leak is None or leak.kind == "unknown":
-            return shown
-        return shown._replace(mark="good" if leak.held else "bad" if leak.bound is None else "")
+        return None if leak is None else leak.kind
 
-    def _guess(self, row: Row) -> Cell:
-        """The guess that verdicts hold an attack against."""
-        guess = self._guesses[row["learner"], row["name"]]
-        return EMPTY if guess is None else Cell(short(guess.metric("auc").value), short_method(guess.method))
+    def _above(self, row: Row) -> Cell:
+        """What the best attack adds to the guess: bad where that is shown to be more than nothing."""
+        shown, kind = estimate_cell(row.estimate("above_guess")), self.leak_of(row)
+        return shown._replace(mark="bad" if kind in BEATS else "good" if kind == "guess" else "")
 
     def _verdict(self, row: Row) -> Cell:
         judgement = self.decision.judgement(row)
@@ -184,6 +178,16 @@ class WorldTables:
             if row["runs_without_sum"] < row["runs"]
         ]
         return "; ".join(parts) if several else ""
+
+    @property
+    def no_better(self) -> list[str]:
+        """The defenses under which an attack is shown to read messages, but no more than grades tell."""
+        return [
+            f"{self._name(row)}: {short_method(row['attack'])} beats the guess, so messages leak; it is not "
+            f"shown to be better than who knows the grades ({short(row['grades_auc'])})"
+            for row in self.rows
+            if self.leak_of(row) == "grades"
+        ]
 
     @property
     def dominated(self) -> list[str]:
@@ -211,9 +215,10 @@ class WorldTables:
                 Column("chain", "defense", "fold", only="page"),
                 replace(CLAIMED, only="page"),
                 Column("attack", "attack", "name", narrow=short_method),
-                self.auc,
-                Column("guess", self._guess),
-                WITHOUT,
+                AUC,
+                Column("guess", guess_cell),
+                self.above,
+                GRADES,
                 short_column("promised", "ceiling_auc"),
                 *(Column(header, name) for header, name in metrics.items()),
                 self.verdict,
@@ -221,7 +226,7 @@ class WorldTables:
             self.rows,
             caption="; ".join(filter(None, caption)),
             notes=NOTES,
-            spare=("accuracy", "F1", "TPR@1%", "promised", "attack", "without", "guess"),
+            spare=("accuracy", "F1", "TPR@1%", "promised", "attack", "recall", "precision", "grades"),
         )
 
     def costs(self) -> Table:
@@ -260,8 +265,9 @@ class WorldTables:
             [
                 self.defense,
                 CLAIMED,
-                self.auc,
-                Column("guess", lambda row: self._guess(row)._replace(below="")),
+                AUC,
+                Column("guess", lambda row: guess_cell(row)._replace(below="")),
+                self.above,
                 short_column("nDCG@10", "ndcg@10"),
                 DIFFERENCE,
                 BYTES,
@@ -270,7 +276,7 @@ class WorldTables:
             rows,
             caption=f"in brackets: 95 % intervals; {verdict_words(self.decision, rows)}",
             notes=NOTES,
-            spare=("bytes", "claimed", "difference", "guess"),
+            spare=("bytes", "claimed", "difference"),
         )
 
 

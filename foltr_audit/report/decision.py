@@ -32,9 +32,9 @@ VERDICTS: dict[Judgement, str] = {
     "cost not known": "the one-sided 95 % bounds of the loss of nDCG@10 lie on both sides of "
     f"{short(MOST_LOSS, 2)}",
     "costs too much": f"shown to lose more than {short(MOST_LOSS, 2)} of nDCG@10 (one-sided 95 % bound)",
-    "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and more than "
-    f"{short(ABOVE_GUESS, 1)} above the weakest guess that the attack does not beat",
-    "leaks": "the best attack is shown to beat the guess",
+    "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and that of what the attack "
+    f"adds to the guess above {short(ABOVE_GUESS, 1)}",
+    "leaks": "the best attack is shown to add to the guess (one-sided 95 % bound above 0)",
     "false claim": "a claim is refuted where the server does not see the shown lists, or its proof cannot "
     "hold",
     "not tested": "no attack or no ranking was measured",
@@ -131,15 +131,16 @@ def _under(pool: ComparedPool, pools: Sequence[ComparedPool]) -> str:
 
 
 def _why(best: JudgedDefense) -> str:
-    aucs = {pool: best_attack(pool).auc for pool in best.pools}
-    worst = max(aucs, key=lambda pool: aucs[pool].value if aucs[pool].known else -1.0)
+    attacks = {pool: best_attack(pool) for pool in best.pools}
+    above = {pool: each.above_guess for pool, each in attacks.items()}
+    worst = max(above, key=lambda pool: above[pool].value if above[pool].known else -1.0)
     attack = "attacks have nothing to read"
-    if aucs[worst].known:
-        guess = best_attack(worst).guess
-        beside = (
-            "" if guess is None else f"; {short(guess.metric('auc').value)} by {short_method(guess.method)}"
+    if above[worst].known:
+        shown = attacks[worst]
+        auc = (
+            f"AUC {short(shown.auc.value)}, {short(shown.guess_auc)} by {short_method(str(shown.guess))}, "
+            f"difference {estimate_text(above[worst])}; {_under(worst, best.pools)}"
         )
-        auc = f"AUC {estimate_text(aucs[worst])}{beside}; {_under(worst, best.pools)}"
         attack = f"the best attack is not shown to beat a guess without message and grades ({auc})"
     proven = best.eps_proven()
     if math.isinf(proven):

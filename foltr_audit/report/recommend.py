@@ -24,15 +24,21 @@ from foltr_audit.experiments.recommend.recommend import (
 from foltr_audit.experiments.recommend.space import Candidate, PrivacyLimits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.compare import ATTACK, CLAIM, FAILED, RESULT, WARNED, CompareReport
-from foltr_audit.report.compare_tables import BYTES, DIFFERENCE, LOSES, NOTES, WITHOUT
+from foltr_audit.report.compare_tables import BYTES, DIFFERENCE, LOSES, NOTES
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of, prefixed
 from foltr_audit.report.figures import recommend_figure
 from foltr_audit.report.settings import (
+    ABOVE,
     DATASET,
+    GUESS,
+    GUESS_COLUMNS,
+    GUESS_NOTES,
+    GUESSES,
     RUN_BOUND,
     dataset_line,
     dataset_row,
     few_lists,
+    guess_columns,
     run_bound_columns,
     run_bound_text,
     run_caption,
@@ -75,7 +81,8 @@ CANDIDATE = Section(
     "candidate:int name alternative eps:num|null norm:num|null defense:[str] options eps_proven:num|null "
     "auc_proven:num|null delta:num|null how:str|null",
     nested("run", RUN_BOUND, many=False, null=True),
-    "ndcg@10_validation:num|null ndcg@10_loss_upper:num|null attack:str|null auc:est "
+    "ndcg@10_validation:num|null ndcg@10_loss_upper:num|null attack:str|null auc:est",
+    GUESSES,
     "attacked_queries:int|null excess:num|null outcome why",
 )
 """A candidate, numbered from 1: what is proven for it, and its results on the validation split."""
@@ -233,7 +240,7 @@ class RecommendReport(Document):
             about=self._data_line,
             table=next((table for table in tables if table.lines), None),
             notes=(self._limits_line, *filter(None, (self.runner_up, self.sample)), *self._failed_lines),
-            left_out=("the other candidates", "what accounting refused", "baselines and the audit"),
+            left_out=("the other candidates", "what accounting refused", "guesses and the audit"),
         )
 
     @property
@@ -300,6 +307,7 @@ def candidate_row(number: int, candidate: Candidate) -> Row:
         },
         attack=None if attack is None else attack.method,
         auc=UNKNOWN if attack is None else attack.metric("auc"),
+        **guess_columns(attack),
         attacked_queries=None if attack is None else attack.counts["queries"],
         excess=None if score is None else score.excess,
         why=candidate.refused or candidate.failed or doubt,
@@ -394,14 +402,14 @@ _MEASURED = _epsilon("measured", "eps_measured")
 _CLIP = Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}")
 _PROMISED = short_column("AUC\npromised", "auc_proven")
 _VALIDATION = short_column("nDCG@10", "ndcg@10_validation")
-_BRIEF = (_NAME, _PROVEN, _AUC, _NDCG, _VALIDATION, DIFFERENCE, LOSES, BYTES)
+_BRIEF = (_NAME, _PROVEN, _AUC, GUESS, ABOVE, _NDCG, _VALIDATION, DIFFERENCE, LOSES, BYTES)
 """The columns of a short answer."""
 
-_SPARE = ("bytes", LOSES.header, "claimed", "without", "attack", "clip", "measured", "run")
+_SPARE = ("bytes", LOSES.header, "claimed", "grades", "attack", "clip", "measured", "run")
 _NOTES = {
     **{column.header: NOTES[column.header] for column in (DIFFERENCE, LOSES)},
-    "AUC": "AUC: of the best attack (.5: a coin flip, 1: perfect); in brackets: 95 % intervals",
-    "without": "without: highest AUC of a guess that reads no message",
+    "AUC": "AUC: of the best attack (1: perfect); in brackets: 95 % intervals",
+    **GUESS_NOTES,
     "proven": "proven: epsilon for one interaction, at most, by accounting",
     "AUC\npromised": "AUC promised: the most that any attack on a click can reach, by the proof of one "
     "interaction",
@@ -416,13 +424,29 @@ def _tested_table(report: RecommendReport, *, brief: bool = False) -> Table:
     tested = (report.evidence, report.without) if report.evidence is not None else ()
     rows = {row["name"]: row for row in tested if row is not None}
     of_view = [
-        row.with_values(**{name.removesuffix(suffix): row[name] for name in row if name.endswith(suffix)})
+        row.with_values(
+            guess_auc=row["baseline_auc"],
+            **{name.removesuffix(suffix): row[name] for name in row if name.endswith(suffix)},
+        )
         for row in rows.values()
     ]
     return _table(
         f"on the test split, {counted(report.effort.runs, 'fresh repetition')}: nothing here was used to "
         "choose",
-        [_NAME, _NDCG, DIFFERENCE, LOSES, _ATTACK, _AUC, WITHOUT, _CLAIMED, _PROVEN, _RUN, _MEASURED, BYTES],
+        [
+            _NAME,
+            _NDCG,
+            DIFFERENCE,
+            LOSES,
+            _ATTACK,
+            _AUC,
+            *GUESS_COLUMNS,
+            _CLAIMED,
+            _PROVEN,
+            _RUN,
+            _MEASURED,
+            BYTES,
+        ],
         of_view,
         brief=brief,
         measured=f"measured: at least, by {report.effort.trials} trials",
@@ -434,7 +458,7 @@ def _candidates_table(report: RecommendReport, *, brief: bool = False) -> Table:
     chosen, limits = report.recommended, report.limits
     rows = report.nearest if chosen is None else [chosen, *report.runners_up]
     promised = [] if limits.max_proven_auc is None else [_PROMISED]
-    attacked = [] if limits.max_auc is None else [_ATTACK, _AUC]
+    attacked = [] if limits.max_auc is None else [_ATTACK, _AUC, *GUESS_COLUMNS]
     kept = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
     title = "the nearest candidates" if chosen is None else "the best candidate of each defense"
     return _table(

@@ -258,7 +258,7 @@ def test_one_query_has_no_interval() -> None:
 def test_lists_without_a_click_are_as_good_as_no_lists(lists: int) -> None:
     nothing = np.zeros((lists, 4), dtype=np.bool_)
     for row in scored(evidence(["a", "b", "c"][:lists], nothing, ~nothing)).values():
-        assert tuple(row.metrics) == METRICS
+        assert tuple(row.metrics)[: len(METRICS)] == METRICS
         for score in row.metrics.values():
             assert (np.isnan(score.value), score.ci95) == (True, None)
 

@@ -19,6 +19,7 @@ from tests.fixtures.comparisons import (
     against,
     attack,
     audit,
+    beside_guesses,
     checked,
     guesses,
     lost,
@@ -60,7 +61,8 @@ def test_a_proven_defense_under_which_attacks_fail_is_recommended() -> None:
     said = decision_sentences(found)
     assert said[0] == "Use laplace, eps 1.2."
     proof = "and epsilon 1.2 is proven for one interaction; for one client over 20 rounds nothing is."
-    assert f"(AUC .520 [.50, .54]; .600 by position-prior; perfect clicks), {proof}" in said[1]
+    beside = "AUC .520, .600 by position-prior, difference -.080 [-.10, -.06]; perfect clicks"
+    assert f"({beside}), {proof}" in said[1]
     assert said[-1].startswith("Not tested: ")
     assert "since no audit was run" not in said[-1]
     judged = {one.name: one.judgement for one in found.judged}
@@ -98,7 +100,9 @@ def test_costs_name_the_clicks_that_they_are_of() -> None:
     assert (
         "Costs: at most .040 of nDCG@10 compared with no defense, for informational clicks (.400" in said[2]
     )
-    assert "(AUC .520 [.50, .54]; .600 by position-prior; informational clicks)" in said[1]
+    assert (
+        "(AUC .520, .600 by position-prior, difference -.080 [-.10, -.06]; informational clicks)" in said[1]
+    )
 
 
 def test_the_decision_as_json_names_what_to_use() -> None:
@@ -279,7 +283,7 @@ def test_a_server_that_cheats_is_named() -> None:
 def test_an_attack_that_may_be_good_on_few_lists_is_no_success_of_a_defense() -> None:
     """An AUC of .7 from .45 to .95 is not shown to beat a guess, and no defense holds by that."""
     few = attack("map", Estimate(0.7, (0.45, 0.95)))
-    wide = replace(PROVEN, attacks=(*guesses(), few))
+    wide = replace(PROVEN, attacks=beside_guesses((*guesses(), few)))
     assert chosen(NONE, wide) == ""
     assert sentences(NONE, wide)[0].endswith("too few lists were attacked under laplace, eps 1.2.")
 
@@ -298,4 +302,6 @@ def test_the_thresholds_of_verdicts_stand_below_their_table() -> None:
     below = report(NONE, few).short_answer()
     assert below is not None
     assert below.table is not None
-    assert f"ends above .{MOST_AUC * 100:g}, and more than .{ABOVE_GUESS * 10:g} above" in below.table.caption
+    caption = below.table.caption
+    assert f"ends above .{MOST_AUC * 100:g}, and that of" in caption
+    assert f"adds to the guess above .{ABOVE_GUESS * 10:g}" in caption

@@ -165,7 +165,7 @@ def test_there_is_a_choice_for_what_rows_differ_in() -> None:
 
 def test_the_guess_beside_an_attack_does_not_know_the_grades() -> None:
     row = usual().data["rows"][0]
-    assert (row["guess"], row["guess_by"], row["knowing"]) == (0.6, "position-prior", 0.9)
+    assert (row["baseline_auc"], row["guess_by"], row["grades_auc"]) == (0.6, "position-prior", 0.9)
 
 
 def test_odd_values_are_dashes() -> None:

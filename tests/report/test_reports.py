@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
 
 import foltr_audit as fa
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
-from foltr_audit.judge.doubts import AttackedClicks, beats_guessing, sure_auc, wrong_sign
+from foltr_audit.judge.doubts import AttackedClicks, shown_above, sure_auc, wrong_sign
 from foltr_audit.report.attack import describe_results
 from foltr_audit.report.documents import Row
 from foltr_audit.utils.formatting import json_text
@@ -116,8 +114,10 @@ def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0
         won = (rng.random(queries) < 0.5 + shift).astype(float)
         resampled = rng.binomial(queries, won.mean(), size=1000) / queries  # means of resamples of `won`
         low, high = np.quantile(resampled, [0.025, 0.975])
-        auc = Estimate(float(won.mean()), (float(low), float(high)))
-        rows.append(row.with_values(method=f"attack-{number}", auc=auc))
+        auc, above = (
+            Estimate(float(won.mean()) - of, (float(low) - of, float(high) - of)) for of in (0, 0.5)
+        )
+        rows.append(row.with_values(method=f"attack-{number}", auc=auc, above_guess=above, guess_auc=0.5))
     return rows
 
 
@@ -127,10 +127,10 @@ def _low(row: Row) -> float:
 
 
 def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
-    """15 rows to choose from: false alarms stay within a binomial limit of the nominal 2.5 %."""
+    """15 rows to choose from: false alarms stay within a binomial limit of the nominal 5 %."""
     rng = np.random.default_rng(7)
     alarms = sum("recovers" in describe_results(_rows(rng, 15, 40)) for _ in range(200))
-    assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
+    assert alarms <= 20  # P[Bin(200, .05) > 20] < .002
     found = sum("recovers" in describe_results(_rows(rng, 15, 200, shift=0.3)) for _ in range(20))
     assert found == 20
     naive = sum(max(map(_low, _rows(rng, 15, 40))) > 0.5 for _ in range(200))
@@ -163,21 +163,22 @@ def test_a_perfect_auc_is_as_sure_as_that_many_won_trials(choices: int, queries:
 
 def test_a_row_without_interval_is_never_sure() -> None:
     assert sure_auc(Estimate(1.0), 1, 1) == -1.0
-    assert not beats_guessing(Estimate(1.0), 1, 1)
+    assert not shown_above(Estimate(1.0), 1, 1)
 
 
-@hypothesis.given(
-    auc=st.floats(0.0, 1.0),
-    below=st.floats(0.0, 0.1),
-    above=st.floats(0.0, 0.1),
-    queries=st.integers(2, 400),
-    choices=st.integers(1, 40),
-)
-def test_an_auc_beats_guessing_where_its_sure_value_does(
-    auc: float, below: float, above: float, queries: int, choices: int
-) -> None:
-    found = Estimate(auc, (max(auc - below, 0.0), min(auc + above, 1.0)))
-    assert beats_guessing(found, queries, choices) == (sure_auc(found, queries, choices) > 0.5)
+@pytest.mark.parametrize("choices", [1, 2, 3, 15])
+def test_a_difference_is_shown_where_a_one_sided_t_test_shows_it(choices: int) -> None:
+    """The other route is SciPy's test of differences of queries, corrected for the choice (Bonferroni)."""
+    rng = np.random.default_rng(choices)
+    shown = []
+    for queries in (3, 10, 40) * 40:
+        values = rng.normal(0.3 / np.sqrt(queries) * rng.integers(0, 20), 1.0, size=queries)
+        low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
+        difference = Estimate(float(values.mean()), (float(low), float(high)))
+        p = ttest_1samp(values, 0.0, alternative="greater").pvalue
+        shown.append(shown_above(difference, queries, choices))
+        assert shown[-1] == (p < 0.05 / choices)
+    assert 20 < sum(shown) < 100
 
 
 def test_a_resumed_folder_holds_one_plan(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from foltr_audit.experiments.recommend.recommend import AttackSample
 from foltr_audit.judge.bootstrap import FEW, share_interval
 
 
-@given(st.floats(0.001, 0.5), st.floats(0.501, 0.99), st.integers(1, 100))
-def test_so_many_draws_let_a_guess_pass(half: float, limit: float, repeats: int) -> None:
-    sample = AttackSample(half, 40, repeats)
+@given(st.floats(0.001, 0.5), st.floats(0.701, 0.99), st.integers(1, 100), st.floats(0.5, 0.7))
+def test_so_many_draws_let_a_guess_pass(half: float, limit: float, repeats: int, guess: float) -> None:
+    sample = AttackSample(half, 40, repeats, guess)
     needed = math.ceil(sample.times(limit) * repeats)
-    assert not AttackSample(half * (repeats / needed) ** 0.5, 40, needed).too_small(limit)
+    assert not AttackSample(half * (repeats / needed) ** 0.5, 40, needed, guess).too_small(limit)
 
 
 def test_the_width_of_a_guess_falls_with_the_square_root_of_the_draws() -> None:
@@ -49,10 +49,10 @@ def test_below_so_many_queries_no_number_of_draws_narrows_the_interval() -> None
 
 
 def test_a_small_sample_is_told_with_the_size_that_would_do() -> None:
-    said = AttackSample(0.15, 40, 2).describe(0.6)
+    said = AttackSample(0.15, 40, 2, 0.5).describe(0.6)
     assert "with 40 queries, 2 times each" in said
     assert "ends at about .650 (limit .600)" in said
     assert said.endswith("About --repeats 6 would be enough, or more queries.")
-    assert "About 12 queries would be enough;" in AttackSample(0.15, 4, 2).describe(0.6)
-    assert AttackSample(0.05, 40, 1).describe(0.6) == ""
-    assert "No sample is large enough" in AttackSample(0.05, 40, 1).describe(0.4)
+    assert "About 12 queries would be enough;" in AttackSample(0.15, 4, 2, 0.5).describe(0.6)
+    assert AttackSample(0.05, 40, 1, 0.5).describe(0.6) == ""
+    assert "No sample is large enough" in AttackSample(0.05, 40, 1, 0.62).describe(0.6)

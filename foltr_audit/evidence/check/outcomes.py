@@ -13,6 +13,7 @@ from foltr_audit.evidence.check.limits import PRIVACY_LIMITS, PROOF_LIMITS, Syst
 from foltr_audit.experiments.decide import cost_doubt
 from foltr_audit.experiments.table import NOT_TESTED, Difference
 from foltr_audit.judge.doubts import describe_few_lists
+from foltr_audit.judge.significance import FEWEST
 from foltr_audit.privacy.observer_views import sees, sees_lists, with_article, without_lists
 from foltr_audit.utils.formatting import JsonValue, join_names
 
@@ -81,7 +82,7 @@ class LimitOutcome(NamedTuple):
         about: what the value describes, e.g. the attack.
         missing: why the limit cannot be judged.
         allowed: the number in the limit; None for a limit without one.
-        attacks: the attacks that ran, for the limit on attacks.
+        attacks, attack: the attacks that ran, and the one that is judged, for the limit on attacks.
     """
 
     value: float | str | None = None
@@ -94,6 +95,7 @@ class LimitOutcome(NamedTuple):
     status: Status = "not judged"
     allowed: float | None = None
     attacks: tuple[str, ...] = ()
+    attack: AttackRecord | None = None
 
 
 def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[LimitOutcome]:
@@ -150,14 +152,14 @@ def printable(text: str) -> str:
 def _read(
     limits: SystemLimits, found: Estimate, about: str, missing: str | None, *, high_is_bad: bool
 ) -> LimitOutcome:
-    """An estimate; with `use = "interval"` the worse end of its interval is compared too."""
-    value, interval = found.value, found.ci95
+    """An estimate; with `use = "interval"` the worse of its one-sided bounds is compared too."""
+    value, interval = found.value, found.bounds
     if not found.known:
         return LimitOutcome(about=about, missing=missing or f"no value is known: {about}")
     if limits.use == "value":
-        return LimitOutcome(value, value, interval, about)
+        return LimitOutcome(value, value, found.ci95, about)
     if interval is None:
-        why = missing or "fewer than two queries have a value"
+        why = missing or f"fewer than {FEWEST} queries have a value"
         return LimitOutcome(
             value, None, None, about, f'no interval: {why}; use = "value" judges the value alone'
         )
@@ -194,7 +196,7 @@ def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> Limi
     missing = None if auc.known else "no attacked list has both clicked and unclicked documents"
     few = describe_few_lists([attack.counts["lists"]])
     about = ", ".join(part for part in (f"attack {attack.method}", others, few) if part)
-    return _read(limits, auc, about, missing, high_is_bad=True)
+    return _read(limits, auc, about, missing, high_is_bad=True)._replace(attack=attack)
 
 
 def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:

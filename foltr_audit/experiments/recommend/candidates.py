@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foltr_audit.core.results import AttackRecord, Estimate, GapRecord
+from foltr_audit.core.results import AttackRecord, GapRecord
 from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
@@ -193,5 +193,5 @@ def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
 
 def _with_auc_alone(record: AttackRecord) -> AttackRecord:
     """The record without the metrics that nobody reads, which hold the judged lists in memory."""
-    auc = record.metric("auc")
-    return record.model_copy(update={"metrics": {"auc": Estimate(auc.value, auc.ci95)}})
+    kept = {name: record.metric(name) for name in ("auc", "above_guess")}
+    return record.model_copy(update={"metrics": kept})

@@ -37,7 +37,6 @@ from foltr_audit.experiments.recommend.space import (
 from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.table import ComparedPool, Difference, proof_of, worst_audit
-from foltr_audit.judge.bootstrap import FEW
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -285,17 +284,13 @@ def describe_cost(doubt: str, difference: Difference, split: str) -> str:
     )
 
 
-CHANCE = 0.5
-"""The AUC of an attack that only guesses."""
-
 SPARE = 1.25
 """Times as many draws as the interval would need on average, since its width is an estimate too."""
 
-FEWEST_QUERIES = 2 * FEW
+FEWEST_QUERIES = 5
 """With fewer queries it takes more queries, not more draws of each.
 
-Below `FEW` of them an interval is widened, however many draws there are (`judge.bootstrap.share_interval`),
-and just above it while the queries differ.
+Of so few, many resamples hold one query only, whatever its spread (`judge.significance.mean_ends`).
 """
 
 
@@ -303,18 +298,20 @@ class AttackSample(NamedTuple):
     """The sample behind an attack's AUC.
 
     Attributes:
-        half_width: from the AUC to the upper end of its 95 % interval.
+        half_width: from the AUC to its one-sided 95 % upper bound.
         queries: that were attacked.
         repeats: draws of clicks and noise for each.
+        guess: the AUC of the best guess without a message, which an attack that only guesses has.
     """
 
     half_width: float
     queries: int
     repeats: int
+    guess: float
 
     def too_small(self, limit: float) -> bool:
         """Whether even an attack that only guesses is above a limit, by the width of its interval alone."""
-        return CHANCE + self.half_width > limit
+        return self.guess + self.half_width > limit
 
     def times(self, limit: float) -> float:
         """How many times as large the sample would have to be for an attack that only guesses to pass.
@@ -323,7 +320,7 @@ class AttackSample(NamedTuple):
         at chance comes from clicks and noise, which are new in each draw, and not from which queries there
         are. Infinite where no sample is large enough.
         """
-        room = limit - CHANCE
+        room = limit - self.guess
         return SPARE * (self.half_width / room) ** 2 if room > 0 else math.inf
 
     def describe(self, limit: float) -> str:
@@ -333,12 +330,12 @@ class AttackSample(NamedTuple):
         each = "" if self.repeats == 1 else f", {self.repeats} times each"
         start = (
             f"The sample is too small: with {self.queries} queries{each}, the interval of an "
-            f"attack that only guesses (AUC {short(CHANCE)}) ends at about "
-            f"{short(CHANCE + self.half_width)} (limit {short(limit)})"
+            f"attack that only guesses (AUC {short(self.guess)}) ends at about "
+            f"{short(self.guess + self.half_width)} (limit {short(limit)})"
         )
         times = self.times(limit)
         if math.isinf(times):
-            return f"{start}. No sample is large enough, since the limit is not above {short(CHANCE)}."
+            return f"{start}. No sample is large enough, since the limit is not above {short(self.guess)}."
         if self.queries < FEWEST_QUERIES:
             queries = max(FEWEST_QUERIES, math.ceil(times * self.queries))
             return f"{start}. About {queries} queries would be enough; more draws of these few would not."
@@ -356,7 +353,12 @@ def describe_sample(found: Recommendation, pool: ComparedPool | None, broken: Se
         return ""
     attacks = [attack for attack in tested if attack.role == "attack"]
     samples = [
-        AttackSample(max(0.0, end - attack.metric("auc").value), attack.counts["queries"], protocol.repeats)
+        AttackSample(
+            max(0.0, end - attack.metric("auc").value),
+            attack.counts["queries"],
+            protocol.repeats,
+            attack.more["guess_auc"],
+        )
         for attack in attacks or [one.attack for one in found.judged if one.attack is not None]
         if (end := interval_end(attack)) is not None
     ]

@@ -228,9 +228,9 @@ class Candidate:
 
 
 def interval_end(attack: AttackRecord) -> float | None:
-    """The upper end of the 95 % interval of an attack's AUC; None without one."""
-    interval = attack.metric("auc").ci95
-    return None if interval is None else interval[1]
+    """The one-sided 95 % upper bound of an attack's AUC; None without one."""
+    bounds = attack.metric("auc").bounds
+    return None if bounds is None else bounds[1]
 
 
 class CandidateAccountant:
