@@ -359,14 +359,15 @@ def _none(report: RecommendReport) -> str:
     if not report.nearest:
         return f"{start}; none could be run."
     first = report.nearest[0]
-    if first["why"]:
-        return f"{start}. The nearest is {first['name']}: {first['why']}."
-    if first["auc"].ci95 is None:
+    ends, reasons = first["auc"].ci95, [first["why"]] if first["why"] else []
+    if limits.max_auc is not None and ends is None:
         return f"{start}; attacks could not be measured on any."
-    return (
-        f"{start}. The nearest is {first['name']}: the 95 % interval of the AUC of {first['attack']} ends at "
-        f"{short(first['auc'].ci95[1])} (limit {short(limits.max_auc)})."
-    )
+    if limits.max_auc is not None and ends[1] > limits.max_auc:
+        reasons.append(
+            f"the 95 % interval of the AUC of {first['attack']} ends at {short(ends[1])} "
+            f"(limit {short(limits.max_auc)})"
+        )
+    return f"{start}. The nearest is {first['name']}: {'; '.join(reasons)}."
 
 
 def _search_lines(report: RecommendReport) -> Iterator[str]:
