@@ -109,7 +109,7 @@ def find_leak(pool: ComparedPool) -> StrongestLeak | None:
 
 
 class FrontPlace(NamedTuple):
-    """Whether a pool is on the front of AUC and nDCG@10, None if not known; and pools there that beat it."""
+    """Whether a pool is on the front of leak and nDCG@10, None if not known; and pools there that beat it."""
 
     on: bool | None
     beaten_by: tuple[ComparedPool, ...]
@@ -129,7 +129,7 @@ class ParetoChoice(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether AUC and nDCG are."""
+        """Whether leak and nDCG are."""
         return self.leak is not None and self.utility is not None
 
     def on_front(self, winners: Sequence[object]) -> bool | None:

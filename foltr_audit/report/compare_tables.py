@@ -276,7 +276,7 @@ class WorldTables:
             rows,
             caption=f"in brackets: 95 % intervals; {verdict_words(self.decision, rows)}",
             notes=NOTES,
-            spare=("bytes", "claimed", "difference"),
+            spare=("claimed", "bytes", "difference"),
         )
 
 

@@ -365,7 +365,8 @@ def _none(report: RecommendReport) -> str:
     if limits.max_auc is not None and ends[1] > limits.max_auc:
         reasons.append(
             f"the 95 % interval of the AUC of {first['attack']} ends at {short(ends[1])} "
-            f"(limit {short(limits.max_auc)})"
+            f"(limit {short(limits.max_auc)}); the best guess without a message has "
+            f"{short(first['guess_auc'])}"
         )
     return f"{start}. The nearest is {first['name']}: {'; '.join(reasons)}."
 

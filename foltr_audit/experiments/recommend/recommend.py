@@ -238,14 +238,17 @@ def broken_on_test(pool: ComparedPool | None, lost: Sequence[GapRecord], limits:
 def _leaks(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
     if limits.max_auc is None:
         return []
-    ends = {attack.method: interval_end(attack) for attack in pool.attacks if attack.role == "attack"}
-    known = [(end, method) for method, end in ends.items() if end is not None]
+    ends = ((interval_end(attack), attack) for attack in pool.attacks if attack.role == "attack")
+    known = [(end, attack) for end, attack in ends if end is not None]
     if not known:
         return ["no attack could be run on the test split"]
     upper, worst = max(known, key=lambda pair: pair[0])
     if limits.excess(upper) <= 0:
         return []
-    return [f"the 95 % interval of {worst}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)})"]
+    return [
+        f"the 95 % interval of {worst.method}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)}); "
+        f"the best guess without a message has {short(worst.more['guess_auc'])}"
+    ]
 
 
 def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
