@@ -168,7 +168,7 @@ def _beside_guess(row: Row) -> str:
 def _number(row: Row, value: float | None) -> str:
     if row["limit"].endswith("_eps"):
         return bound_text(value)
-    return short(None if value is None else round(value, 3) + 0.0)  # -0.0 + 0.0 is 0.0
+    return short(value)
 
 
 def _value(row: Row) -> str:
@@ -204,8 +204,8 @@ _COLUMNS = (
 
 
 _CAPTION = (
-    "in brackets: 95 % intervals; AUC: 1 is perfect; guess: AUC of the best guess that reads no message and "
-    "knows no grades; epsilon: ∞ where nothing bounds it"
+    "in brackets: 95 % intervals, of a loss one-sided 95 % bounds; AUC: 1 is perfect; guess: the best AUC "
+    "without message and grades; epsilon: ∞ where nothing bounds it"
 )
 
 
