@@ -16,21 +16,20 @@ from foltr_audit.experiments.table import (
     ByQuery,
     ComparedPool,
     ComparisonTable,
+    Difference,
     PoolKey,
     WorldKey,
     best_attack,
+    proof_of,
     proven_auc,
     worst_audit,
 )
 from foltr_audit.judge.doubts import shown_above
-from foltr_audit.judge.significance import bonferroni, paired_t_test
+from foltr_audit.judge.significance import mean_bounds
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 
 MOST_LOSS = 0.05
-"""A significant loss of nDCG@10 above this costs too much."""
-
-LEAST = 0.05
-"""Corrected p-values below this make a difference."""
+"""A defense passes whose loss of nDCG@10 to no defense is shown to be at most this, see `cost_doubt`."""
 
 MOST_AUC = 0.75
 """The 95 % interval of the best attack has to end below this, or that of what it adds to the best guess below
@@ -48,12 +47,6 @@ class ComparedWorld:
 
     key: WorldKey
     pools: tuple[ComparedPool, ...]
-
-    @cached_property
-    def corrected(self) -> dict[PoolKey, float]:
-        """P-values of nDCG@10 against no defense, corrected for the tests of this world."""
-        tested = {pool.key: pool.difference.p for pool in self.pools if pool.difference.p is not None}
-        return dict(zip(tested, bonferroni(list(tested.values())), strict=True))
 
     @cached_property
     def leaks(self) -> dict[PoolKey, StrongestLeak]:
@@ -174,7 +167,7 @@ class ParetoChoice(NamedTuple):
         """Whether the 95 % interval of the mean difference in nDCG over queries lies above 0."""
         both = np.intersect1d(self.queries[0], other.queries[0])
         mine, theirs = (values[np.isin(names, both)] for names, values in (self.queries, other.queries))
-        ends = paired_t_test(mine, theirs).ends if both.size > 1 else None
+        ends = mean_bounds(mine - theirs, -1.0).interval
         return ends is not None and ends[0] > 0.0
 
 
@@ -204,6 +197,7 @@ Judgement = Literal[
     "holds",
     "no proof",
     "no bound",
+    "cost not known",
     "costs too much",
     "too few lists",
     "leaks",
@@ -213,7 +207,8 @@ Judgement = Literal[
 """From best to worst.
 
 `holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven; `no bound`:
-nor can it be, since its noise was not computed for what its clip allows (warning `UNBOUNDED`).
+nor can it be, since its noise was not computed for what its clip allows (warning `UNBOUNDED`); `cost not
+known` and `costs too much`: see `cost_doubt`.
 """
 
 UNBOUNDED = "FA101"
@@ -221,6 +216,21 @@ UNBOUNDED = "FA101"
 
 _RANK: tuple[Judgement, ...] = get_args(Judgement)[1:]
 HELD: tuple[Judgement, ...] = ("holds", "no proof")
+
+
+def cost_doubt(
+    difference: Difference, limit: float = MOST_LOSS
+) -> Literal["cost not known", "costs too much"] | None:
+    """What speaks against a defense by its loss of nDCG@10; None where that is shown to be within a limit.
+
+    It is shown to be within by its one-sided 95 % upper bound, and to be above by its lower one. In between,
+    or without a comparison, it is not known. The bounds are of one defense alone: neither more defenses
+    beside it nor fewer queries make it pass.
+    """
+    if difference.upper_loss <= limit:
+        return None
+    loss = difference.loss
+    return "costs too much" if loss is not None and loss.lower > limit else "cost not known"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -245,6 +255,32 @@ class JudgedDefense:
     @property
     def eps_claimed(self) -> float:
         return self.pools[0].eps_claimed
+
+    def eps_proven(self, *, lists: bool = False) -> float:
+        """The largest epsilon that is proven for one interaction, over worlds and views with a claim.
+
+        With `lists` also where the server sees the shown lists. Without an audited claim that of the proof of
+        all rounds; infinite where nothing is proven.
+        """
+        proven: list[float] = []
+        for pool in self.pools:
+            audits = [worst_audit(pool, view) for view in VIEWS if lists or not sees_lists(view)]
+            proof = proof_of(pool, "individual+lists" if lists else "individual")
+            known = [audit.upper for audit in audits if audit and audit.claim is not None]
+            known += [proof.upper] if proof and not known else []
+            proven += [upper.epsilon for upper in known] or [math.inf]
+        return max(proven)
+
+    @property
+    def queries_to_settle(self) -> int | None:
+        """About how many queries would show what is not known of its cost; None if no number would."""
+        needed = [
+            pool.difference.queries_needed(MOST_LOSS)
+            for pool in self.pools
+            if cost_doubt(pool.difference) == "cost not known"
+        ]
+        known = [number for number in needed if number is not None]
+        return max(known) if known and len(known) == len(needed) else None
 
     @property
     def defended(self) -> bool:
@@ -289,17 +325,18 @@ class Decision:
 def decide(table: ComparisonTable) -> Decision | None:
     """The decision of a comparison; None where it has no results.
 
-    A defense is out if its claim is false, an attack is shown to beat guessing, or it costs significantly
-    more than `MOST_LOSS` of nDCG@10, in any world. Of the others one with a proven claim comes first, then
-    the one with the smallest claimed epsilon, then the highest nDCG@10, then the lowest AUC.
+    A defense is out if its claim is false, an attack is shown to beat guessing, or it is not shown to cost
+    at most `MOST_LOSS` of nDCG@10, in any world. Of the others one with a proven claim comes first, then the
+    one with the smallest proven epsilon in three digits (without a proof the smallest claimed one), then the
+    highest nDCG@10, then the lowest AUC.
     """
     if not table.pools:
         return None
     judgements: dict[PoolKey, list[tuple[ComparedPool, Judgement, Judgement]]] = {}
     for world in worlds(table):
         for pool in world.pools:
-            found = pool, world.leaks.get(pool.key), world.corrected.get(pool.key)
-            judged_so = [_of_pool(*found, lists=lists) for lists in (False, True)]
+            leak = world.leaks.get(pool.key)
+            judged_so = [_of_pool(pool, leak, lists=lists) for lists in (False, True)]
             judgements.setdefault(pool.key, []).append((pool, judged_so[0], judged_so[1]))
     unbounded = {
         pool.label[:2]
@@ -307,7 +344,7 @@ def decide(table: ComparisonTable) -> Decision | None:
         if any(warning.code == UNBOUNDED for warning in pool.record.warnings)
     }
     judged = tuple(_judge(several, unbounded) for several in judgements.values())
-    best, listed = _best(judged, "judgement"), _best(judged, "with_lists")
+    best, listed = _best(judged, lists=False), _best(judged, lists=True)
     return Decision(judged=judged, best=best, best_with_lists=None if listed is best else listed)
 
 
@@ -322,16 +359,20 @@ def _judge(
     return JudgedDefense(pools=pools, judgement=worst[0], with_lists=worst[1])
 
 
-def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
-    held = [one for one in judged if one.defended and getattr(one, name) in HELD]
+def _best(judged: Sequence[JudgedDefense], *, lists: bool) -> JudgedDefense | None:
+    def judgement(one: JudgedDefense) -> Judgement:
+        return one.with_lists if lists else one.judgement
 
-    def order(one: JudgedDefense) -> tuple[int, float, float, float]:
-        return _RANK.index(getattr(one, name)), one.eps_claimed, -round(one.ndcg, DIGITS), one.auc
+    def order(one: JudgedDefense) -> tuple[int, float, float, float, float]:
+        # Noise is made for an epsilon and proven for a little less: 1.1999 is no safer than 1.2.
+        proven = float(f"{one.eps_proven(lists=lists):.{DIGITS}g}")
+        claimed = one.eps_claimed if math.isinf(proven) else 0.0
+        return _RANK.index(judgement(one)), proven, claimed, -round(one.ndcg, DIGITS), one.auc
 
-    return min(held, key=order, default=None)
+    return min((one for one in judged if one.defended and judgement(one) in HELD), key=order, default=None)
 
 
-def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, p: float | None, *, lists: bool) -> Judgement:
+def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, *, lists: bool) -> Judgement:
     verdicts = [verdict for view, verdict in pool.verdicts.items() if lists or not sees_lists(view)]
     if {*FALSE, CONTRADICTION} & set(verdicts):
         return "false claim"
@@ -342,8 +383,8 @@ def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, p: float | None, *,
     best = best_attack(pool)
     if _may_exceed(best.auc, MOST_AUC) and _may_exceed(best.above_guess, ABOVE_GUESS):
         return "too few lists"
-    if p is not None and p < LEAST and pool.difference.size.value < -MOST_LOSS:
-        return "costs too much"
+    if pool.defended and (doubt := cost_doubt(pool.difference)):
+        return doubt
     proven = bool(verdicts) and set(verdicts) == {"proven"}
     if lists:  # a view in which nothing is claimed is not among the verdicts
         audits = [worst_audit(pool, view) for view in VIEWS if sees_lists(view)]

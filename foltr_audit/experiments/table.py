@@ -80,11 +80,20 @@ class Difference(NamedTuple):
         return 1.0 if self.loss is None else self.loss.upper
 
     def queries_needed(self, limit: float) -> int | None:
-        """About how many queries (or runs) bring `upper_loss` to the limit; None if no number does."""
-        return None if self.loss is None else self.loss.needed(limit)
+        """About how many queries (or runs) would show a loss to be within a limit, or above it.
+
+        None if no number would, or nothing is compared.
+        """
+        if self.loss is None or self.loss.mean <= limit:
+            return None if self.loss is None else self.loss.needed(limit)
+        gain = self.loss._replace(mean=-self.loss.mean, lower=-self.loss.upper, upper=-self.loss.lower)
+        return gain.needed(-limit)
 
 
 NOT_TESTED = Difference()
+
+NOTHING_LOST = Difference(Estimate(0.0, (0.0, 0.0)), loss=MeanBounds(0.0, 0.0, 0, (0.0, 0.0), 0.0, 0.0))
+"""The difference of no defense to itself."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -479,13 +488,15 @@ def _against(pool: ComparedPool, quality: _Quality, base: _Quality) -> ComparedP
     shared = np.intersect1d(names, base_names)
     return replace(
         pool,
-        difference=_over_queries(values[np.isin(names, shared)], base_values[np.isin(base_names, shared)]),
+        difference=over_queries(values[np.isin(names, shared)], base_values[np.isin(base_names, shared)]),
         online_difference=_over_runs(quality.online_means(both), base.online_means(both)),
     )
 
 
-def _over_queries(mine: Floats, theirs: Floats) -> Difference:
-    """The mean difference of queries, each (n,)."""
+def over_queries(mine: Floats, theirs: Floats) -> Difference:
+    """The mean difference of the nDCG of queries, each (n,), over those where both are known."""
+    known = np.isfinite(mine) & np.isfinite(theirs)
+    mine, theirs = mine[known], theirs[known]
     loss = mean_bounds(theirs - mine, -1.0)
     ends = None if loss.interval is None else (-loss.interval[1], -loss.interval[0])
     p = paired_t_test(mine, theirs).p if mine.size > 1 else None

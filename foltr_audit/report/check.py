@@ -204,8 +204,8 @@ _COLUMNS = (
 
 
 _CAPTION = (
-    "in brackets: 95 % intervals; AUC: 1 is perfect; guess: the best AUC without message and "
-    "grades; epsilon: ∞ where nothing bounds it"
+    "in brackets: one-sided 95 % bounds; AUC: 1 is perfect; guess: the best AUC "
+    "without message and grades; epsilon: ∞ where nothing bounds it"
 )
 
 

@@ -64,7 +64,8 @@ CEILING = Section("view auc:num how")
 _COSTS = (
     "ndcg@10:est evaluated_on ndcg@10_ceiling:num|null ndcg@10_untrained:num|null "
     "ndcg@10_validation:num|null online_mean:est online_sum:num|null clipped:num|null "
-    "ndcg@10_difference:est ndcg@10_p:num|null online_mean_difference:est online_mean_p:num|null "
+    "ndcg@10_difference:est ndcg@10_loss_lower:num|null ndcg@10_loss_upper:num|null ndcg@10_p:num|null "
+    "online_mean_difference:est online_mean_p:num|null "
     "bytes_per_client:num|null worst_served_group:str|null worst_served_online:num|null groups:int|null"
 )
 RESULT = Section(
@@ -376,7 +377,7 @@ class CompareReport(Document):
                 *(other.title for other in tables if other is not shown),
                 *([f"{larger} rows of larger epsilons"] if larger else []),
                 *more,
-                "every attack metric, p-values and the checks of claims",
+                "every attack metric, what defenses lose at most and the checks of claims",
             ),
         )
 
@@ -416,6 +417,7 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
     metrics = ("accuracy", "precision", "recall", "f1", "tpr_at_1")
     proofs = [proof for view in VIEWS if (proof := proof_of(pool, view)) is not None]
     several = len({other.record.learner for other in world.pools}) > 1
+    loss = pool.difference.loss
     worst = next(iter(pool.served), None)
     return RESULT.row(
         {
@@ -440,6 +442,8 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             "online_sum": pool.mean("online_sum"),
             "clipped": pool.mean("clipped"),
             "ndcg@10_difference": pool.difference.size,
+            "ndcg@10_loss_lower": None if loss is None else loss.lower,
+            "ndcg@10_loss_upper": None if loss is None else loss.upper,
             "ndcg@10_p": pool.difference.p,
             "online_mean_difference": pool.online_difference.size,
             "online_mean_p": pool.online_difference.p,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.experiments.decide import BEATS, LEAST, ComparedWorld, Decision, LeakKind
+from foltr_audit.experiments.decide import BEATS, MOST_LOSS, ComparedWorld, Decision, LeakKind
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.report.decision import MARKS, VERDICTS
 from foltr_audit.report.documents import Row
@@ -32,7 +32,7 @@ from foltr_audit.report.table import (
 from foltr_audit.utils.formatting import short
 
 _FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
-_NOTES = {
+NOTES = {
     "claimed": "claimed: epsilon, - without a claim",
     "attack": "attack: the one with the highest AUC of those that ran, chosen on the lists that it is shown "
     "on, so a little high",
@@ -41,6 +41,8 @@ _NOTES = {
     "promised": "promised: the largest AUC that any attack can have, by the proof of one interaction, where "
     "all documents are equally likely clicked",
     "difference": "difference: of nDCG@10 to no defense",
+    "loses\nat most": "loses at most: one-sided 95 % upper bound of the loss, which has to be at most "
+    f"{short(MOST_LOSS, 2)}",
     "bytes": "bytes: that a client sends in a round",
 }
 """What columns mean, by header."""
@@ -85,13 +87,12 @@ CLAIMED = Column("claimed", _claimed)
 """A claimed epsilon, and below it its delta."""
 
 
-def difference_cell(difference: Estimate, p: float | None = None) -> Cell:
-    """A difference to no defense with its interval; bad where it is significant and below."""
+def difference_cell(difference: Estimate) -> Cell:
+    """A difference to no defense with its interval."""
     if not difference.known:
         return EMPTY
     below = "" if difference.ci95 is None else f"[{', '.join(map(_signed, difference.ci95))}]"
-    bad = p is not None and p < LEAST and difference.value < 0
-    return Cell(_signed(difference.value), below, "bad" if bad else "")
+    return Cell(_signed(difference.value), below)
 
 
 def _signed(value: float) -> str:
@@ -99,10 +100,16 @@ def _signed(value: float) -> str:
     return sign + short(abs(value))
 
 
-def _p_text(p: float | None) -> str:
-    if p is None or math.isnan(p):
-        return UNKNOWN_TEXT
-    return "< .001" if p < 0.001 else short(p).replace("1.000", "1")
+DIFFERENCE = Column("difference", lambda row: difference_cell(row.estimate("ndcg@10_difference")))
+
+
+def _loses(row: Row) -> Cell:
+    upper = row["ndcg@10_loss_upper"]
+    return EMPTY if upper is None else Cell(short(max(upper, 0.0)), mark="bad" if upper > MOST_LOSS else "")
+
+
+LOSES = Column("loses\nat most", _loses)
+"""The one-sided 95 % upper bound of what a defense loses of nDCG@10; bad where that is too much."""
 
 
 def _of_group(header: str, name: str, value: str) -> Column:
@@ -159,13 +166,6 @@ class WorldTables:
     def _verdict(self, row: Row) -> Cell:
         judgement = self.decision.judgement(row)
         return Cell(judgement, mark=MARKS[judgement])
-
-    def _p(self, row: Row) -> float | None:
-        """The p-value of nDCG@10 against no defense, corrected for the tests of this world."""
-        return self.world.corrected.get((row["learner"], row["name"]))
-
-    def _difference(self, row: Row) -> Cell:
-        return difference_cell(row.estimate("ndcg@10_difference"), self._p(row))
 
     @property
     def no_sum(self) -> str:
@@ -225,7 +225,7 @@ class WorldTables:
             ],
             self.rows,
             caption="; ".join(filter(None, caption)),
-            notes=_NOTES,
+            notes=NOTES,
             spare=("accuracy", "F1", "TPR@1%", "promised", "attack", "recall", "precision", "grades"),
         )
 
@@ -233,7 +233,6 @@ class WorldTables:
         """What a defense costs."""
         first = self.rows[0]
         over = ", interval over runs" if any(row.estimate("online_mean").ci95 for row in self.rows) else ""
-        tests = counted(max(len(self.world.corrected), 1), "comparison")
         groups = [
             _of_group("served worst", "worst_served_group", "worst_served_online"),
             _of_group("hit hardest", "worst_attacked_group", "worst_attacked_auc"),
@@ -243,8 +242,8 @@ class WorldTables:
             [
                 self.defense,
                 Column("nDCG@10", "ndcg@10"),
-                Column("difference", self._difference),
-                Column("p", lambda row: _p_text(self._p(row))),
+                DIFFERENCE,
+                LOSES,
                 Column(_ONLINE, "online_mean"),
                 BYTES,
                 *(groups if any(row["groups"] for row in self.rows) else ()),
@@ -252,11 +251,11 @@ class WorldTables:
             self.rows,
             caption=f"{counted(first['runs'], 'run')}; nDCG@10 on "
             f"{' or '.join(dict.fromkeys(row['evaluated_on'] for row in self.rows))}, and online (mean of "
-            f"rounds{over}); difference: to no defense, with p of a paired t-test times {tests}; in "
-            f"brackets: 95 % intervals; interval of nDCG@10 and p: {_FIXED}; ideal ranking "
-            f"{short(first['ndcg@10_ceiling'])}, untrained {short(first['ndcg@10_untrained'])}; bytes: of "
-            "a client in a round",
-            spare=("bytes", "hit hardest", "served worst", _ONLINE, "p"),
+            f"rounds{over}); in brackets: 95 % intervals; those of nDCG@10 and what it loses: {_FIXED}; "
+            f"ideal ranking {short(first['ndcg@10_ceiling'])}, untrained "
+            f"{short(first['ndcg@10_untrained'])}",
+            notes=NOTES,
+            spare=("bytes", "hit hardest", "served worst", _ONLINE),
         )
 
     def brief(self, rows: Sequence[Row]) -> Table:
@@ -270,13 +269,13 @@ class WorldTables:
                 Column("guess", lambda row: guess_cell(row)._replace(below="")),
                 self.above,
                 short_column("nDCG@10", "ndcg@10"),
-                Column("difference", self._difference),
+                DIFFERENCE,
                 BYTES,
                 self.verdict,
             ],
             rows,
             caption=f"in brackets: 95 % intervals; {verdict_words(self.decision, rows)}",
-            notes=_NOTES,
+            notes=NOTES,
             spare=("claimed", "bytes", "difference"),
         )
 

@@ -10,6 +10,8 @@ from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
 from foltr_audit.core.warning_kinds import CodedWarning, coded, warning_code
 from foltr_audit.evidence.check.limits import PRIVACY_LIMITS, PROOF_LIMITS, SystemLimits
+from foltr_audit.experiments.decide import cost_doubt
+from foltr_audit.experiments.table import NOT_TESTED, Difference
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.judge.significance import FEWEST
 from foltr_audit.privacy.observer_views import sees, sees_lists, with_article, without_lists
@@ -28,7 +30,7 @@ class CheckSubject:
         all_attacks: whether the AUC cannot be judged if an attack could not run.
         proof: of the view of the limits, see `experiments.table.proof_of`; None where none was computed.
         audits: what the audit of its chain found.
-        ndcg, loss: offline nDCG@10, and that without a defense minus its own.
+        ndcg, difference: offline nDCG@10, and its difference to no defense.
         missing: why something is not known; `links` where no audit tested what the proof rests on.
         warnings: what is wrong with the declarations of its chain.
     """
@@ -41,7 +43,7 @@ class CheckSubject:
     proof: ProofRecord | None = None
     audits: Sequence[AuditRecord] = ()
     ndcg: Estimate = UNKNOWN
-    loss: Estimate = UNKNOWN
+    difference: Difference = NOT_TESTED
     missing: Mapping[Reason, str] = field(default_factory=dict)
     warnings: Sequence[CodedWarning] = ()
 
@@ -216,8 +218,21 @@ def _ndcg(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
 
 
 def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
-    about = "offline nDCG@10 compared with no defense"
-    return _read(limits, subject.loss, about, subject.missing.get("loss"), high_is_bad=True)
+    """The loss; unless the value alone counts, its one-sided bounds: the rule of `decide.cost_doubt`."""
+    about, loss = "offline nDCG@10 compared with no defense", subject.difference.loss
+    if loss is None or loss.n == 0:
+        missing = subject.missing.get("loss", f"no value is known: {about}")
+        return LimitOutcome(about=about, missing=missing)
+    if limits.use == "value":
+        return LimitOutcome(loss.mean, loss.mean, loss.interval, about)
+    if loss.interval is None:
+        missing = f'no interval: {loss.n} queries have a value; use = "value" judges the value alone'
+        return LimitOutcome(loss.mean, None, None, about, missing)
+    limit = limits.max_ndcg_loss or 0.0
+    needed = subject.difference.queries_needed(limit)
+    if cost_doubt(subject.difference, limit) == "cost not known" and needed is not None:
+        about += f"; about {needed:,} queries would settle it, instead of {loss.n:,}"
+    return LimitOutcome(loss.mean, loss.upper, (loss.lower, loss.upper), about)
 
 
 def _in_view(

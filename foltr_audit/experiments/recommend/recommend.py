@@ -24,6 +24,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import failure_error, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.decide import MOST_LOSS, cost_doubt
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search
 from foltr_audit.experiments.recommend.space import (
     Candidate,
@@ -35,7 +36,7 @@ from foltr_audit.experiments.recommend.space import (
 )
 from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.experiments.table import ComparedPool, proof_of, worst_audit
+from foltr_audit.experiments.table import ComparedPool, Difference, proof_of, worst_audit
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -93,6 +94,7 @@ class Recommendation:
             "different": len({candidate.point for candidate in self.judged}),
             "kept": outcomes["kept"],
             "above_auc": outcomes["above --max-attack-auc"] + outcomes["unknown attack"],
+            "above_loss": outcomes["costs too much"] + outcomes["cost not known"],
             "refused": outcomes["refused"],
             "failed": outcomes["failed"],
             "defenses_refused": len(self.refused),
@@ -135,7 +137,7 @@ LARGEST_TIE = 0.005
 
 
 def choose(judged: Sequence[Candidate]) -> int | None:
-    """Index of the chosen candidate; None where none is within the limits.
+    """Index of the chosen candidate; None where none is within the limits, of which one is on the loss.
 
     A candidate ties with the best one if its mean nDCG@10 on the validation split is less than one standard
     error of their paired difference below, and less than `LARGEST_TIE`. Among those the smallest proven
@@ -230,7 +232,7 @@ def broken_on_test(pool: ComparedPool | None, lost: Sequence[GapRecord], limits:
     """
     if pool is None or lost:
         return [f"the confirmation could not be run: {lost[0].why if lost else ''}"]
-    return [*_leaks(pool, limits), *_claims(pool, limits)]
+    return [*_leaks(pool, limits), *_claims(pool, limits), *_costs(pool)]
 
 
 def _leaks(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
@@ -264,10 +266,31 @@ def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
     return faults
 
 
+def _costs(pool: ComparedPool) -> list[str]:
+    doubt = cost_doubt(pool.difference) if pool.defended else None
+    return [describe_cost(doubt, pool.difference, "test")] if doubt else []
+
+
+def describe_cost(doubt: str, difference: Difference, split: str) -> str:
+    """What speaks against a loss on the queries of a split, and how many would show what is not known."""
+    loss, needed = difference.loss, difference.queries_needed(MOST_LOSS)
+    if loss is None:
+        return f"{doubt}: there is no run without a defense to compare with"
+    shown, more = f"up to {short(loss.upper)}", ""
+    if doubt == "costs too much":
+        shown = f"at least {short(loss.lower)}"
+    elif needed is not None:
+        more = f"; about {needed:,} {split} queries would settle it, instead of {loss.n:,}"
+    return (
+        f"{doubt}: {short(loss.mean)} of nDCG@10 lost, at 95 % confidence {shown} "
+        f"(limit {short(MOST_LOSS)}){more}"
+    )
+
+
 SPARE = 1.25
 """Times as many draws as the interval would need on average, since its width is an estimate too."""
 
-FEWEST_QUERIES = 5
+FEWEST_QUERIES = 4
 """With fewer queries it takes more queries, not more draws of each.
 
 Of so few, many resamples hold one query only, whatever its spread (`judge.significance.mean_ends`).
