@@ -25,7 +25,7 @@ from foltr_audit.experiments.table import (
     worst_audit,
 )
 from foltr_audit.judge.doubts import shown_above
-from foltr_audit.judge.significance import paired_t_test
+from foltr_audit.judge.significance import mean_bounds
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 
 MOST_LOSS = 0.05
@@ -167,7 +167,7 @@ class ParetoChoice(NamedTuple):
         """Whether the 95 % interval of the mean difference in nDCG over queries lies above 0."""
         both = np.intersect1d(self.queries[0], other.queries[0])
         mine, theirs = (values[np.isin(names, both)] for names, values in (self.queries, other.queries))
-        ends = paired_t_test(mine, theirs).ends if both.size > 1 else None
+        ends = mean_bounds(mine - theirs, -1.0).interval
         return ends is not None and ends[0] > 0.0
 
 

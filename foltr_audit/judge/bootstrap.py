@@ -66,6 +66,8 @@ class QueryMetric(Estimate):
     def _interval(self, tail: float) -> Interval | None:
         if self.counted < FEWEST or not self.known:
             return None
+        if self.lowest == self.highest:
+            return self.lowest, self.highest
         low, high = mean_ends(
             self.values, self.lowest, self.highest, tail, counted=self.counted, streams=self.streams
         )

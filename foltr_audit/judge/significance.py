@@ -205,7 +205,7 @@ def mean_ends(
     counted = n if counted is None else counted
     if np.ptp(values) <= max(_ROUNDING * np.abs(values).max(), _SMALLEST):
         unseen = 1.0 - tail ** (1.0 / counted)  # such a share of other values is missed with this probability
-        return _towards(mean, lowest, unseen), _towards(mean, highest, unseen)
+        return mean + unseen * (lowest - mean), mean + unseen * (highest - mean)
     error = float(values.std(ddof=1)) / math.sqrt(n)
     low, high = _logit_ends(mean, student_quantile(tail, counted - 1) * error, lowest, highest, n)
     if n > MOST_RESAMPLED:
@@ -278,17 +278,11 @@ def _quantile(values: Floats, share: float) -> float:
     return float(np.partition(values, rank)[rank])
 
 
-def _towards(mean: float, end: float, share: float) -> float:
-    return mean if mean == end else mean + share * (end - mean)
-
-
 def _logit_ends(mean: float, reach: float, lowest: float, highest: float, n: int) -> tuple[float, float]:
     """The ends of an interval that is symmetric on the logit scale of a range that is finite."""
     width = highest - lowest
     if not math.isfinite(width):
         return max(mean - reach, lowest), min(mean + reach, highest)
-    if not width > 0.0:
-        return lowest, highest
     edge = 0.5 / (n + 1)  # a mean at an end of the range has a place on the logit scale too
     share = min(max((mean - lowest) / width, edge), 1.0 - edge)
     step, at = reach / width / (share * (1.0 - share)), math.log(share / (1.0 - share))

@@ -206,7 +206,7 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
             difference_column("AUC - all", "auc"),
         ],
         lines[::-1],
-        caption=f"AUC - all: less that of all {of}, in the same resamples of queries\n"
+        caption=f"AUC - all: less that of all {of}, over the same queries\n"
         f"{_OVER_QUERIES}, not widened for the choice of the first",
         dim=_guess,
         section=lambda row: row["method"],

@@ -204,7 +204,7 @@ _COLUMNS = (
 
 
 _CAPTION = (
-    "in brackets: 95 % intervals, of a loss one-sided 95 % bounds; AUC: 1 is perfect; guess: the best AUC "
+    "in brackets: one-sided 95 % bounds; AUC: 1 is perfect; guess: the best AUC "
     "without message and grades; epsilon: ∞ where nothing bounds it"
 )
 

@@ -45,7 +45,7 @@ class SystemLimits(SpecTable):
         min_ndcg: minimum offline nDCG@10.
         max_ndcg_loss: maximum loss of nDCG@10 compared with the same training without a defense.
         view: whose observations the limits on proofs and on epsilons are about.
-        use: whether the worse end of a 95 % interval must hold too, or only the value.
+        use: whether the worse one-sided 95 % bound must hold too, or only the value.
         allow_not_judged: whether a check passes although a limit cannot be judged.
     """
 

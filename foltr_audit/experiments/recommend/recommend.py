@@ -290,7 +290,7 @@ def describe_cost(doubt: str, difference: Difference, split: str) -> str:
 SPARE = 1.25
 """Times as many draws as the interval would need on average, since its width is an estimate too."""
 
-FEWEST_QUERIES = 5
+FEWEST_QUERIES = 4
 """With fewer queries it takes more queries, not more draws of each.
 
 Of so few, many resamples hold one query only, whatever its spread (`judge.significance.mean_ends`).
