@@ -158,11 +158,11 @@ def _beside_guess(row: Row) -> str:
     """How an attack compares with the best guess without a message; empty of other limits."""
     if row["guess"] is None:
         return ""
-    text = (
-        f"; {estimate_text(row['above_guess'])} above the best guess without a message ({row['guess']}, "
-        f"{short(row['guess_auc'])})"
+    above = "; that guess is above the limit itself" if row["guess_auc"] > row["allowed"] else ""
+    return (
+        f"; less the best guess without a message ({row['guess']}, {short(row['guess_auc'])}): "
+        f"{estimate_text(row['above_guess'])}{above}"
     )
-    return f"{text}, which is above the limit itself" if row["guess_auc"] > row["allowed"] else text
 
 
 def _number(row: Row, value: float | None) -> str:

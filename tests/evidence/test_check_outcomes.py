@@ -205,10 +205,10 @@ def test_every_limit_is_held_against_every_subject() -> None:
 def test_a_line_names_limit_row_value_interval_and_what_is_allowed() -> None:
     assert line(judged("max_attack_auc", 0.6, subject())) == (
         "max_attack_auc: toy, perfect clicks: .700 [.600, .800]; at most .6 allowed; "
-        "attack olsr, the only one that ran; .100 [.00, .20] above the best guess without a message "
-        "(position-prior, .600)"
+        "attack olsr, the only one that ran; less the best guess without a message "
+        "(position-prior, .600): .100 [.00, .20]"
     )
-    assert line(judged("max_attack_auc", 0.55, subject())).endswith(".600), which is above the limit itself")
+    assert line(judged("max_attack_auc", 0.55, subject())).endswith("; that guess is above the limit itself")
     assert line(judged("min_ndcg", 0.5, subject())) == (
         "min_ndcg: toy, perfect clicks: .400 [.300, .500]; at least .5 allowed; offline nDCG@10"
     )
