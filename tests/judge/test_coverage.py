@@ -19,6 +19,9 @@ from tests.fixtures.there import there
 
 QUERIES = (10, 24, 100)
 LEAST = 0.93
+LEAST_OF_SKEWED = 0.88
+"""Of a one-sided bound, which has no other side to make up for a few misses more."""
+
 RUNS = 2000
 """Of which a coverage of .95 has a standard error of .005."""
 
@@ -85,7 +88,7 @@ def test_of_ndcg(name: str, queries: int) -> None:
 def test_of_differences_of_ndcg(name: str, queries: int) -> None:
     two, upper, student, _ = covered(*DIFFERENCES[name], queries, -1.0)
     assert two >= LEAST
-    assert upper >= (0.88 if "lognormal" in name else LEAST)
+    assert upper >= (LEAST_OF_SKEWED if "zeros" in name else LEAST)
     if queries == 10 and "zeros" in name:
         assert student < LEAST, "Student's t fails this test"
 
