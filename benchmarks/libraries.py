@@ -9,8 +9,10 @@ import numpy as np
 from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.timing import TimingTask, interleave
-from foltr_audit.kernels.metrics import weighted_auc
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.kernels.regression import box_least_absolute, box_least_squares, least_absolute
+from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 
 _PARAMETERS, _DOCUMENTS, _SYSTEMS = 46, 10, 64
@@ -52,7 +54,7 @@ def _bounded(columns: Floats, values: Floats) -> Floats:
 
 
 def libraries(options: BenchmarkOptions) -> list[BenchmarkFigure]:
-    """Systems a second of the solvers, and weighted AUCs a second, each over those of the library."""
+    """Systems a second of the solvers, and intervals of an AUC a second, each over those of the library."""
     columns, values = _systems(4 if options.quick else _SYSTEMS)
     upper, n = np.ones(columns.shape[::2]), len(columns)
     figures = []
@@ -87,21 +89,20 @@ def _auc(options: BenchmarkOptions) -> BenchmarkFigure:
     lists = 20 if options.quick else _LISTS
     cluster = np.repeat(np.arange(lists), _DOCUMENTS)
     scores, clicked = rng.random(cluster.size), rng.random(cluster.size) < 0.3
-    order = np.argsort(scores)
-    ties = np.arange(cluster.size)
-    weights = rng.multinomial(lists, np.full(lists, 1 / lists), size=_RESAMPLES).astype(np.int64)
+    queries = QueryBootstrap(np.arange(lists).astype(np.str_), Streams(1))
+    weights = rng.multinomial(lists, np.full(lists, 1 / lists), size=_RESAMPLES)
 
     def theirs() -> None:
         for row in weights:
             roc_auc_score(clicked, scores, sample_weight=row[cluster])
 
-    text = f"AUC of {_RESAMPLES} bootstrap resamples / sklearn.metrics.roc_auc_score"
+    text = f"interval of an AUC / sklearn.metrics.roc_auc_score of {_RESAMPLES} bootstrap resamples"
     return _ratio(
         "libraries.auc",
         text,
-        lambda: weighted_auc(clicked[order], ties, cluster[order], weights),
+        lambda: ScoreRanking.of(scores, clicked, cluster).auc(queries).ci95,
         theirs,
-        _RESAMPLES,
+        1,
         options,
     )
 

@@ -413,6 +413,8 @@ def recommend(
 ) -> RecommendReport:
     """Search for the defense with the best nDCG@10 within limits, and check it on new data.
 
+    One of the limits is fixed: nDCG@10 has to be shown to fall by at most .05, see `compare`.
+
     Args:
         spec: the experiment; its own defense does not matter. None for the default one.
         max_eps: limit of the epsilon that is proven for one interaction in a message; inf for no limit.

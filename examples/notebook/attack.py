@@ -26,7 +26,11 @@ print(report.summary())
 # A report is a table as well: `to_frame()` gives a data frame of polars.
 
 # %%
-best = report.to_frame().sort("auc", descending=True).select("method", "precision", "recall", "auc")
+best = (
+    report.to_frame()
+    .sort("auc", descending=True)
+    .select("method", "recall", "auc", "guess_auc", "above_guess")
+)
 print(best.head(3))
 
 # %% [markdown]

@@ -82,9 +82,9 @@ def recommend(
 
     The search covers all mechanisms that calibrate knows, with and without secure aggregation, with their
     epsilons and clips. Accounting comes first: a defense without a proof for --view never runs. Candidates
-    are compared on the validation split. Only the chosen one runs again on the test split, where it is
-    audited. Exit code 1 if no candidate meets the limits, or the chosen one does not meet them on the test
-    split. Needs the extra recommend.
+    are compared on the validation split, also with no defense: nDCG@10 has to be shown to fall by at most
+    .05. Only the chosen one runs again on the test split, where it is audited. Exit code 1 if no candidate
+    meets the limits, or the chosen one does not meet them on the test split. Needs the extra recommend.
 
     The same seed tries the same candidates, with any number of processes. With --out DIR, --resume reuses
     the finished ones.

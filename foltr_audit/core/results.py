@@ -29,13 +29,18 @@ class Estimate:
     Attributes:
         value: the number; NaN, which is null in JSON, where it is not defined.
         ci95: the ends of its interval; None without one.
+        bounds: its one-sided 95 % bounds, which limits are held against; None without an interval.
     """
 
-    __slots__ = ("_ends", "_value")
+    __slots__ = ("_ends", "_of_tail", "_value")
 
-    def __init__(self, value: float, ci95: Interval | Callable[[], Interval | None] | None = None) -> None:
-        """`ci95` may compute the interval: it is called once, when somebody asks for it."""
-        self._value, self._ends = value, ci95
+    def __init__(
+        self, value: float, ci95: Interval | Callable[[float], Interval | None] | None = None
+    ) -> None:
+        """`ci95` may compute the interval when somebody asks for it, from the probability beyond each end."""
+        self._value = value
+        self._of_tail = ci95 if callable(ci95) else None
+        self._ends = {} if callable(ci95) else {0.025: ci95}
 
     @property
     def value(self) -> float:
@@ -43,9 +48,22 @@ class Estimate:
 
     @property
     def ci95(self) -> Interval | None:
-        if callable(self._ends):
-            self._ends = self._ends()
-        return self._ends
+        return self.ends(0.025)
+
+    @property
+    def bounds(self) -> Interval | None:
+        return self.ends(0.05)
+
+    def ends(self, tail: float) -> Interval | None:
+        """Ends beyond each of which the true number lies with a probability of at most `tail`.
+
+        Of an interval that was given they are its ends, whatever the tail.
+        """
+        if self._of_tail is None:
+            return self._ends[0.025]
+        if tail not in self._ends:
+            self._ends[tail] = self._of_tail(tail)
+        return self._ends[tail]
 
     @property
     def known(self) -> bool:
@@ -378,10 +396,12 @@ class AttackRecord(Record):
         strongest, needs: whether an attack weighs all that it is told, and the knowledge that it needs.
         group, place: a group of clients and its place, the one hit hardest being 1; None for all clients.
         counts: what was judged, by name.
-        metrics: how well, by name.
+        metrics: how well, by name; of an attack on clicks also `above_guess` and `above_grades`, its AUC less
+            that of the best guess that does not know the grades of documents, and of the best that does.
         everybody, differences: of a group, the metrics of all clients, and how far its own differ.
         ceiling: the most that any attack can reach, by metric; a metric that is missing is not bounded.
-        more: further facts, by name.
+        more: further facts, by name; of an attack on clicks `guess` and `grades`, the best guess of each
+            kind, `guess_auc` and `grades_auc`.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)

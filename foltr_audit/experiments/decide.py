@@ -11,35 +11,31 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.results import AttackRecord, Estimate, Interval
+from foltr_audit.core.results import Estimate, Interval
 from foltr_audit.experiments.table import (
     ByQuery,
     ComparedPool,
     ComparisonTable,
+    Difference,
     PoolKey,
     WorldKey,
     best_attack,
+    proof_of,
     proven_auc,
     worst_audit,
 )
-from foltr_audit.judge.doubts import sure_auc
-from foltr_audit.judge.significance import bonferroni, paired_t_test
+from foltr_audit.judge.doubts import shown_above
+from foltr_audit.judge.significance import mean_bounds
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 
 MOST_LOSS = 0.05
-"""A significant loss of nDCG@10 above this costs too much."""
-
-LEAST = 0.05
-"""Corrected p-values below this make a difference."""
+"""A defense passes whose loss of nDCG@10 to no defense is shown to be at most this, see `cost_doubt`."""
 
 MOST_AUC = 0.75
-"""The 95 % interval of the best attack has to end below this, or less than `ABOVE_GUESS` above the AUC of the
-guess that it is compared with: with few lists no attack is shown to succeed, however good it is."""
+"""The 95 % interval of the best attack has to end below this, or that of what it adds to the best guess below
+`ABOVE_GUESS`: with few lists no attack is shown to succeed, however good it is."""
 
 ABOVE_GUESS = 0.1
-
-CHANCE = 0.5
-"""The AUC of an attack that learns nothing; one below it has been unlucky."""
 
 DIGITS = 3
 """That tables print of AUC and nDCG."""
@@ -51,12 +47,6 @@ class ComparedWorld:
 
     key: WorldKey
     pools: tuple[ComparedPool, ...]
-
-    @cached_property
-    def corrected(self) -> dict[PoolKey, float]:
-        """P-values of nDCG@10 against no defense, corrected for the tests of this world."""
-        tested = {pool.key: pool.difference.p for pool in self.pools if pool.difference.p is not None}
-        return dict(zip(tested, bonferroni(list(tested.values())), strict=True))
 
     @cached_property
     def leaks(self) -> dict[PoolKey, StrongestLeak]:
@@ -83,76 +73,52 @@ def worlds(table: ComparisonTable) -> list[ComparedWorld]:
 
 
 LeakKind = Literal["reads", "grades", "guess", "no sum", "unknown"]
-"""The best attack beats every guess without a message; all but that of who knows the grades of documents; or
-not even a guess by position or at random. It had nothing to read; or has no interval, so nothing is shown."""
+"""The best attack is shown to beat every guess, also the one that knows the grades of documents; every guess
+but that one; or none. It had nothing to read; or has no interval, so nothing is shown."""
+
+
+BEATS: tuple[LeakKind, ...] = ("reads", "grades")
+"""The attack is shown to read messages."""
 
 
 class StrongestLeak(NamedTuple):
-    """What the best attack on a pool reveals beyond guesses without a message.
-
-    `bound` is the weakest guess that the attack is not shown to beat, one that does not know the grades if
-    there is such a guess; None where it beats them all.
-    """
+    """What the best attack on a pool is shown to reveal beyond the guesses that stand beside it."""
 
     pool: ComparedPool
-    bound: AttackRecord | None
-
-    @property
-    def kind(self) -> LeakKind:
-        if self.pool.unread:
-            return "no sum"
-        if best_attack(self.pool).auc.ci95 is None:
-            return "unknown"
-        if self.bound is None:
-            return "reads"
-        return "grades" if self.bound.role == "knows grades" else "guess"
+    kind: LeakKind
 
     @property
     def held(self) -> bool:
-        """Whether the attack is not shown to do better than a guess by position or at random."""
+        """Whether the attack is not shown to beat the best guess that does not know the grades."""
         return self.kind in ("guess", "no sum")
 
 
 def find_leak(pool: ComparedPool) -> StrongestLeak | None:
     """What the best attack on a pool is shown to do; None where none was scored."""
     if pool.unread:
-        return StrongestLeak(pool, None)
-    best = best_attack(pool).attack
-    if best is None or not best.metric("auc").known:
+        return StrongestLeak(pool, "no sum")
+    best = best_attack(pool)
+    if best.attack is None or not best.auc.known:
         return None
-    choices = sum(record.role == "attack" for record in pool.attacks)
-    guesses = [record for record in pool.attacks if record.baseline and record.metric("auc").known]
-    unbeaten = [guess for guess in guesses if not _beats(best, guess, choices)]
-
-    def weakest_first(guess: AttackRecord) -> tuple[bool, float, str]:
-        return guess.role == "knows grades", guess.metric("auc").value, guess.method
-
-    return StrongestLeak(pool, min(unbeaten, key=weakest_first, default=None))
-
-
-def _beats(best: AttackRecord, guess: AttackRecord, choices: int) -> bool:
-    """Whether the best of `choices` attacks is shown to be better than a guess.
-
-    Than a random one: by its interval, widened for the choice. Than another, which has an interval too: if
-    the two do not meet, which is stricter than a test of their difference.
-    """
-    auc, other = best.metric("auc"), guess.metric("auc")
-    if guess.method.startswith("random:"):
-        return sure_auc(auc, best.counts["queries"], choices) > other.value
-    return auc.ci95 is not None and other.ci95 is not None and auc.ci95[0] > other.ci95[1]
+    if best.above_guess.ci95 is None:
+        return StrongestLeak(pool, "unknown")
+    if not shown_above(best.above_guess, 0.0):
+        return StrongestLeak(pool, "guess")
+    knows_more = best.grades_auc is None or shown_above(best.above_grades, 0.0)
+    return StrongestLeak(pool, "reads" if knows_more else "grades")
 
 
 class FrontPlace(NamedTuple):
-    """Whether a pool is on the front of AUC and nDCG@10, None if not known; and pools there that beat it."""
+    """Whether a pool is on the front of leak and nDCG@10, None if not known; and pools there that beat it."""
 
     on: bool | None
     beaten_by: tuple[ComparedPool, ...]
 
 
 class ParetoChoice(NamedTuple):
-    """One choice: the AUC of its best attack with its 95 % interval, its nDCG and that of each query.
+    """One choice: what its best attack adds to the AUC of the best guess, its nDCG and that of each query.
 
-    What is not known is None. `refuted`: its claim is false.
+    What is not known is None. `leak_ends`: the 95 % interval; `refuted`: its claim is false.
     """
 
     leak: float | None
@@ -163,7 +129,7 @@ class ParetoChoice(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether AUC and nDCG are."""
+        """Whether leak and nDCG are."""
         return self.leak is not None and self.utility is not None
 
     def on_front(self, winners: Sequence[object]) -> bool | None:
@@ -173,43 +139,44 @@ class ParetoChoice(NamedTuple):
     def beats(self, other: ParetoChoice) -> bool:
         """Whether it is as good in both as printed, and shown to be better in one.
 
-        Values are compared in three digits, as they are printed, and a leak below chance counts as chance.
+        Values are compared in three digits, as they are printed. A leak below 0, which is that of an attack
+        that adds nothing to the guess, counts as 0: it has been unlucky.
         """
         if self.refuted:
             return False
         if self.leak is None or self.utility is None or other.leak is None or other.utility is None:
             return False
-        mine, theirs = (max(round(leak, DIGITS), CHANCE) for leak in (self.leak, other.leak))
+        mine, theirs = (max(round(leak, DIGITS), 0.0) for leak in (self.leak, other.leak))
         gain = round(self.utility, DIGITS) - round(other.utility, DIGITS)
         if mine > theirs or gain < 0:
             return False
         return (mine < theirs and self._leaks_less(other)) or (gain > 0 and self._is_more_useful(other))
 
     def _leaks_less(self, other: ParetoChoice) -> bool:
-        """Whether the 95 % interval of the difference of both AUCs lies on one side of 0.
+        """Whether the 95 % interval of the difference of both leaks lies on one side of 0.
 
         From the interval of each (Zou & Donner 2008, "Construction of confidence limits about effect
         measures"), as if they were independent; they share queries, which makes the true one narrower.
         """
         if self.leak is None or other.leak is None or self.leak_ends is None or other.leak_ends is None:
             return False
-        apart = other.leak - max(self.leak, CHANCE)
+        apart = other.leak - max(self.leak, 0.0)
         return apart > math.hypot(other.leak - other.leak_ends[0], max(0.0, self.leak_ends[1] - self.leak))
 
     def _is_more_useful(self, other: ParetoChoice) -> bool:
         """Whether the 95 % interval of the mean difference in nDCG over queries lies above 0."""
         both = np.intersect1d(self.queries[0], other.queries[0])
         mine, theirs = (values[np.isin(names, both)] for names, values in (self.queries, other.queries))
-        ends = paired_t_test(mine, theirs).ends if both.size > 1 else None
+        ends = mean_bounds(mine - theirs, -1.0).interval
         return ends is not None and ends[0] > 0.0
 
 
 def _choice(pool: ComparedPool) -> ParetoChoice:
-    auc = Estimate(CHANCE, (CHANCE, CHANCE)) if pool.unread else best_attack(pool).auc
+    above = Estimate(0.0, (0.0, 0.0)) if pool.unread else best_attack(pool).above_guess
     return ParetoChoice(
-        leak=auc.value if auc.known else None,
+        leak=above.value if above.known else None,
         utility=pool.ndcg.value if pool.ndcg.known else None,
-        leak_ends=auc.ci95,
+        leak_ends=above.ci95,
         queries=pool.queries,
         refuted=bool({*FALSE, CONTRADICTION} & set(pool.verdicts.values())),
     )
@@ -230,6 +197,7 @@ Judgement = Literal[
     "holds",
     "no proof",
     "no bound",
+    "cost not known",
     "costs too much",
     "too few lists",
     "leaks",
@@ -239,7 +207,8 @@ Judgement = Literal[
 """From best to worst.
 
 `holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven; `no bound`:
-nor can it be, since its noise was not computed for what its clip allows (warning `UNBOUNDED`).
+nor can it be, since its noise was not computed for what its clip allows (warning `UNBOUNDED`); `cost not
+known` and `costs too much`: see `cost_doubt`.
 """
 
 UNBOUNDED = "FA101"
@@ -247,6 +216,21 @@ UNBOUNDED = "FA101"
 
 _RANK: tuple[Judgement, ...] = get_args(Judgement)[1:]
 HELD: tuple[Judgement, ...] = ("holds", "no proof")
+
+
+def cost_doubt(
+    difference: Difference, limit: float = MOST_LOSS
+) -> Literal["cost not known", "costs too much"] | None:
+    """What speaks against a defense by its loss of nDCG@10; None where that is shown to be within a limit.
+
+    It is shown to be within by its one-sided 95 % upper bound, and to be above by its lower one. In between,
+    or without a comparison, it is not known. The bounds are of one defense alone: neither more defenses
+    beside it nor fewer queries make it pass.
+    """
+    if difference.upper_loss <= limit:
+        return None
+    loss = difference.loss
+    return "costs too much" if loss is not None and loss.lower > limit else "cost not known"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -271,6 +255,32 @@ class JudgedDefense:
     @property
     def eps_claimed(self) -> float:
         return self.pools[0].eps_claimed
+
+    def eps_proven(self, *, lists: bool = False) -> float:
+        """The largest epsilon that is proven for one interaction, over worlds and views with a claim.
+
+        With `lists` also where the server sees the shown lists. Without an audited claim that of the proof of
+        all rounds; infinite where nothing is proven.
+        """
+        proven: list[float] = []
+        for pool in self.pools:
+            audits = [worst_audit(pool, view) for view in VIEWS if lists or not sees_lists(view)]
+            proof = proof_of(pool, "individual+lists" if lists else "individual")
+            known = [audit.upper for audit in audits if audit and audit.claim is not None]
+            known += [proof.upper] if proof and not known else []
+            proven += [upper.epsilon for upper in known] or [math.inf]
+        return max(proven)
+
+    @property
+    def queries_to_settle(self) -> int | None:
+        """About how many queries would show what is not known of its cost; None if no number would."""
+        needed = [
+            pool.difference.queries_needed(MOST_LOSS)
+            for pool in self.pools
+            if cost_doubt(pool.difference) == "cost not known"
+        ]
+        known = [number for number in needed if number is not None]
+        return max(known) if known and len(known) == len(needed) else None
 
     @property
     def defended(self) -> bool:
@@ -315,17 +325,18 @@ class Decision:
 def decide(table: ComparisonTable) -> Decision | None:
     """The decision of a comparison; None where it has no results.
 
-    A defense is out if its claim is false, an attack is shown to beat guessing, or it costs significantly
-    more than `MOST_LOSS` of nDCG@10, in any world. Of the others one with a proven claim comes first, then
-    the one with the smallest claimed epsilon, then the highest nDCG@10, then the lowest AUC.
+    A defense is out if its claim is false, an attack is shown to beat guessing, or it is not shown to cost
+    at most `MOST_LOSS` of nDCG@10, in any world. Of the others one with a proven claim comes first, then the
+    one with the smallest proven epsilon in three digits (without a proof the smallest claimed one), then the
+    highest nDCG@10, then the lowest AUC.
     """
     if not table.pools:
         return None
     judgements: dict[PoolKey, list[tuple[ComparedPool, Judgement, Judgement]]] = {}
     for world in worlds(table):
         for pool in world.pools:
-            found = pool, world.leaks.get(pool.key), world.corrected.get(pool.key)
-            judged_so = [_of_pool(*found, lists=lists) for lists in (False, True)]
+            leak = world.leaks.get(pool.key)
+            judged_so = [_of_pool(pool, leak, lists=lists) for lists in (False, True)]
             judgements.setdefault(pool.key, []).append((pool, judged_so[0], judged_so[1]))
     unbounded = {
         pool.label[:2]
@@ -333,7 +344,7 @@ def decide(table: ComparisonTable) -> Decision | None:
         if any(warning.code == UNBOUNDED for warning in pool.record.warnings)
     }
     judged = tuple(_judge(several, unbounded) for several in judgements.values())
-    best, listed = _best(judged, "judgement"), _best(judged, "with_lists")
+    best, listed = _best(judged, lists=False), _best(judged, lists=True)
     return Decision(judged=judged, best=best, best_with_lists=None if listed is best else listed)
 
 
@@ -348,16 +359,20 @@ def _judge(
     return JudgedDefense(pools=pools, judgement=worst[0], with_lists=worst[1])
 
 
-def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
-    held = [one for one in judged if one.defended and getattr(one, name) in HELD]
+def _best(judged: Sequence[JudgedDefense], *, lists: bool) -> JudgedDefense | None:
+    def judgement(one: JudgedDefense) -> Judgement:
+        return one.with_lists if lists else one.judgement
 
-    def order(one: JudgedDefense) -> tuple[int, float, float, float]:
-        return _RANK.index(getattr(one, name)), one.eps_claimed, -round(one.ndcg, DIGITS), one.auc
+    def order(one: JudgedDefense) -> tuple[int, float, float, float, float]:
+        # Noise is made for an epsilon and proven for a little less: 1.1999 is no safer than 1.2.
+        proven = float(f"{one.eps_proven(lists=lists):.{DIGITS}g}")
+        claimed = one.eps_claimed if math.isinf(proven) else 0.0
+        return _RANK.index(judgement(one)), proven, claimed, -round(one.ndcg, DIGITS), one.auc
 
-    return min(held, key=order, default=None)
+    return min((one for one in judged if one.defended and judgement(one) in HELD), key=order, default=None)
 
 
-def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, p: float | None, *, lists: bool) -> Judgement:
+def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, *, lists: bool) -> Judgement:
     verdicts = [verdict for view, verdict in pool.verdicts.items() if lists or not sees_lists(view)]
     if {*FALSE, CONTRADICTION} & set(verdicts):
         return "false claim"
@@ -365,11 +380,11 @@ def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, p: float | None, *,
         return "not tested"
     if not leak.held:
         return "leaks"
-    auc = best_attack(pool).auc
-    if auc.ci95 is not None and auc.ci95[1] > _most_auc(leak):
+    best = best_attack(pool)
+    if _may_exceed(best.auc, MOST_AUC) and _may_exceed(best.above_guess, ABOVE_GUESS):
         return "too few lists"
-    if p is not None and p < LEAST and pool.difference.size.value < -MOST_LOSS:
-        return "costs too much"
+    if pool.defended and (doubt := cost_doubt(pool.difference)):
+        return doubt
     proven = bool(verdicts) and set(verdicts) == {"proven"}
     if lists:  # a view in which nothing is claimed is not among the verdicts
         audits = [worst_audit(pool, view) for view in VIEWS if sees_lists(view)]
@@ -378,6 +393,5 @@ def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, p: float | None, *,
     return "holds" if proven or alone else "no proof"
 
 
-def _most_auc(leak: StrongestLeak) -> float:
-    guess = CHANCE if leak.bound is None else leak.bound.metric("auc").value
-    return max(MOST_AUC, guess + ABOVE_GUESS)
+def _may_exceed(estimate: Estimate, limit: float) -> bool:
+    return estimate.ci95 is not None and estimate.ci95[1] > limit

@@ -32,10 +32,10 @@ from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
 from foltr_audit.experiments.run import mean_utility
-from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, selected
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records, group_records
-from foltr_audit.judge.significance import mean_interval, paired_t_test
+from foltr_audit.judge.significance import MeanBounds, mean_bounds, mean_interval, paired_t_test
 from foltr_audit.privacy.bounds import UpperBound
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.rng import Streams
@@ -66,14 +66,34 @@ NOISE_SHARES = "FA102"
 class Difference(NamedTuple):
     """How much better a pool is than no defense on average, over what both have.
 
-    `p` is that of a paired t-test, not corrected; None where there is nothing to test.
+    `p` is that of a paired t-test, not corrected; None where there is nothing to test. `loss` is the
+    difference the other way round with its bounds; None where nothing is compared.
     """
 
     size: Estimate = UNKNOWN
     p: float | None = None
+    loss: MeanBounds | None = None
+
+    @property
+    def upper_loss(self) -> float:
+        """One-sided 95 % upper bound of the loss; 1, the largest there is, where nothing is known."""
+        return 1.0 if self.loss is None else self.loss.upper
+
+    def queries_needed(self, limit: float) -> int | None:
+        """About how many queries (or runs) would show a loss to be within a limit, or above it.
+
+        None if no number would, or nothing is compared.
+        """
+        if self.loss is None or self.loss.mean <= limit:
+            return None if self.loss is None else self.loss.needed(limit)
+        gain = self.loss._replace(mean=-self.loss.mean, lower=-self.loss.upper, upper=-self.loss.lower)
+        return gain.needed(-limit)
 
 
 NOT_TESTED = Difference()
+
+NOTHING_LOST = Difference(Estimate(0.0, (0.0, 0.0)), loss=MeanBounds(0.0, 0.0, 0, (0.0, 0.0), 0.0, 0.0))
+"""The difference of no defense to itself."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -216,30 +236,51 @@ def _badness(audit: AuditRecord) -> tuple[int, float, float]:
 
 
 class BestAttack(NamedTuple):
-    """The attack with the highest AUC, and the best guesses `without` a message; None where none was scored.
+    """The attack with the highest AUC, and the best guesses beside it; None where none was scored.
 
-    `guess` is the best of these that does not know the grades of documents, `knowing` the best that knows
-    them.
+    It is the luckiest of `ran` too, which the intervals of its numbers allow for.
     """
 
     attack: AttackRecord | None
-    without: AttackRecord | None
-    guess: AttackRecord | None
-    knowing: AttackRecord | None
+    ran: Sequence[AttackRecord]
 
     @property
     def auc(self) -> Estimate:
-        return UNKNOWN if self.attack is None else self.attack.metric("auc")
+        return self._selected("auc")
+
+    @property
+    def above_guess(self) -> Estimate:
+        """Its AUC less that of the best guess of a server that does not know the grades of documents."""
+        return self._selected("above_guess")
+
+    @property
+    def above_grades(self) -> Estimate:
+        """As `above_guess`, of a server that knows them; not defined without such a guess."""
+        return self._selected("above_grades")
+
+    def _selected(self, name: str) -> Estimate:
+        if self.attack is None:
+            return UNKNOWN
+        return selected(self.attack.metric(name), [record.metric(name) for record in self.ran])
+
+    @property
+    def guess(self) -> str | None:
+        """That guess."""
+        return None if self.attack is None else self.attack.more["guess"]
+
+    @property
+    def guess_auc(self) -> float | None:
+        return None if self.attack is None else self.attack.more["guess_auc"]
+
+    @property
+    def grades_auc(self) -> float | None:
+        """The AUC of the best guess of a server that knows the grades; None without one."""
+        return None if self.attack is None else self.attack.more["grades_auc"]
 
 
 def best_attack(pool: ComparedPool) -> BestAttack:
-    def highest(*roles: str) -> AttackRecord | None:
-        found = (record for record in pool.attacks if record.role in roles)
-        return max(found, key=lambda record: _or_lowest(record.metric("auc")), default=None)
-
-    return BestAttack(
-        highest("attack"), highest("guess", "knows grades"), highest("guess"), highest("knows grades")
-    )
+    ran = [record for record in pool.attacks if record.role == "attack"]
+    return BestAttack(max(ran, key=lambda record: _or_lowest(record.metric("auc")), default=None), ran)
 
 
 def _or_lowest(auc: Estimate) -> float:
@@ -404,7 +445,7 @@ def _pool(
             *(gap for run in runs for gap in run.gaps if gap.what == "nothing to read"),
         ),
         queries=queries,
-        ndcg=_with_interval(QueryBootstrap(names, streams).share(values)) if names.size else UNKNOWN,
+        ndcg=QueryBootstrap(names, streams).share(values),
         online=Estimate(float(online.mean()) if online.size else math.nan, mean_interval(online)),
         curves={name: np.mean([run.rounds[name] for run in runs], axis=0) for name in CURVES},
         served=_served(runs),
@@ -413,16 +454,14 @@ def _pool(
 
 def _sealed(records: Iterable[AttackRecord]) -> tuple[AttackRecord, ...]:
     """The records with their intervals, which no longer hold the lists that these are made of."""
-    sealed = tuple(records)
-    for record in sealed:
-        for estimate in (*record.metrics.values(), *record.differences.values()):
-            _with_interval(estimate)
-    return sealed
 
+    def sealed(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        return {
+            name: metric if isinstance(metric, QueryMetric) else Estimate(metric.value, metric.ci95)
+            for name, metric in metrics.items()
+        }
 
-def _with_interval(estimate: Estimate) -> Estimate:
-    _ = estimate.ci95
-    return estimate
+    return tuple(record.model_copy(update={"metrics": sealed(record.metrics)}) for record in records)
 
 
 def _served(runs: Sequence[StoredRun]) -> dict[str, float]:
@@ -449,17 +488,26 @@ def _against(pool: ComparedPool, quality: _Quality, base: _Quality) -> ComparedP
     shared = np.intersect1d(names, base_names)
     return replace(
         pool,
-        difference=_tested(values[np.isin(names, shared)], base_values[np.isin(base_names, shared)]),
-        online_difference=_tested(quality.online_means(both), base.online_means(both)),
+        difference=over_queries(values[np.isin(names, shared)], base_values[np.isin(base_names, shared)]),
+        online_difference=_over_runs(quality.online_means(both), base.online_means(both)),
     )
 
 
-def _tested(mine: Floats, theirs: Floats) -> Difference:
-    """The mean difference of pairs; its interval is within -1 and 1, see `PairedTest.ends`."""
+def over_queries(mine: Floats, theirs: Floats) -> Difference:
+    """The mean difference of the nDCG of queries, each (n,), over those where both are known."""
     known = np.isfinite(mine) & np.isfinite(theirs)
     mine, theirs = mine[known], theirs[known]
-    if mine.size < 2:
-        return Difference(Estimate(float(mine.mean() - theirs.mean()) if mine.size else math.nan))
-    test = paired_t_test(mine, theirs)
-    ends = None if test.ends is None else (max(test.ends[0], -1.0), min(test.ends[1], 1.0))
-    return Difference(Estimate(test.difference, ends), test.p)
+    loss = mean_bounds(theirs - mine, -1.0)
+    ends = None if loss.interval is None else (-loss.interval[1], -loss.interval[0])
+    p = paired_t_test(mine, theirs).p if mine.size > 1 else None
+    return Difference(Estimate(0.0 - loss.mean, ends), p, loss)
+
+
+def _over_runs(mine: Floats, theirs: Floats) -> Difference:
+    """The mean difference of runs in which both are known; its interval is Student's, within -1 and 1."""
+    known = np.isfinite(mine) & np.isfinite(theirs)
+    apart = mine[known] - theirs[known]
+    if apart.size < 2:
+        return Difference(Estimate(float(apart.mean()) if apart.size else math.nan))
+    p = paired_t_test(mine[known], theirs[known]).p
+    return Difference(Estimate(float(apart.mean()), mean_interval(apart, -1.0)), p)

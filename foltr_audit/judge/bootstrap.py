@@ -1,131 +1,163 @@
-"""Means with 95 % intervals by bootstrap over queries, since lists of one query are not independent.
+"""Metrics with intervals over queries, since lists of one query are not independent.
 
-A resample holds only what some query showed: if five lists are all right, every resample is. The interval of
-a share, i.e. of any value between 0 and 1, is therefore widened near these ends; see `share_interval`.
+A metric is a function of what was found of each query, each counted once. What it would be if a query
+counted a little more is that query's influence on it (Hampel 1974, "The influence curve and its role in
+robust estimation"). To first order the error of the metric is that of the mean of influences; so one rule,
+`significance.mean_ends`, gives the interval of each metric, of each difference, and of the best of several.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cached_property, lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.results import UNKNOWN, Estimate, Interval
+from foltr_audit.judge.significance import (
+    FEWEST,
+    mean_ends,
+    resample_weights,
+    simultaneous_tail,
+)
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Floats, Ints, read_only
-
-RESAMPLES = 1000
-
-FEW = 5
-"""If fewer queries carry the hits, or the misses, of a share, its interval is widened."""
-
-TAIL = 0.025
-"""The probability on either side of a 95 % interval."""
-
-_BUFFER = 8192  # numbers that NumPy converts at a time
-_ROUNDING = 1e-12  # a share below this counts as 0
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 Transform = Callable[[Floats], Floats]
 
 
-class ResampledMetric(NamedTuple):
-    """A metric in each resample, float64 (R,), NaN where it is not defined; and how many queries have it."""
+class QueryMetric(Estimate):
+    """A metric over queries, with the influence of each of them.
 
-    draws: Floats
-    queries: int
-
-
-class BootstrapDistribution:
-    """A metric of all lists, and of the lists of each resample, which are drawn when somebody asks for them.
-
-    With `share` it lies between 0 and 1, so that its interval is that of a share.
+    Attributes:
+        influence: float64 (Q,), with a sum of 0: by how much the metric would rise if a query counted twice.
+            NaN for queries that have no part in it.
+        lowest, highest: between which the metric lies; may be infinite.
+        counted: how many queries inform it; no interval for fewer than `FEWEST`.
+        streams: that resamples are drawn from.
+        beside: metrics whose lower ends count too, see `least_of`.
     """
 
-    def __init__(self, value: float, resample: Callable[[], ResampledMetric], *, share: bool = False) -> None:
-        self.value, self.share = value, share
-        self._resample = resample
+    __slots__ = ("beside", "counted", "highest", "influence", "lowest", "streams")
 
-    @cached_property
-    def _resampled(self) -> ResampledMetric:
-        return self._resample()
+    def __init__(
+        self,
+        value: float,
+        influence: Floats,
+        lowest: float,
+        highest: float,
+        streams: Streams,
+        *,
+        counted: int | None = None,
+        beside: Sequence[QueryMetric] = (),
+    ) -> None:
+        super().__init__(value, self._interval)
+        self.influence, self.lowest, self.highest, self.streams = influence, lowest, highest, streams
+        self.counted = int((~np.isnan(influence)).sum()) if counted is None else counted
+        self.beside = beside
 
     @property
-    def draws(self) -> Floats:
-        return self._resampled.draws
+    def values(self) -> Floats:
+        """Independent values, one of each query that has a part, whose mean is the metric."""
+        known = self.influence[~np.isnan(self.influence)]
+        return np.asarray(self.value + known.size * known)
 
-    @property
-    def score(self) -> Estimate:
-        return Estimate(self.value, self._ends)
+    def _interval(self, tail: float) -> Interval | None:
+        if self.counted < FEWEST or not self.known:
+            return None
+        if self.lowest == self.highest:
+            return self.lowest, self.highest
+        low, high = mean_ends(
+            self.values, self.lowest, self.highest, tail, counted=self.counted, streams=self.streams
+        )
+        others = [-math.inf if ends is None else ends[0] for ends in (one.ends(tail) for one in self.beside)]
+        low, high = max(min([low, *others]), self.lowest), min(high, self.highest)
+        return (low, high) if math.isfinite(high - low) else None
 
-    def _ends(self) -> Interval | None:
-        draws, queries = self._resampled
-        return share_interval(self.value, draws, queries) if self.share else interval(draws, queries)
+    def minus(self, other: QueryMetric) -> QueryMetric:
+        """The difference to another metric of the same queries."""
+        neither = np.isnan(self.influence) & np.isnan(other.influence)
+        apart = np.nan_to_num(self.influence) - np.nan_to_num(other.influence)
+        return QueryMetric(
+            self.value - other.value,
+            np.where(neither, np.nan, apart),
+            self.lowest - other.highest,
+            self.highest - other.lowest,
+            self.streams,
+            counted=min(self.counted, other.counted),
+        )
 
-    def minus(self, other: BootstrapDistribution) -> Estimate:
-        """The difference to another metric in the same resamples.
 
-        Where either interval is wider than its resamples, the interval of the difference takes in all
-        differences between the two.
-        """
-        queries = min(self._resampled.queries, other._resampled.queries)
-        ends = interval(self.draws - other.draws, queries)
-        mine, theirs = self.score.ci95, other.score.ci95
-        widened = mine != interval(*self._resampled) or theirs != interval(*other._resampled)
-        if ends is not None and mine is not None and theirs is not None and widened:
-            ends = min(ends[0], mine[0] - theirs[1]), max(ends[1], mine[1] - theirs[0])
-        return Estimate(self.value - other.value, ends)
+def selected(best: Estimate, among: Sequence[Estimate]) -> Estimate:
+    """A metric that was chosen as the highest among some of the same queries, and so is the luckiest too.
+
+    The lower end of its interval holds for all of them together (`significance.simultaneous_tail`), hence for
+    the one that was chosen; its upper end is its own.
+    """
+    joint = [metric for metric in among if isinstance(metric, QueryMetric) and metric.known]
+    if not isinstance(best, QueryMetric) or len(joint) < 2:
+        return best
+
+    def ends(tail: float) -> Interval | None:
+        own = best.ends(tail)
+        every = best.ends(simultaneous_tail([metric.values for metric in joint], tail, best.streams))
+        return None if own is None or every is None else (min(own[0], every[0]), own[1])
+
+    return Estimate(best.value, ends)
+
+
+def least_of(metrics: Sequence[QueryMetric]) -> Estimate:
+    """The lowest of some metrics of the same queries; its lower end is the least of theirs.
+
+    So it is shown to be above a number only where all of them are.
+    """
+    least = min(metrics, key=lambda metric: metric.value, default=None)
+    if least is None:
+        return UNKNOWN
+    others = tuple(metric for metric in metrics if metric is not least)
+    return QueryMetric(
+        least.value,
+        least.influence,
+        least.lowest,
+        least.highest,
+        least.streams,
+        counted=least.counted,
+        beside=others,
+    )
 
 
 class QueryBootstrap:
-    """Queries drawn with replacement, each with all its lists (Davison & Hinkley 1997, section 3.8).
+    """The queries of some lists; a resample draws queries with all their lists.
 
     Attributes:
         names: the queries, (Q,).
         cluster: number of each list's query, int64 (L,).
-        weights: how often each query was drawn, int64 (R, Q).
     """
 
-    def __init__(self, query: NDArray[np.str_], streams: Streams, resamples: int = RESAMPLES) -> None:
-        """R resamples of the queries (L,) of L lists; they follow from the seed and the number of queries."""
+    def __init__(self, query: NDArray[np.str_], streams: Streams) -> None:
+        """The queries (L,) of L lists; resamples follow from the streams and the number of queries."""
         self.names, self.cluster = np.unique(query, return_inverse=True)
-        self._streams, self._resamples = streams, resamples
-        self._known_totals: dict[bytes, Floats] = {}
+        self.streams = streams
 
     @property
     def weights(self) -> Ints:
-        """How often each query was drawn, int64 (R, Q); a large array that only a cache keeps."""
-        return _drawn_weights(self._streams, self.names.size, self._resamples)
+        """How often each query was drawn in each resample, int64 (R, Q)."""
+        return resample_weights(self.streams, self.names.size)
 
-    @property
-    def everybody(self) -> Ints:
-        """The weights under which every query counts once, int64 (1, Q)."""
-        return read_only(np.ones((1, self.names.size)), np.int64)
-
-    @property
-    def _factors(self) -> Ints | Floats:
-        return _as_factors(self._streams, self.names.size, self._resamples)
-
-    def mean(self, values: Floats) -> Estimate:
+    def mean(self, values: Floats, lowest: float = -math.inf, highest: float = math.inf) -> QueryMetric:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
-        return self.means(values).score
-
-    def share(self, values: Floats) -> Estimate:
-        """As `mean`, of values between 0 and 1; the interval is valid at these ends too."""
-        return self.means(values, share=True).score
-
-    def means(self, values: Floats, *, share: bool = False) -> BootstrapDistribution:
-        """As `mean` or `share`, with the mean of every resample."""
         defined = ~np.isnan(values)
+        total = float(values[defined].sum()), float(defined.sum())
+        return self._ratio(np.where(defined, values, 0.0), defined, total, lowest, highest)
 
-        def resample() -> ResampledMetric:
-            return self._ratios(self._by_query(np.where(defined, values, 0.0)), self._by_query(defined))
+    def share(self, values: Floats) -> QueryMetric:
+        """As `mean`, of values between 0 and 1."""
+        return self.mean(values, 0.0, 1.0)
 
-        mean = float(values[defined].mean()) if defined.any() else math.nan
-        return BootstrapDistribution(mean, resample, share=share)
+    def constant(self, value: float) -> QueryMetric:
+        """A metric that does not depend on the queries."""
+        return QueryMetric(value, np.zeros(self.names.size), value, value, self.streams)
 
     def ratio(
         self,
@@ -137,105 +169,40 @@ class QueryBootstrap:
     ) -> Estimate:
         """Sum of numerators over sum of denominators, both (L,), or a function of that.
 
-        With `share` each ratio lies between 0 and 1, so that its interval is that of a share.
+        With `share` each ratio lies between 0 and 1. The interval of a function holds all its values over
+        that of the ratio.
         """
-        total = float(denominators.sum())
-        if not total > 0:
-            return UNKNOWN
-        ratio = np.array([float(numerators.sum()) / total])
-        value = ratio if transform is None else transform(ratio)
+        total = float(numerators.sum()), float(denominators.sum())
+        ends = (0.0, 1.0) if share else (-math.inf, math.inf)
+        ratio = self._ratio(numerators, denominators, total, *ends)
+        if transform is None or not ratio.known:
+            return ratio
 
-        def resample() -> ResampledMetric:
-            found = self._ratios(self._by_query(numerators), self._by_query(denominators))
-            return found if transform is None else found._replace(draws=transform(found.draws))
+        def image(tail: float) -> Interval | None:
+            ends = ratio.ends(tail)
+            if ends is None:
+                return None
+            values = transform(np.append(np.linspace(*ends, _POINTS), ratio.value))
+            return float(values.min()), float(values.max())
 
-        return BootstrapDistribution(float(value[0]), resample, share=share).score
+        return Estimate(float(transform(np.array([ratio.value]))[0]), image)
+
+    def _ratio(
+        self,
+        numerators: Floats,
+        denominators: Floats | Bools,
+        total: tuple[float, float],
+        lowest: float,
+        highest: float,
+    ) -> QueryMetric:
+        sums, counts = self._by_query(numerators), self._by_query(denominators)
+        value = total[0] / total[1] if total[1] > 0.0 else math.nan
+        with np.errstate(invalid="ignore", divide="ignore"):
+            influence = np.where(counts > 0.0, (sums - value * counts) / total[1], np.nan)
+        return QueryMetric(value, influence, lowest, highest, self.streams)
 
     def _by_query(self, values: Floats | Bools) -> Floats:
         return np.bincount(self.cluster, weights=values, minlength=self.names.size).astype(np.float64)
 
-    def _ratios(self, sums: Floats, counts: Floats) -> ResampledMetric:
-        """Sums over counts, both by query (Q,), in each resample."""
-        totals = self._totals(counts)
-        # A resample may hold no query with a value: it is NaN and left out, instead of a division by 0.
-        blank = np.full_like(totals, np.nan)
-        drawn = np.einsum("bq,q->b", self._factors, sums)
-        ratios: Floats = np.divide(drawn, totals, out=blank, where=totals > 0)
-        return ResampledMetric(ratios, int((counts > 0).sum()))
 
-    def _totals(self, counts: Floats) -> Floats:
-        """The sum of counts (Q,) in each resample, (R,); most metrics have the same counts."""
-        key = counts.tobytes()
-        if key not in self._known_totals:
-            self._known_totals[key] = np.einsum("bq,q->b", self._factors, counts)
-        return self._known_totals[key]
-
-
-@lru_cache(maxsize=4)
-def _drawn_weights(streams: Streams, queries: int, resamples: int) -> Ints:
-    """How often each query is drawn, int64 (R, Q); the cells of a comparison share them."""
-    draws = streams.generator("bootstrap").integers(0, max(queries, 1), size=(resamples, queries))
-    return read_only(np.stack([np.bincount(draw, minlength=queries) for draw in draws]), np.int64)
-
-
-@lru_cache(maxsize=1)
-def _as_factors(streams: Streams, queries: int, resamples: int) -> Ints | Floats:
-    """The same in the form in which sums over all queries are faster, (R, Q).
-
-    Integers are converted a buffer at a time, and these buffers are summed by themselves: the bytes are the
-    same up to one of them.
-    """
-    weights = _drawn_weights(streams, queries, resamples)
-    return weights.astype(np.float64) if queries <= _BUFFER else weights
-
-
-def interval(resampled: Floats, queries: int) -> Interval | None:
-    """The middle 95 % of resampled values without NaN, if at least two queries have a value."""
-    known = resampled[~np.isnan(resampled)]
-    if queries < 2 or not known.size:
-        return None
-    low, high = np.quantile(known, [TAIL, 1 - TAIL])
-    return float(low), float(high)
-
-
-def share_interval(value: float, resampled: Floats, queries: int) -> Interval | None:
-    """95 % interval of a share, valid near 0 and 1 as well.
-
-    It is the middle of the resamples. Where fewer than `FEW` queries carry the hits or the misses, it is
-    widened to the interval of Clopper & Pearson (1934) for independent trials, one for each query. The number
-    of queries that carry the hits is an effective one (Kish 1965, "Survey sampling", section 11.7): if each
-    query is either right or wrong, it is the number of right ones.
-
-    >>> share_interval(1.0, np.ones(1000), 5)
-    (0.4781762498950185, 1.0)
-    """
-    ends = interval(resampled, queries)
-    if ends is None:
-        return None
-    spread = queries * float(np.nanvar(resampled))
-    carried = min(_carriers(value, spread, queries), _carriers(1.0 - value, spread, queries))
-    if carried >= FEW:
-        return ends
-    low, high = binomial_interval(value * queries, queries)
-    return min(ends[0], low), max(ends[1], high)
-
-
-def _carriers(share: float, spread: float, queries: int) -> float:
-    """The effective number of queries that carry a share, if their values vary by `spread`."""
-    return queries * (share / math.hypot(share, math.sqrt(spread))) ** 2 if share > _ROUNDING else 0.0
-
-
-def binomial_interval(hits: float, trials: int, tail: float = TAIL) -> Interval:
-    """Interval of a probability after `hits` in `trials` trials (Clopper & Pearson 1934).
-
-    It misses the probability with a probability of at most `tail` on either side.
-
-    >>> [round(end, 3) for end in binomial_interval(0, 10)]
-    [0.0, 0.308]
-    """
-    from scipy.special import betaincinv
-
-    misses = trials - hits
-    low = float(betaincinv(hits, misses + 1.0, tail)) if hits > 0.0 else 0.0
-    high = float(betaincinv(hits + 1.0, misses, 1.0 - tail)) if misses > 0.0 else 1.0
-    return low, high
+_POINTS = 201  # at which a function of a ratio is looked at

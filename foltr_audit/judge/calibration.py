@@ -83,9 +83,9 @@ def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) 
         counts={"lists": int(evidence.query.size), "documents": int(here.sum())},
         metrics={
             "brier": resamples.ratio(squares, count, share=True),
-            "brier_base_rate": resamples.ratio(clicked, count, lambda share: share * (1 - share)),
+            "brier_base_rate": resamples.ratio(clicked, count, lambda share: share * (1 - share), share=True),
             "log_loss": resamples.ratio(surprise, count),
-            "log_loss_base_rate": resamples.ratio(clicked, count, _entropy),
+            "log_loss_base_rate": resamples.ratio(clicked, count, _entropy, share=True),
         },
         more={"calibration_error": calibration_error(bins), "reliability": bins},
     )

@@ -1,14 +1,13 @@
-"""Whether an attack is shown to beat guessing, and where results of attacks cannot be right."""
+"""Whether an attack is shown to beat a guess, and where results of attacks cannot be right."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from foltr_audit.core.results import AttackRecord, Estimate, Interval
+from foltr_audit.core.results import AttackRecord, Estimate
 from foltr_audit.core.warning_kinds import CodedWarning, coded
-from foltr_audit.judge.bootstrap import TAIL, binomial_interval
+from foltr_audit.judge.significance import TAIL
 from foltr_audit.utils.formatting import short
 
 FEW_LISTS = 30
@@ -28,78 +27,35 @@ def describe_few_lists(counts: Sequence[int]) -> str:
     return f"only {span} {'list' if few[-1] == 1 else 'lists'}"
 
 
-def beats_guessing(auc: Estimate, queries: int, choices: int) -> bool:
-    """Whether `sure_auc` is above one half.
+def shown_above(estimate: Estimate, limit: float, choices: int = 1) -> bool:
+    """Whether a number is shown to be above a limit: its one-sided lower bound at 95 % is.
 
-    Most AUCs are far from that. Bounds of both quantiles in `sure_auc` then say so without SciPy, whose
-    import takes a twentieth of an attack: of Student's t by Cantelli's inequality, of the binomial interval
-    by the spread of a beta distribution (Marchal & Arbel 2017, "On the sub-Gaussianity of the beta and
-    Dirichlet distributions", theorem 1).
+    For the best of several `choices` the bound is that of all together (Bonferroni).
     """
-    if not auc.value > 0.5 or auc.ci95 is None:
-        return False
-    if queries > 3:
-        tail, variance = TAIL / choices, (queries - 1) / (queries - 3)
-        inner, error = _inside(auc.value, queries), _standard_error(auc, queries)
-        quantile = math.sqrt(variance * (1 - tail) / tail)
-        above = auc.value * queries / (queries + 1) - 0.5
-        trials_are_sure = above > 0 and math.exp(-2 * (queries + 2) * above**2) < tail
-        if trials_are_sure and quantile * error / (inner * (1 - inner)) < math.log(inner / (1 - inner)):
-            return True
-    return sure_auc(auc, queries, choices) > 0.5
-
-
-def sure_auc(auc: Estimate, queries: int, choices: int) -> float:
-    """Lower end of an AUC's interval at 95 % for all of `choices` attacks together (Bonferroni).
-
-    On the logit scale, where the interval of an AUC is close to symmetric (Pepe 2003, "The statistical
-    evaluation of medical tests", section 5.2), with the standard error of the bootstrap and the t
-    distribution over the queries. Where the interval is that of one trial per query, as close to 1, the
-    lower end is that of these trials (`bootstrap.share_interval`). Below any AUC where there is no interval.
-    """
-    from scipy.special import stdtrit
-
-    if auc.ci95 is None:
-        return -1.0
-    trials = auc.value * queries, queries
-    if auc.ci95[0] <= binomial_interval(*trials)[0]:
-        return binomial_interval(*trials, TAIL / choices)[0]
-    inner, error = _inside(auc.value, queries), _standard_error(auc, queries)
-    step = float(stdtrit(queries - 1, 1 - TAIL / choices)) * error / (inner * (1 - inner))
-    return 1 / (1 + math.exp(min(step - math.log(inner / (1 - inner)), 700.0)))
-
-
-def _inside(auc: float, queries: int) -> float:
-    """An AUC between 0 and 1, so that it has a place on the logit scale."""
-    edge = 0.5 / (queries + 1)
-    return min(max(auc, edge), 1 - edge)
-
-
-def _standard_error(auc: Estimate, queries: int) -> float:
-    """That of the bootstrap, by the width of its interval; where it has none, that of independent trials."""
-    low, high = auc.ci95 or (0.0, 0.0)
-    inner = _inside(auc.value, queries)
-    return (high - low) / (2 * 1.959964) or math.sqrt(inner * (1 - inner) / queries)
+    ends = estimate.ends(2 * TAIL / choices)
+    return ends is not None and ends[0] > limit
 
 
 class AttackedClicks(NamedTuple):
-    """The AUC of one attack on the clicks of users of one kind, over some queries."""
+    """The AUC of one attack on the clicks of users of one kind."""
 
     click_model: str
     method: str
     auc: Estimate
-    queries: int
 
 
 def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
     """A warning about the worst of some attacks if it is significantly worse than guessing; else None.
 
-    An AUC significantly below one half is not due to chance.
+    An AUC significantly below one half is not due to chance. Here one half is the yardstick, and no guess:
+    the question is not what an attack adds to one, but whether it reads the opposite of the truth.
     """
-    worse = [each for each in attacks if beats_guessing(_mirrored(each.auc), each.queries, len(attacks))]
+    worse = [
+        each for each in attacks if (own := each.auc.ends(TAIL / len(attacks))) is not None and own[1] < 0.5
+    ]
     if not worse:
         return None
-    click_model, method, auc, _ = min(worse, key=lambda each: each.auc.value)
+    click_model, method, auc = min(worse, key=lambda each: each.auc.value)
     ends = (
         "no interval" if auc.ci95 is None else f"95 % interval [{', '.join(short(e, 2) for e in auc.ci95)}]"
     )
@@ -107,15 +63,6 @@ def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
         f"{method} reads the {click_model} clicks with the wrong sign: AUC {short(auc.value)} ({ends}), "
         f"which is {short(1 - auc.value)} with the other sign; check the declared facts"
     )
-
-
-def _mirrored(auc: Estimate) -> Estimate:
-    """The AUC of the attack that orders all documents in reverse."""
-
-    def ends() -> Interval | None:
-        return None if auc.ci95 is None else (1 - auc.ci95[1], 1 - auc.ci95[0])
-
-    return Estimate(1 - auc.value, ends)
 
 
 def doubts(pools: Sequence[tuple[str, Sequence[AttackRecord]]]) -> Iterator[CodedWarning]:
@@ -131,7 +78,7 @@ def doubts(pools: Sequence[tuple[str, Sequence[AttackRecord]]]) -> Iterator[Code
     ]
     backwards = wrong_sign(
         [
-            AttackedClicks(clicks, each.method, each.metrics["auc"], each.counts["queries"])
+            AttackedClicks(clicks, each.method, each.metrics["auc"])
             for clicks, records in known
             for each in records
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from itertools import product
 from math import comb, floor, isnan
@@ -12,8 +12,8 @@ import numpy as np
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
-from foltr_audit.core.results import UNKNOWN, AttackRecord, Estimate
-from foltr_audit.judge.bootstrap import RESAMPLES, BootstrapDistribution, QueryBootstrap, ResampledMetric
+from foltr_audit.core.results import UNKNOWN, AttackRecord, Estimate, Interval
+from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, least_of
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -40,27 +40,38 @@ class ScoreRanking(NamedTuple):
         tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
         return cls(positive[order], tie, np.ascontiguousarray(cluster[order]))
 
-    def auc(self, resamples: QueryBootstrap) -> Estimate:
+    def auc(self, resamples: QueryBootstrap) -> QueryMetric:
         """Area under the ROC curve, ties one half; NaN where one class is missing.
 
-        Its interval is that of a share of as many trials as there are queries with a positive item, or with a
-        negative one if these are fewer: the variance of an AUC a is at most a (1 - a) over the number of the
-        rarer items (Birnbaum & Klose 1957, "Bounds for the variance of the Mann-Whitney statistic").
+        A query has influence by its positive items and the pairs that they win, and by its negative ones
+        (Obuchowski 1997, "Nonparametric analysis of clustered ROC curve data"). As many queries inform it as
+        have items of the rarer class.
         """
-        return self.areas(resamples).score
+        positives, negatives = (self._by_query(resamples, which) for which in (self.positive, ~self.positive))
+        both = float(positives.sum()), float(negatives.sum())
+        pairs = both[0] * both[1]
+        if not pairs:
+            return QueryMetric(np.nan, np.full(positives.size, np.nan), 0.0, 1.0, resamples.streams)
+        below, above = (self._beside(which) for which in (~self.positive, self.positive))
+        wins = self._by_query(resamples, self.positive, below)
+        losses = self._by_query(resamples, ~self.positive, both[0] - above)
+        area = float(wins.sum()) / pairs
+        influence = (wins + losses - area * (positives * both[1] + negatives * both[0])) / pairs
+        counted = min(int((items > 0).sum()) for items in (positives, negatives))
+        influence[positives + negatives == 0] = np.nan
+        return QueryMetric(area, influence, 0.0, 1.0, resamples.streams, counted=counted)
 
-    def areas(self, resamples: QueryBootstrap) -> BootstrapDistribution:
-        """As `auc`, with the area of every resample."""
-        from foltr_audit.kernels.metrics import weighted_auc
+    def _beside(self, which: Bools) -> Floats:
+        """How many of some items lie below each item, those of its own score counted half, float64 (D,)."""
+        count = np.concatenate([[0], np.cumsum(which)])
+        ends = np.searchsorted(self.tie, self.tie, "left"), np.searchsorted(self.tie, self.tie, "right")
+        return np.asarray((count[ends[0]] + count[ends[1]]) / 2.0)
 
-        def area(weights: Ints) -> Floats:
-            return weighted_auc(self.positive, self.tie, self.cluster, weights)
-
-        def resample() -> ResampledMetric:
-            speak = min(self._queries(which) for which in (self.positive, ~self.positive))
-            return ResampledMetric(area(resamples.weights), speak)
-
-        return BootstrapDistribution(float(area(resamples.everybody)[0]), resample, share=True)
+    def _by_query(self, resamples: QueryBootstrap, which: Bools, values: Floats | None = None) -> Floats:
+        """The number of some items of each query, or the sum of their values, float64 (Q,)."""
+        weights = None if values is None else values[which]
+        found = np.bincount(self.cluster[which], weights, minlength=resamples.names.size)
+        return found.astype(np.float64)
 
     def true_positives(self, resamples: QueryBootstrap) -> dict[str, Estimate]:
         """The largest TPR whose FPR does not exceed each of `FALSE_POSITIVES`.
@@ -71,38 +82,50 @@ class ScoreRanking(NamedTuple):
         principles", section III, on why to look there). There is no interval where a level allows fewer than
         two false positives, since resampling then understates the uncertainty (in simulations 95 % intervals
         covered the truth 38 to 93 times in 100, otherwise 92 to 97 times).
+
+        The threshold depends on the queries too, which an influence does not tell: each end is the farther
+        one of the middle 95 % of resamples, and of the interval at the threshold that was found.
         """
-        rates, allowed = self._rates(resamples.everybody)
-        resampled = cache(lambda: self._rates(resamples.weights)[0])
-
-        def resample(level: int) -> ResampledMetric:
-            return ResampledMetric(resampled()[:, level], self._queries(self.positive))
-
-        estimates = {}
-        for level, name in enumerate(FALSE_POSITIVES):
-            value, enough = float(rates[0, level]), allowed[0, level] >= _ENOUGH
-            share = BootstrapDistribution(value, partial(resample, level), share=True)
-            estimates[name] = share.score if enough else Estimate(value)
+        clicked, unclicked = (self._by_query(resamples, which) for which in (self.positive, ~self.positive))
+        first = np.searchsorted(self.tie, self.tie, "left")
+        alarms = unclicked.sum() - np.concatenate([[0], np.cumsum(~self.positive)])[first]
+        draws = cache(lambda: self._rates(resamples.weights))
+        estimates: dict[str, Estimate] = {}
+        for level, (name, one_in) in enumerate(FALSE_POSITIVES.items()):
+            if not clicked.any() or not unclicked.any():
+                estimates[name] = UNKNOWN
+                continue
+            allowed = unclicked.sum() // one_in
+            hits = self._by_query(resamples, self.positive & (alarms <= allowed))
+            rate = float(hits.sum() / clicked.sum())
+            influence = np.where(clicked > 0, (hits - rate * clicked) / clicked.sum(), np.nan)
+            fixed = QueryMetric(rate, influence, 0.0, 1.0, resamples.streams)
+            ends = partial(_farther, fixed, draws, level) if allowed >= _ENOUGH else None
+            estimates[name] = Estimate(rate, ends)
         return estimates
 
-    def _rates(self, weights: Ints) -> tuple[Floats, Ints]:
-        """The TPR at each level under each row of weights (R, Q), and the allowed false positives."""
+    def _rates(self, weights: Ints) -> Floats:
+        """The TPR at each level under each row of weights (R, Q); NaN where one class is missing."""
         from foltr_audit.kernels.metrics import weighted_hits
 
         clicked, unclicked = (self._totals(weights, which) for which in (self.positive, ~self.positive))
         allowed = unclicked[:, np.newaxis] // np.array(list(FALSE_POSITIVES.values()))
         hits = weighted_hits(self.positive, self.tie, self.cluster, weights, allowed).astype(np.float64)
         both = ((clicked > 0) & (unclicked > 0))[:, np.newaxis]
-        rates = np.divide(hits, clicked[:, np.newaxis], out=np.full_like(hits, np.nan), where=both)
-        return rates, allowed
-
-    def _queries(self, which: Bools) -> int:
-        return int(np.unique(self.cluster[which]).size)
+        return np.divide(hits, clicked[:, np.newaxis], out=np.full_like(hits, np.nan), where=both)
 
     def _totals(self, weights: Ints, which: Bools) -> Ints:
         """How many of some items each resample holds, int64 (R,)."""
         counts = np.bincount(self.cluster[which], minlength=weights.shape[1])
         return np.asarray(np.einsum("bq,q->b", weights, counts))
+
+
+def _farther(fixed: QueryMetric, draws: Callable[[], Floats], level: int, tail: float) -> Interval | None:
+    ends = fixed.ends(tail)
+    if ends is None:
+        return None
+    low, high = np.nanquantile(draws()[:, level], [tail, 1.0 - tail])
+    return min(float(low), ends[0]), max(float(high), ends[1])
 
 
 METRICS = (
@@ -163,13 +186,12 @@ def list_metrics(
 class AttackScorer:
     """Scores every guesser on the same lists, those with a click, with the same resamples."""
 
-    def __init__(self, evidence: ClickEvidence, streams: Streams, resamples: int = RESAMPLES) -> None:
+    def __init__(self, evidence: ClickEvidence, streams: Streams) -> None:
         self.everything = evidence
         self.evidence = evidence.at(evidence.has_click)
-        self.resamples = QueryBootstrap(self.evidence.query, streams, resamples)
+        self.resamples = QueryBootstrap(self.evidence.query, streams)
         self.clicked = self.evidence.clicks.sum(axis=1).astype(np.float64)
         self.length = self.evidence.is_document.sum(axis=1).astype(np.float64)
-        self._streams = streams
 
     def records(self, ceiling: Mapping[str, float] | None = None) -> Iterator[AttackRecord]:
         """Random guessing first, then every attack in its order; metrics as in `METRICS`."""
@@ -178,9 +200,11 @@ class AttackScorer:
             yield self._record(f"random:k={size}", self._random(float(size)), most)
         yield self._record(RANDOM, self._random(self.mean_clicks), most)
         for label in self.evidence.guessed:
-            lists, documents = self.of_lists(label), self.ranked(label)
-            metrics = {name: self.resamples.share(values) for name, values in lists.items()}
-            metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
+            lists, documents = self.of_lists(label), self._rankings[label]
+            metrics: dict[str, Estimate] = {
+                name: self.resamples.share(values) for name, values in lists.items()
+            }
+            metrics |= {"auc": self._areas[label], **documents.true_positives(self.resamples)}
             undefined = int(np.isnan(lists["precision"]).sum())
             yield self._record(label, metrics | self._exact_messages(label), most, undefined)
 
@@ -190,6 +214,11 @@ class AttackScorer:
         """The record of a method; `undefined` lists without a guess do not count in the mean precision."""
         role, evidence = role_of(self.evidence, method), self.everything
         attack = make_if_known(Attack, method) if role == "attack" else None
+        metrics = {name: metrics.get(name, UNKNOWN) for name in METRICS}
+        more = dict[str, Any]()
+        if role == "attack":
+            guessed, above = self._beside_guesses(method)
+            metrics, more = metrics | above, guessed
         return AttackRecord(
             task="clicks",
             method=method,
@@ -207,9 +236,34 @@ class AttackScorer:
                 "precision_undefined": undefined,
                 "unknown": evidence.unknown,
             },
-            metrics={name: metrics.get(name, UNKNOWN) for name in METRICS},
+            metrics=metrics,
             ceiling=ceiling,
+            more=more,
         )
+
+    @cached_property
+    def _rankings(self) -> dict[str, ScoreRanking]:
+        return {label: self.ranked(label) for label in self.evidence.guessed}
+
+    @cached_property
+    def _areas(self) -> dict[str, QueryMetric]:
+        """The AUC of random guessing, and of every other guess and attack."""
+        named = {label: documents.auc(self.resamples) for label, documents in self._rankings.items()}
+        return {RANDOM: self.resamples.constant(0.5), **named}
+
+    def _beside_guesses(self, method: str) -> tuple[dict[str, Any], dict[str, Estimate]]:
+        """The best guess of each kind and its AUC, and how far that of an attack is above it.
+
+        `guess` does not know the grades of documents, and `grades` does; None without such a guess.
+        """
+        best: dict[str, Any] = {}
+        above: dict[str, Estimate] = {}
+        for name, role in (("guess", "guess"), ("grades", "knows grades")):
+            areas = {each: area for each, area in self._areas.items() if role_of(self.evidence, each) == role}
+            first = max(areas, key=lambda each: areas[each].value, default=None)
+            best |= {name: first, f"{name}_auc": None if first is None else areas[first].value}
+            above[f"above_{name}"] = least_of([self._areas[method].minus(area) for area in areas.values()])
+        return best, above
 
     @cached_property
     def mean_clicks(self) -> float:
@@ -261,7 +315,7 @@ class AttackScorer:
             return None
         counted = np.bincount(number, weights=lists.has_click, minlength=first.size) > 0
         queries = lists.query[first][counted]
-        return number, counted, QueryBootstrap(queries, self._streams, len(self.resamples.weights))
+        return number, counted, QueryBootstrap(queries, self.resamples.streams)
 
     def _exact_messages(self, label: str) -> dict[str, Estimate]:
         """Share of messages all of whose lists were guessed right, also those without a click."""
@@ -276,12 +330,10 @@ class AttackScorer:
         """The expectation of naming `size` documents at random; between two whole sizes a mixture."""
         if not self.length.size:
             return {}
-        metrics = {name: self.resamples.mean(values) for name, values in self.random_lists(size).items()}
-        several = self.resamples.names.size > 1
+        metrics = {name: self.resamples.share(values) for name, values in self.random_lists(size).items()}
         rates = {"auc": 0.5, **{name: 1 / one_in for name, one_in in FALSE_POSITIVES.items()}}
-        for name, rate in rates.items():  # every ranking is equally likely, so these have no error
-            metrics[name] = Estimate(rate, (rate, rate) if several else None)
-        return metrics
+        # Every ranking is equally likely, so these have no error.
+        return {**metrics, **{name: self.resamples.constant(rate) for name, rate in rates.items()}}
 
     def random_lists(self, size: float) -> dict[str, Floats]:
         """The expectation of naming `size` documents at random in each judged list, float64 (L,)."""
@@ -412,9 +464,7 @@ WORST_BY = ("auc", "f1")
 on how many documents a group clicks; where it ties or is undefined, F1."""
 
 
-def group_records(
-    evidence: ClickEvidence, streams: Streams, resamples: int = RESAMPLES
-) -> Iterator[AttackRecord]:
+def group_records(evidence: ClickEvidence, streams: Streams) -> Iterator[AttackRecord]:
     """How much every guesser reads in the lists of each group of clients, hit hardest first.
 
     Random guessing of the mean number of clicks first, then every attack in its order; none where clients do
@@ -423,7 +473,7 @@ def group_records(
     """
     if len(evidence.groups) < 2:
         return
-    scorer = AttackScorer(evidence, streams, resamples)
+    scorer = AttackScorer(evidence, streams)
     everybody = np.ones(scorer.evidence.query.size, dtype=np.bool_)
     for method in (RANDOM, *scorer.evidence.guessed):
         values: dict[str, Floats] = {}
@@ -442,7 +492,7 @@ def _of_group(
     number: int,
     method: str,
     values: dict[str, Floats],
-    every: dict[str, BootstrapDistribution],
+    every: dict[str, QueryMetric],
 ) -> AttackRecord:
     """What a method reads in the lists of a group, next to each metric over all lists."""
     judged = scorer.evidence.group == number
@@ -457,7 +507,7 @@ def _of_group(
             "skipped": int((scorer.everything.group == number).sum()) - lists,
             "queries": int(np.unique(scorer.evidence.query[judged]).size),
         },
-        metrics={name: mine[name].score for name in GROUP_METRICS},
+        metrics={name: mine[name] for name in GROUP_METRICS},
         everybody={name: every[name].value for name in GROUP_METRICS},
         differences={name: mine[name].minus(every[name]) for name in GROUP_METRICS},
     )
@@ -465,16 +515,14 @@ def _of_group(
 
 def _metrics(
     scorer: AttackScorer, method: str, values: dict[str, Floats], lists: Bools
-) -> dict[str, BootstrapDistribution]:
+) -> dict[str, QueryMetric]:
     """Each metric of some judged lists, bool (L,), from those of each list, float64 (L,)."""
     blank, resamples = np.full(lists.size, np.nan), scorer.resamples
-    if method == RANDOM:
-        values = values | {"auc": np.full(lists.size, 0.5)}
     metrics = {
-        name: resamples.means(np.where(lists, values.get(name, blank), np.nan), share=method != RANDOM)
-        for name in GROUP_METRICS
+        name: resamples.share(np.where(lists, values.get(name, blank), np.nan)) for name in GROUP_METRICS
     }
-    return metrics if method == RANDOM else metrics | {"auc": scorer.ranked(method, lists).areas(resamples)}
+    area = resamples.constant(0.5) if method == RANDOM else scorer.ranked(method, lists).auc(resamples)
+    return metrics | {"auc": area}
 
 
 def _hardest_first(record: AttackRecord) -> tuple[float, ...]:

@@ -1,18 +1,22 @@
-"""Whether two systems differ: the paired t-test, its effect size, and Bonferroni's correction.
+"""How sure a mean is, and whether two systems differ: bounds, the paired t-test and Bonferroni's correction.
 
-Source of the procedure: Wang et al. 2021, "Effective and Privacy-preserving Federated Online Learning to
+Source of the test: Wang et al. 2021, "Effective and Privacy-preserving Federated Online Learning to
 Rank", table 2 (paired two-sided Student t-test with Bonferroni correction, stars at .05 and .01).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats, Ints, read_only
 
 LEVEL = 0.95
 """Confidence level of the interval of a mean difference."""
@@ -24,6 +28,7 @@ STARS = ((0.01, "**"), (0.05, "*"))
 """Limits of corrected p-values, and the mark of a difference below each."""
 
 _ROUNDING = 2.0**-40  # relative to the largest value: differences that are closer together are equal
+_STREAMS = Streams(0)
 _SMALLEST = 1e-150  # squares of smaller differences would be 0
 
 
@@ -104,6 +109,215 @@ def mean_interval(values: Floats, low: float = 0.0, high: float = 1.0) -> tuple[
         return None
     ends = paired_t_test(values, np.zeros(values.size)).interval
     return max(ends[0], low), min(ends[1], high)
+
+
+# --- bounds of a mean ------------------------------------------------------------------------------
+
+TAIL = 0.025
+"""The probability on either side of a 95 % interval; a one-sided 95 % bound has twice that beyond it."""
+
+RESAMPLES = 1000
+
+MOST_RESAMPLED = 2048
+"""Of more values than this the mean is as good as normal, and nothing is resampled."""
+
+
+class MeanBounds(NamedTuple):
+    """What some values say about the mean of all there could be.
+
+    Attributes:
+        mean: of the values; NaN without any.
+        spread: their standard deviation (n - 1); NaN for fewer than two.
+        n: how many they are.
+        interval: two-sided 95 % interval; None for fewer than `FEWEST` values.
+        lower, upper: one-sided 95 % bounds; the ends of the range for fewer than `FEWEST` values.
+    """
+
+    mean: float
+    spread: float
+    n: int
+    interval: tuple[float, float] | None
+    lower: float
+    upper: float
+
+    def needed(self, limit: float) -> int | None:
+        """About how many values like these would bring `upper` to the limit; None if the mean is above it.
+
+        The bound is taken as mean + z spread / sqrt(n) + c / n, with the c that it has now: that of a normal
+        mean, and what skewness and the ends of the range add, which falls faster.
+        """
+        room = limit - self.mean
+        if self.upper <= limit:
+            return self.n
+        if not room > 0.0 or self.n < 2:
+            return None
+        normal = _ONE_SIDED * self.spread
+        rest = max(0.0, self.n * (self.upper - self.mean) - normal * math.sqrt(self.n))
+        root = (normal + math.sqrt(normal**2 + 4.0 * room * rest)) / (2.0 * room)
+        return max(self.n + 1, math.ceil(root**2))
+
+
+_ONE_SIDED = 1.6448536269514722  # the .95 quantile of the normal distribution
+
+
+def mean_bounds(values: Floats, lowest: float = 0.0, highest: float = 1.0) -> MeanBounds:
+    """The mean of independent values (n,) between `lowest` and `highest`, with its bounds, see `mean_ends`.
+
+    >>> found = mean_bounds(np.zeros(24), -1.0)
+    >>> found.interval[0] < 0.0 < found.interval[1]
+    True
+    """
+    if not values.size:
+        return MeanBounds(math.nan, math.nan, 0, None, lowest, highest)
+    mean, spread = float(values.mean()), float(values.std(ddof=1)) if values.size > 1 else math.nan
+    if values.size < FEWEST:
+        return MeanBounds(mean, spread, values.size, None, lowest, highest)
+    ends = mean_ends(values, lowest, highest)
+    return MeanBounds(mean, spread, values.size, ends, *mean_ends(values, lowest, highest, 2.0 * TAIL))
+
+
+def mean_ends(
+    values: Floats,
+    lowest: float,
+    highest: float,
+    tail: float = TAIL,
+    *,
+    counted: int | None = None,
+    streams: Streams = _STREAMS,
+) -> tuple[float, float]:
+    """Ends beyond each of which the mean of all values lies with a probability of at most `tail`.
+
+    The values (n,) are independent, and lie between `lowest` and `highest`, which may be infinite. If only
+    some of them are informative, `counted` says how many.
+
+    The ends are the farther ones of two intervals. That of Student's t on the logit scale of the range
+    (Pepe 2003, "The statistical evaluation of medical tests", section 5.2) holds for heavy tails. Bootstrap-t
+    (Efron 1979; Davison & Hinkley 1997, section 5.2.2) holds for skewed values; a resample without spread is
+    infinitely far on either side. No end is farther than that of Gaffke (2005, "Three test statistics for a
+    nonparametric one-sided hypothesis on the mean of a nonnegative variable"), the mean of the values and one
+    more at the end of the range under random weights: that of Clopper & Pearson (1934) where values are 0 or
+    1.
+
+    >>> [round(end, 3) for end in mean_ends(np.ones(5), 0.0, 1.0)]
+    [0.478, 1.0]
+    """
+    n, mean = values.size, float(values.mean())
+    counted = n if counted is None else counted
+    if np.ptp(values) <= max(_ROUNDING * np.abs(values).max(), _SMALLEST):
+        unseen = 1.0 - tail ** (1.0 / counted)  # such a share of other values is missed with this probability
+        return mean + unseen * (lowest - mean), mean + unseen * (highest - mean)
+    error = float(values.std(ddof=1)) / math.sqrt(n)
+    low, high = _logit_ends(mean, student_quantile(tail, counted - 1) * error, lowest, highest, n)
+    if n > MOST_RESAMPLED:
+        return low, high
+    t = studentised(values, streams)
+    spread, drawn, last = float(values.std()), _random_weights(streams, n), n / counted
+    low = min(low, mean - spread * _quantile(np.where(np.isnan(t), np.inf, t), 1.0 - tail))
+    high = max(high, mean - spread * _quantile(np.where(np.isnan(t), -np.inf, t), tail))
+    known, total = np.einsum("bq,q->b", drawn[:, :n], values), drawn[:, :n].sum(axis=1) + last * drawn[:, n]
+    if math.isfinite(lowest):
+        low = max(low, _quantile((known + last * drawn[:, n] * lowest) / total, tail))
+    if math.isfinite(highest):
+        high = min(high, _quantile((known + last * drawn[:, n] * highest) / total, 1.0 - tail))
+    return low, high
+
+
+def studentised(values: Floats, streams: Streams = _STREAMS) -> Floats:
+    """How far the mean of each resample of values (n,) is, in its own spread, (R,); NaN without spread."""
+    n, apart = values.size, values - values.mean()
+    factors = _factors(streams, n)
+    means = np.einsum("bq,q->b", factors, apart) / n
+    squares = np.einsum("bq,q->b", factors, apart**2) / n
+    spread = np.sqrt(np.maximum(squares - means**2, 0.0))
+    blank = np.full(RESAMPLES, np.nan)
+    return np.asarray(np.divide(means, spread, out=blank, where=spread > _FLAT * apart.std()))
+
+
+_FLAT = 2.0**-20  # of the spread of all values: less in a resample comes from rounding
+
+
+def simultaneous_tail(several: Sequence[Floats], tail: float = TAIL, streams: Streams = _STREAMS) -> float:
+    """The tail for each of several means at which one of their lower ends or another is wrong as rarely.
+
+    Each (n,) holds its values of the same queries. The means are joint in the resamples, and each end is as
+    likely to be wrong as the others (Beran 1988, "Balanced simultaneous confidence sets"). Never less than by
+    Bonferroni's correction, which is used where numbers of queries differ or are not resampled.
+    """
+    bonferroni = tail / len(several)
+    if len({values.size for values in several}) > 1 or several[0].size > MOST_RESAMPLED:
+        return bonferroni
+    rarest = np.ones(RESAMPLES)
+    for values in several:
+        t = np.where(np.isnan(drawn := studentised(values, streams)), np.inf, drawn)
+        rarest = np.minimum(rarest, 1.0 - np.searchsorted(np.sort(t), t) / RESAMPLES)
+    return min(max(float(np.sort(rarest)[int(tail * RESAMPLES)]), bonferroni), tail)
+
+
+@lru_cache(maxsize=4)
+def resample_weights(streams: Streams, n: int) -> Ints:
+    """How often each of n queries is drawn in each resample, int64 (R, n)."""
+    draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(RESAMPLES, n))
+    return read_only(np.stack([np.bincount(draw, minlength=n) for draw in draws]), np.int64)
+
+
+@lru_cache(maxsize=2)
+def _factors(streams: Streams, n: int) -> Floats:
+    """The same as floats, which are faster to sum."""
+    return read_only(resample_weights(streams, n), np.float64)
+
+
+@lru_cache(maxsize=2)
+def _random_weights(streams: Streams, n: int) -> Floats:
+    """Random weights of n values and one more, float64 (R, n + 1)."""
+    return read_only(streams.generator("bootstrap/weights").exponential(size=(RESAMPLES, n + 1)), np.float64)
+
+
+def _quantile(values: Floats, share: float) -> float:
+    """The value below which a share of R lies; they may be infinite."""
+    rank = min(round(share * (values.size - 1)), values.size - 1)
+    return float(np.partition(values, rank)[rank])
+
+
+def _logit_ends(mean: float, reach: float, lowest: float, highest: float, n: int) -> tuple[float, float]:
+    """The ends of an interval that is symmetric on the logit scale of a range that is finite."""
+    width = highest - lowest
+    if not math.isfinite(width):
+        return max(mean - reach, lowest), min(mean + reach, highest)
+    edge = 0.5 / (n + 1)  # a mean at an end of the range has a place on the logit scale too
+    share = min(max((mean - lowest) / width, edge), 1.0 - edge)
+    step, at = reach / width / (share * (1.0 - share)), math.log(share / (1.0 - share))
+    low, high = (lowest + width / (1.0 + math.exp(min(-x, 700.0))) for x in (at - step, at + step))
+    return min(low, mean), max(high, mean)
+
+
+@lru_cache(maxsize=64)
+def student_quantile(tail: float, freedom: int) -> float:
+    """The value that Student's t exceeds with a probability of `tail` < .5; SciPy is slow to import.
+
+    By bisection of its distribution (Abramowitz & Stegun 1964, 26.7.3 and 26.7.4).
+
+    >>> round(student_quantile(0.025, 9), 6)
+    2.262157
+    """
+    i = np.arange(1, (freedom + 1) // 2)
+    odd = freedom % 2
+    factors = np.cumprod(np.append(1.0, 2 * i / (2 * i + 1) if odd else (2 * i - 1) / (2 * i)))
+    factors = factors[: freedom // 2]
+
+    def inside(angle: float) -> float:
+        series = float((factors * math.cos(angle) ** (2.0 * np.arange(factors.size))).sum())
+        if odd:
+            return (angle + math.sin(angle) * math.cos(angle) * series) * 2.0 / math.pi
+        return math.sin(angle) * series
+
+    low, high = 0.0, math.pi / 2.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if inside(middle) < 1.0 - 2.0 * tail else (low, middle)
+    return math.tan(low) * math.sqrt(freedom)
+
+
+# --- many tests ------------------------------------------------------------------------------------
 
 
 def bonferroni(p: Sequence[float]) -> list[float]:

@@ -20,10 +20,11 @@ from foltr_audit.experiments.periods import TrainingHistory
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.recorded_attack import TraceAttack, recorded_utility
 from foltr_audit.experiments.run import Run
-from foltr_audit.judge.doubts import AttackedClicks, beats_guessing, doubts, wrong_sign
+from foltr_audit.judge.bootstrap import selected
+from foltr_audit.judge.doubts import AttackedClicks, doubts, shown_above, wrong_sign
 from foltr_audit.judge.promises import CEILINGS
 from foltr_audit.judge.protocol import TaskEvidence
-from foltr_audit.judge.scoring import GROUP_METRICS, METRICS, identifiability, named_lists
+from foltr_audit.judge.scoring import GROUP_METRICS, KNOWS_GRADES, METRICS, identifiability, named_lists
 from foltr_audit.privacy.observer_views import attacker, attacker_sees, sees
 from foltr_audit.report import attack_details as details
 from foltr_audit.report.attack_details import describe_world, group_by_world
@@ -32,6 +33,9 @@ from foltr_audit.report.figures import attack_figure
 from foltr_audit.report.groups import beside_all, served_group_rows, served_groups_table, served_rows
 from foltr_audit.report.plan_report import PlanReport
 from foltr_audit.report.settings import (
+    GUESS_COLUMNS,
+    GUESS_NOTES,
+    GUESSES,
     RUN_BOUND,
     SETTING,
     Setting,
@@ -39,6 +43,7 @@ from foltr_audit.report.settings import (
     dataset_line,
     dataset_row,
     few_lists,
+    guess_columns,
     pools,
     run_bound_columns,
     setting_columns,
@@ -70,7 +75,7 @@ WHERE = Section("click_model", SETTING, "view")
 """What was attacked: how its users click, what was run, and the view, as in `AttackSpec.view`."""
 
 
-def _section(*columns: str | Field, **options: str) -> Section:
+def _section(*columns: str | Field | Section, **options: str) -> Section:
     return Section("method baseline:bool", WHERE, *columns, **options)
 
 
@@ -140,6 +145,7 @@ SECTIONS: dict[str, Section] = {
         "lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
         "clipped:num",
         *(f"{name}:est" for name in METRICS),
+        GUESSES,
         "precision_undefined:int unknown:int",
         *(f"ceiling_{name}:num" for name in CEILINGS),
         intervals_last="unknown",
@@ -405,6 +411,7 @@ def _values(record: AttackRecord) -> dict[str, Any]:
     return {
         **values,
         **record.more,
+        **guess_columns(record),
         **prefixed("ceiling_", record.ceiling),
         "group": record.group,
         "place": record.place,
@@ -486,16 +493,13 @@ def _setting(header: TraceHeader, recorded: TraceAttack, sees: str | None = None
 
 _RECOVERS = (
     "{claim}, a {who} that sees {sees} recovers {recall} of the {clicks} users' clicks with {method}, at a "
-    "precision of {precision} (three random guesses recover {random_recall}, at a precision of "
-    "{random_precision})."
+    "precision of {precision}; its AUC is {auc}, {above} above that of the best guess without a message "
+    "({guess}, {guess_auc})."
 )
-_BETTER_GUESS = (
-    " A guess that reads no message, {guess}, orders the documents better: its AUC is {best}, that of "
-    "{method} {auc}."
-)
+_NO_BETTER = " It is no better than who knows the grades of the documents (AUC {grades_auc})."
 _NOT_SHOWN = (
-    "{claim}, no attack that ran ({ran}) is shown to be better than guessing; the best, {method} on {clicks} "
-    "clicks, has an AUC of {auc} on {lists} lists."
+    "{claim}, no attack that ran ({ran}) is shown to be better than the best guess without a message "
+    "({guess}, AUC {guess_auc}); the best, {method} on {clicks} clicks, has an AUC of {auc} on {lists} lists."
 )
 _UNTRIED = " Stronger attacks were not tried: leave out --method to run them."
 
@@ -503,13 +507,13 @@ _UNTRIED = " Stronger attacks were not tried: leave out --method to run them."
 def _strongest(results: Sequence[Row]) -> tuple[Row, Sequence[Row], bool] | None:
     """The strongest attack on the smallest claimed epsilon; None where no list with a click was attacked.
 
-    With the attacks that it was chosen from, and whether it is shown to beat guessing. The strongest of
-    several is the luckiest too: so its interval, widened for their number, has to lie above one half.
+    With the attacks that it was chosen from, and whether it is shown to beat the best guess that does not
+    know the grades. The strongest of several is the luckiest too, so this is corrected for their number.
     """
     rows = [row for row in results if not row["baseline"] and row["auc"].known]
     smallest = min((row["eps_claimed"] for row in rows), default=math.inf)
     rows = [row for row in rows if row["eps_claimed"] == smallest]
-    sure = [row for row in rows if beats_guessing(row["auc"], row["queries"], len(rows))]
+    sure = [row for row in rows if shown_above(row["above_guess"], 0.0, len(rows))]
     best = max(sure or rows, key=lambda row: (row.number("auc"), _recall_and_precision(row)), default=None)
     return None if best is None else (best, rows, bool(sure))
 
@@ -527,43 +531,34 @@ def describe_results(results: Sequence[Row]) -> str:
         return "No list with a click was attacked, so nothing can be said."
     row, rows, sure = strongest
     eps, few = row["eps_claimed"], few_lists([row["lists"]])
+    auc, above = (selected(row[name], [each[name] for each in rows]) for name in ("auc", "above_guess"))
     words = {
         "claim": "Without a claimed epsilon" if math.isinf(eps) else f"At a claimed epsilon of {eps:g}",
         "clicks": row["click_model"],
         "method": row["method"],
+        "auc": estimate_text(auc),
+        "guess": row["guess"],
+        **{name: short(row[name]) for name in ("guess_auc", "grades_auc")},
     }
     if not sure:
         backwards = wrong_sign(
-            [
-                AttackedClicks(each["click_model"], each["method"], each["auc"], each["queries"])
-                for each in rows
-            ]
+            [AttackedClicks(each["click_model"], each["method"], each["auc"]) for each in rows]
         )
         if backwards:
             return f"{words['claim']}, {backwards}."
         ran = list(dict.fromkeys(each["method"] for each in rows))
-        text = _NOT_SHOWN.format(
-            **words, ran=", ".join(ran), auc=estimate_text(row["auc"]), lists=row["lists"]
-        )
+        text = _NOT_SHOWN.format(**words, ran=", ".join(ran), lists=row["lists"])
         tried = any(attack.strongest for name in ran if (attack := make_if_known(Attack, name)))
         return text + ("" if tried else _UNTRIED) + few
-    world = _only(describe_world(row), results)
-    guesses = [each for each in world if each["baseline"] and each.setting == row.setting]
-    random = next(each for each in guesses if each["method"] == "random:k=3")
     text = _RECOVERS.format(
         **words,
         who=attacker(row["view"]),
         sees=(row["sees"] or "").replace("message", "messages").replace("sum", "sums"),
         recall=whole_percent(row.number("recall")),
         precision=whole_percent(row.number("precision")),
-        random_recall=whole_percent(random.number("recall")),
-        random_precision=whole_percent(random.number("precision")),
+        above=estimate_text(above),
     )
-    known = {each.number("auc"): each["method"] for each in guesses if each["auc"].known}
-    best, auc = max(known, default=0.0), row.number("auc")
-    if best > auc:
-        text += _BETTER_GUESS.format(**words, guess=known[best], best=short(best), auc=short(auc))
-    return text + few
+    return text + (_NO_BETTER.format(**words) if row.number("grades_auc") >= row.number("auc") else "") + few
 
 
 def _shown(rows: Sequence[Row]) -> list[Row]:
@@ -579,16 +574,15 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
 def _of_setting(rows: Sequence[Row], most: int) -> list[Row]:
     ranked = sorted(rows, key=lambda row: -row.number("auc") if row["auc"].known else 0.0)
     attacks = [row for row in ranked if not row["baseline"]][:most]
-    guesses = [row for row in ranked if row["baseline"]][:1]
-    return [*attacks, *guesses, *details.ceilings(attacks)[:1]]
+    knowing = [row for row in ranked if row["method"] == KNOWS_GRADES]
+    guesses = [row for row in ranked if row["baseline"] and row not in knowing][:1]
+    return [*attacks, *guesses, *knowing, *details.ceilings(attacks)[:1]]
 
 
 def _brief_table(world: str, rows: Sequence[Row]) -> Table:
     lists = sorted({(row["lists"], row["queries"]) for row in rows})
     counts = " or ".join(f"{count} lists of {queries} queries" for count, queries in lists)
-    lines = dict.fromkeys(row["method"] for row in rows if row["baseline"])
-    guesses = " or ".join(method for method in lines if method != details.ANY_ATTACK)
-    best = f"; {guesses}: the best guess that reads no message" if guesses else ""
+    proven = any(row["method"] == details.ANY_ATTACK for row in rows)
     return make_table(
         world,
         [
@@ -600,11 +594,13 @@ def _brief_table(world: str, rows: Sequence[Row]) -> Table:
             short_column("recall", "recall"),
             short_column("exact\nmatch", "exact"),
             beside_column("AUC", "auc"),
+            *GUESS_COLUMNS,
         ],
         rows,
-        caption=f"{counts}; AUC with its 95 % interval over queries ({details.YARDSTICK}){best}"
-        + (f"\n{details.EXPLAINED}" if details.ANY_ATTACK in lines else ""),
+        caption=f"{counts}; in brackets: the 95 % interval over queries"
+        + (f"\n{details.EXPLAINED}" if proven else ""),
+        notes=GUESS_NOTES,
         dim=lambda row: row["baseline"],
         section=lambda row: str(row.setting),
-        spare=("exact\nmatch", "accuracy", "recall"),
+        spare=("exact\nmatch", "accuracy", "recall", "precision"),
     )

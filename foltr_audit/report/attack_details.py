@@ -15,6 +15,8 @@ from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.groups import difference_column, once, with_totals
 from foltr_audit.report.settings import (
+    GUESS_COLUMNS,
+    GUESS_NOTES,
     by_setting,
     claim_words,
     differing,
@@ -49,7 +51,6 @@ ANY_ATTACK = "any attack"
 EXPLAINED = (
     "any attack: the most that the proof allows, for an attacker who knows the grades and how users click"
 )
-YARDSTICK = ".5 is a coin flip, 1 is perfect"
 _OVER_QUERIES = "in brackets: the 95 % interval over queries"
 _IDENTIFIABLE = "identifiable: accuracy on documents whose click is identifiable from the message"
 _BITS_CAPTION = (
@@ -129,7 +130,7 @@ def ceilings(rows: Iterable[Row]) -> list[Row]:
 def results_table(rows: Sequence[Row]) -> Table:
     """What every method reads, with unit and yardstick, and how many lists the metrics are means over."""
     most, vary = ceilings(rows), claims_vary(rows)
-    caption = [f"{_OVER_QUERIES}; AUC: {YARDSTICK}", *([EXPLAINED] if most else [])]
+    caption = [_OVER_QUERIES, *([EXPLAINED] if most else [])]
     for row in {row["defense"]: row for row in rows}.values():
         unknown = f"; {row['unknown']} whose clicks are not known left out" if row["unknown"] else ""
         clipped = "" if row["clipped"] is None else f"; {percent(row['clipped'])} of the steps clipped"
@@ -138,14 +139,16 @@ def results_table(rows: Sequence[Row]) -> Table:
             f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked "
             f"kept{unknown}{clipped}"
         )
+    metrics = _metrics("accuracy, precision, recall, F1=f1, exact\nmatch=exact, AUC=auc", beside=False)
     return _method_table(
         describe_world(rows[0]),
-        _metrics("accuracy, precision, recall, F1=f1, exact\nmatch=exact, AUC=auc", beside=False),
+        [*metrics, *GUESS_COLUMNS],
         [*rows, *most],
         caption="\n".join(caption),
+        notes=GUESS_NOTES,
         space=0,
         section=lambda row: vary and row["method"],
-        spare=("F1", "accuracy", "recall", "exact\nmatch"),
+        spare=("F1", "accuracy", "recall", "exact\nmatch", "precision"),
     )
 
 
@@ -203,7 +206,7 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
             difference_column("AUC - all", "auc"),
         ],
         lines[::-1],
-        caption=f"AUC - all: less that of all {of}, in the same resamples of queries\n"
+        caption=f"AUC - all: less that of all {of}, over the same queries\n"
         f"{_OVER_QUERIES}, not widened for the choice of the first",
         dim=_guess,
         section=lambda row: row["method"],

@@ -19,10 +19,10 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from rich.markup import escape
 
 from foltr_audit.evidence.check.limits import NAMES, PRIVACY_LIMITS
-from foltr_audit.evidence.check.outcomes import Checked, Status, outcomes, printable
+from foltr_audit.evidence.check.outcomes import Checked, LimitOutcome, Status, outcomes, printable
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
-from foltr_audit.report.settings import WARNING, warning_row
+from foltr_audit.report.settings import GUESSES, WARNING, guess_columns, warning_row
 from foltr_audit.report.table import (
     UNKNOWN_TEXT,
     Cell,
@@ -32,8 +32,10 @@ from foltr_audit.report.table import (
     bound_text,
     counted,
     escape_markdown,
+    estimate_text,
     make_table,
     markdown_lines,
+    short_column,
 )
 from foltr_audit.report.terminal import BriefAnswer, first_rows, print_table
 from foltr_audit.utils.formatting import JsonValue, short
@@ -46,8 +48,11 @@ Format = Literal["table", "json", "junit", "markdown", "github"]
 OUTCOME = Section(
     "limit subject",
     one_of("status", Status),
-    "value:num|str|null interval:interval allowed:num|null about attacks:[str] missing",
+    "value:num|str|null interval:interval allowed:num|null about attacks:[str]",
+    GUESSES,
+    "missing",
 )
+"""The outcome of a limit; the columns of `GUESSES` are known of the limit on attacks alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +73,7 @@ class CheckReport(Document):
     @classmethod
     def of(cls, checked: Checked) -> CheckReport:
         """Hold the limits against what was checked; a `ContradictionError` as of `outcomes`."""
-        rows = [OUTCOME.of(outcome) for outcome in outcomes(checked.limits, checked.subjects)]
+        rows = [outcome_row(outcome) for outcome in outcomes(checked.limits, checked.subjects)]
         warnings = [each._replace(text=printable(each.text)) for each in checked.every_warning()]
         return cls(
             holds=all(row["status"] == "holds" for row in rows),
@@ -129,6 +134,10 @@ class CheckReport(Document):
         return f"{limits} checked on {subjects}: {', '.join(bad) or 'all hold'}{silent}"
 
 
+def outcome_row(outcome: LimitOutcome) -> Row:
+    return OUTCOME.of(outcome, **guess_columns(outcome.attack))
+
+
 def outcome_line(row: Row) -> str:
     """An outcome in one line."""
     start = f"{row['limit']}: {row['subject']}"
@@ -136,17 +145,30 @@ def outcome_line(row: Row) -> str:
         return f"{start}: {row['missing']}"
     value = f"{_value(row)} {_ends(row)}".rstrip()
     allowed = "" if row["allowed"] is None else f"{_allowed(row)} allowed; "
-    return f"{start}: {value}; {allowed}{row['about']}"
+    return f"{start}: {value}; {allowed}{_details(row)}"
 
 
 def _details(row: Row) -> str:
-    return str(row["missing"] if row["status"] == "not judged" else row["about"])
+    if row["status"] == "not judged":
+        return str(row["missing"])
+    return str(row["about"]) + _beside_guess(row)
+
+
+def _beside_guess(row: Row) -> str:
+    """How an attack compares with the best guess without a message; empty of other limits."""
+    if row["guess"] is None:
+        return ""
+    above = "; that guess is above the limit itself" if row["guess_auc"] > row["allowed"] else ""
+    return (
+        f"; less the best guess without a message ({row['guess']}, {short(row['guess_auc'])}): "
+        f"{estimate_text(row['above_guess'])}{above}"
+    )
 
 
 def _number(row: Row, value: float | None) -> str:
     if row["limit"].endswith("_eps"):
         return bound_text(value)
-    return short(None if value is None else round(value, 3) + 0.0)  # -0.0 + 0.0 is 0.0
+    return short(value)
 
 
 def _value(row: Row) -> str:
@@ -176,12 +198,14 @@ _COLUMNS = (
     Column("value", _value, narrow=lambda text: re.sub("(by|,) ", r"\1\n", text)),
     Column("interval", _ends),
     Column("allowed", _allowed, "name"),
+    short_column("guess", "guess_auc"),
     Column("of", _details, "name", only="page"),
 )
 
 
 _CAPTION = (
-    "in brackets: 95 % intervals; AUC: .5 is a coin flip, 1 is perfect; epsilon: ∞ where nothing bounds it"
+    "in brackets: one-sided 95 % bounds; AUC: 1 is perfect; guess: the best AUC "
+    "without message and grades; epsilon: ∞ where nothing bounds it"
 )
 
 

@@ -34,10 +34,12 @@ from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decisio
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.settings import (
     DATASET,
+    GUESSES,
     RUN_BOUND,
     data_title,
     dataset_line,
     dataset_row,
+    guess_columns,
     run_bound_columns,
 )
 from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
@@ -62,7 +64,8 @@ CEILING = Section("view auc:num how")
 _COSTS = (
     "ndcg@10:est evaluated_on ndcg@10_ceiling:num|null ndcg@10_untrained:num|null "
     "ndcg@10_validation:num|null online_mean:est online_sum:num|null clipped:num|null "
-    "ndcg@10_difference:est ndcg@10_p:num|null online_mean_difference:est online_mean_p:num|null "
+    "ndcg@10_difference:est ndcg@10_loss_lower:num|null ndcg@10_loss_upper:num|null ndcg@10_p:num|null "
+    "online_mean_difference:est online_mean_p:num|null "
     "bytes_per_client:num|null worst_served_group:str|null worst_served_online:num|null groups:int|null"
 )
 RESULT = Section(
@@ -70,7 +73,7 @@ RESULT = Section(
     "attack:str|null attacks:int accuracy:est precision:est recall:est f1:est auc:est tpr_at_1:est "
     "lists:int|null runs_without_sum:int ceiling_auc:num|null",
     nested("ceilings", CEILING),
-    "baseline:str|null baseline_auc:num|null",
+    "baseline:str|null baseline_auc:num|null above_guess:est grades_auc:num|null",
     _COSTS,
     "runs_asked:int worst_attacked_group:str|null worst_attacked_auc:num|null pareto:bool|null "
     "dominated_by:[str] ...",
@@ -83,6 +86,7 @@ ATTACK = Section(
     "view lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
     "clipped:num",
     " ".join(f"{name}:est" for name in METRICS),
+    GUESSES,
     "precision_undefined:int unknown:int",
     intervals_last="unknown",
 )
@@ -320,10 +324,10 @@ class CompareReport(Document):
             console.print(self._about)
         lines(self.server)
         for tables in self.world_tables:
-            for table in (tables.leaks(), tables.costs()):
+            for table, notes in ((tables.leaks(), tables.no_better), (tables.costs(), tables.dominated)):
                 console.print()
                 print_table(table, console)
-            lines(f"  {line}" for line in tables.dominated)
+                lines(f"  {line}" for line in notes)
         if self.claims:
             console.print()
             print_table(claims_table(self.claims), console)
@@ -333,7 +337,7 @@ class CompareReport(Document):
         lines(self._lost, "red")
 
     def short_answer(self) -> BriefAnswer | None:
-        """The conclusion with one table: of the world in which the best attack reads most.
+        """The conclusion with one table: of the world in which the best attack adds most to the guess.
 
         None where no cell is done.
         """
@@ -342,15 +346,16 @@ class CompareReport(Document):
             return None
         said = decision_sentences(decision)
 
-        def least_auc(tables: WorldTables) -> float:
-            """The AUC of the best attack: on the recommended defense, or the least of all."""
-            rows = [row for row in tables.rows if decision.best is None or recommended(row)]
-            return min((row.number("auc") for row in rows if row.estimate("auc").known), default=0.0)
+        def least_leak(tables: WorldTables) -> float:
+            """What the best attack adds to the guess: on the recommended defense, or the least of all."""
+            leaks = [row for row in tables.rows if decision.best is None or recommended(row)]
+            above = [row.number("above_guess") for row in leaks if row.estimate("above_guess").known]
+            return min(above, default=-1.0)
 
         def recommended(row: Row) -> bool:
             return decision.judgement(row) == "recommended"
 
-        shown = max(tables, key=least_auc)
+        shown = max(tables, key=least_leak)
         rows = shown.rows
         if len(rows) > MOST_ROWS:
             least = epsilons_of(rows)[:1]
@@ -372,7 +377,7 @@ class CompareReport(Document):
                 *(other.title for other in tables if other is not shown),
                 *([f"{larger} rows of larger epsilons"] if larger else []),
                 *more,
-                "every attack metric, p-values and the checks of claims",
+                "every attack metric, what defenses lose at most and the checks of claims",
             ),
         )
 
@@ -408,10 +413,11 @@ def compared(pool: ComparedPool) -> Row:
 
 def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
     best, hardest, place = best_attack(pool), hit_hardest(pool), world.front[pool.key]
-    attack, without = best.attack, best.without
-    metrics = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
+    attack = best.attack
+    metrics = ("accuracy", "precision", "recall", "f1", "tpr_at_1")
     proofs = [proof for view in VIEWS if (proof := proof_of(pool, view)) is not None]
     several = len({other.record.learner for other in world.pools}) > 1
+    loss = pool.difference.loss
     worst = next(iter(pool.served), None)
     return RESULT.row(
         {
@@ -420,12 +426,15 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             "attack": None if attack is None else attack.method,
             "attacks": sum(record.role == "attack" for record in pool.attacks),
             **{name: UNKNOWN if attack is None else attack.metric(name) for name in metrics},
+            "auc": best.auc,
             "lists": None if attack is None else attack.counts["lists"],
             "runs_without_sum": pool.without_sum,
             "ceiling_auc": proven_auc(pool),
             "ceilings": [CEILING.of(proof, how=proof.upper.how) for proof in proofs],
-            "baseline": None if without is None else without.method,
-            "baseline_auc": None if without is None else without.metric("auc").value,
+            "baseline": best.guess,
+            "baseline_auc": best.guess_auc,
+            "above_guess": best.above_guess,
+            "grades_auc": best.grades_auc,
             "ndcg@10": pool.ndcg,
             "evaluated_on": pool.utilities[0].evaluated_on,
             **{f"ndcg@10_{name}": pool.mean(name) for name in ("ceiling", "untrained", "validation")},
@@ -433,6 +442,8 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             "online_sum": pool.mean("online_sum"),
             "clipped": pool.mean("clipped"),
             "ndcg@10_difference": pool.difference.size,
+            "ndcg@10_loss_lower": None if loss is None else loss.lower,
+            "ndcg@10_loss_upper": None if loss is None else loss.upper,
             "ndcg@10_p": pool.difference.p,
             "online_mean_difference": pool.online_difference.size,
             "online_mean_p": pool.online_difference.p,
@@ -496,7 +507,8 @@ def _attacks(pool: ComparedPool) -> Iterator[Row]:
         first = {"method": record.method, "baseline": record.baseline, "click_model": columns["click_model"]}
         last = {name: record.counts[name] for name in ("precision_undefined", "unknown")}
         counts = {name: count for name, count in record.counts.items() if name not in last}
-        yield ATTACK.row({**first, **columns, "view": "individual", **counts, **record.metrics, **last})
+        counts |= {name: record.metric(name) for name in METRICS} | guess_columns(record)
+        yield ATTACK.row({**first, **columns, "view": "individual", **counts, **last})
 
 
 def _groups(pool: ComparedPool) -> Iterator[Row]:

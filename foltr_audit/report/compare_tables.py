@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.experiments.decide import LEAST, ComparedWorld, Decision
+from foltr_audit.experiments.decide import BEATS, MOST_LOSS, ComparedWorld, Decision, LeakKind
 from foltr_audit.experiments.runs.systems import without_shared_parameters
-from foltr_audit.experiments.table import best_attack
 from foltr_audit.report.decision import MARKS, VERDICTS
 from foltr_audit.report.documents import Row
-from foltr_audit.report.settings import run_bound_text, run_caption
+from foltr_audit.report.settings import GRADES, GUESS_NOTES, run_bound_text, run_caption
 from foltr_audit.report.table import (
     EMPTY,
     UNKNOWN_TEXT,
@@ -33,16 +32,17 @@ from foltr_audit.report.table import (
 from foltr_audit.utils.formatting import short
 
 _FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
-_NOTES = {
+NOTES = {
     "claimed": "claimed: epsilon, - without a claim",
     "attack": "attack: the one with the highest AUC of those that ran, chosen on the lists that it is shown "
     "on, so a little high",
-    "AUC": "AUC: of the best attack (.5: a coin flip, 1: perfect)",
-    "guess": "guess: highest AUC of a guess that reads no message and knows no grades",
-    "without": "without: highest AUC of a guess that reads no message",
+    "AUC": "AUC: of the best attack (1: perfect)",
+    **GUESS_NOTES,
     "promised": "promised: the largest AUC that any attack can have, by the proof of one interaction, where "
     "all documents are equally likely clicked",
     "difference": "difference: of nDCG@10 to no defense",
+    "loses\nat most": "loses at most: one-sided 95 % upper bound of the loss, which has to be at most "
+    f"{short(MOST_LOSS, 2)}",
     "bytes": "bytes: that a client sends in a round",
 }
 """What columns mean, by header."""
@@ -53,19 +53,19 @@ _ONLINE = "online\nnDCG@10"
 # --- cells and columns -----------------------------------------------------------------------------
 
 
-def _without(row: Row) -> Cell:
+def guess_cell(row: Row) -> Cell:
+    """The AUC of the best guess that reads no message and knows no grades."""
     if row["baseline"] is None:
         return EMPTY
     return Cell(short(row["baseline_auc"]), short_method(row["baseline"]))
 
 
-WITHOUT = Column("without", _without)
-"""The best guess that reads no message, also of one that knows the grades."""
-
-
 def auc_cell(row: Row) -> Cell:
     """The AUC of the best attack, or that no run opened a sum."""
     return Cell(_NO_SUM) if row["runs_without_sum"] == row["runs"] else estimate_cell(row.estimate("auc"))
+
+
+AUC = Column("AUC", auc_cell)
 
 
 def byte_count(row: Row) -> str:
@@ -87,13 +87,12 @@ CLAIMED = Column("claimed", _claimed)
 """A claimed epsilon, and below it its delta."""
 
 
-def difference_cell(difference: Estimate, p: float | None = None) -> Cell:
-    """A difference to no defense with its interval; bad where it is significant and below."""
+def difference_cell(difference: Estimate) -> Cell:
+    """A difference to no defense with its interval."""
     if not difference.known:
         return EMPTY
     below = "" if difference.ci95 is None else f"[{', '.join(map(_signed, difference.ci95))}]"
-    bad = p is not None and p < LEAST and difference.value < 0
-    return Cell(_signed(difference.value), below, "bad" if bad else "")
+    return Cell(_signed(difference.value), below)
 
 
 def _signed(value: float) -> str:
@@ -101,10 +100,16 @@ def _signed(value: float) -> str:
     return sign + short(abs(value))
 
 
-def _p_text(p: float | None) -> str:
-    if p is None or math.isnan(p):
-        return UNKNOWN_TEXT
-    return "< .001" if p < 0.001 else short(p).replace("1.000", "1")
+DIFFERENCE = Column("difference", lambda row: difference_cell(row.estimate("ndcg@10_difference")))
+
+
+def _loses(row: Row) -> Cell:
+    upper = row["ndcg@10_loss_upper"]
+    return EMPTY if upper is None else Cell(short(max(upper, 0.0)), mark="bad" if upper > MOST_LOSS else "")
+
+
+LOSES = Column("loses\nat most", _loses)
+"""The one-sided 95 % upper bound of what a defense loses of nDCG@10; bad where that is too much."""
 
 
 def _of_group(header: str, name: str, value: str) -> Column:
@@ -139,8 +144,7 @@ class WorldTables:
         data, scenario, click_model = world.key
         self.title = f"{click_model} clicks, scenario {scenario}{'' if alone else f' on {data}'}"
         self.defense = name_column("defense", self._name)
-        self.auc = Column("AUC", self._auc)
-        self._guesses = {pool.key: best_attack(pool).guess for pool in world.pools}
+        self.above = Column("above\nguess", self._above)
         self.verdict = Column("verdict", self._verdict, "name")
 
     def _name(self, row: Row) -> str:
@@ -149,29 +153,19 @@ class WorldTables:
         runs, asked = row["runs"], row["runs_asked"]
         return f"{learner}{row['name']}" + (f" ({runs} of {asked} runs)" if runs < asked else "")
 
-    def _auc(self, row: Row) -> Cell:
-        """The AUC of the best attack: bad where it is shown to beat every guess without a message."""
-        shown = auc_cell(row)
+    def leak_of(self, row: Row) -> LeakKind | None:
+        """What the best attack on the defense of a row is shown to do."""
         leak = self.world.leaks.get((row["learner"], row["name"]))
-        if leak is None or leak.kind == "unknown":
-            return shown
-        return shown._replace(mark="good" if leak.held else "bad" if leak.bound is None else "")
+        return None if leak is None else leak.kind
 
-    def _guess(self, row: Row) -> Cell:
-        """The guess that verdicts hold an attack against."""
-        guess = self._guesses[row["learner"], row["name"]]
-        return EMPTY if guess is None else Cell(short(guess.metric("auc").value), short_method(guess.method))
+    def _above(self, row: Row) -> Cell:
+        """What the best attack adds to the guess: bad where that is shown to be more than nothing."""
+        shown, kind = estimate_cell(row.estimate("above_guess")), self.leak_of(row)
+        return shown._replace(mark="bad" if kind in BEATS else "good" if kind == "guess" else "")
 
     def _verdict(self, row: Row) -> Cell:
         judgement = self.decision.judgement(row)
         return Cell(judgement, mark=MARKS[judgement])
-
-    def _p(self, row: Row) -> float | None:
-        """The p-value of nDCG@10 against no defense, corrected for the tests of this world."""
-        return self.world.corrected.get((row["learner"], row["name"]))
-
-    def _difference(self, row: Row) -> Cell:
-        return difference_cell(row.estimate("ndcg@10_difference"), self._p(row))
 
     @property
     def no_sum(self) -> str:
@@ -184,6 +178,16 @@ class WorldTables:
             if row["runs_without_sum"] < row["runs"]
         ]
         return "; ".join(parts) if several else ""
+
+    @property
+    def no_better(self) -> list[str]:
+        """The defenses under which an attack is shown to read messages, but no more than grades tell."""
+        return [
+            f"{self._name(row)}: {short_method(row['attack'])} beats the guess, so messages leak; it is not "
+            f"shown to be better than who knows the grades ({short(row['grades_auc'])})"
+            for row in self.rows
+            if self.leak_of(row) == "grades"
+        ]
 
     @property
     def dominated(self) -> list[str]:
@@ -211,24 +215,24 @@ class WorldTables:
                 Column("chain", "defense", "fold", only="page"),
                 replace(CLAIMED, only="page"),
                 Column("attack", "attack", "name", narrow=short_method),
-                self.auc,
-                Column("guess", self._guess),
-                WITHOUT,
+                AUC,
+                Column("guess", guess_cell),
+                self.above,
+                GRADES,
                 short_column("promised", "ceiling_auc"),
                 *(Column(header, name) for header, name in metrics.items()),
                 self.verdict,
             ],
             self.rows,
             caption="; ".join(filter(None, caption)),
-            notes=_NOTES,
-            spare=("accuracy", "F1", "TPR@1%", "promised", "attack", "without", "guess"),
+            notes=NOTES,
+            spare=("accuracy", "F1", "TPR@1%", "promised", "attack", "recall", "precision", "grades"),
         )
 
     def costs(self) -> Table:
         """What a defense costs."""
         first = self.rows[0]
         over = ", interval over runs" if any(row.estimate("online_mean").ci95 for row in self.rows) else ""
-        tests = counted(max(len(self.world.corrected), 1), "comparison")
         groups = [
             _of_group("served worst", "worst_served_group", "worst_served_online"),
             _of_group("hit hardest", "worst_attacked_group", "worst_attacked_auc"),
@@ -238,8 +242,8 @@ class WorldTables:
             [
                 self.defense,
                 Column("nDCG@10", "ndcg@10"),
-                Column("difference", self._difference),
-                Column("p", lambda row: _p_text(self._p(row))),
+                DIFFERENCE,
+                LOSES,
                 Column(_ONLINE, "online_mean"),
                 BYTES,
                 *(groups if any(row["groups"] for row in self.rows) else ()),
@@ -247,11 +251,11 @@ class WorldTables:
             self.rows,
             caption=f"{counted(first['runs'], 'run')}; nDCG@10 on "
             f"{' or '.join(dict.fromkeys(row['evaluated_on'] for row in self.rows))}, and online (mean of "
-            f"rounds{over}); difference: to no defense, with p of a paired t-test times {tests}; in "
-            f"brackets: 95 % intervals; interval of nDCG@10 and p: {_FIXED}; ideal ranking "
-            f"{short(first['ndcg@10_ceiling'])}, untrained {short(first['ndcg@10_untrained'])}; bytes: of "
-            "a client in a round",
-            spare=("bytes", "hit hardest", "served worst", _ONLINE, "p"),
+            f"rounds{over}); in brackets: 95 % intervals; those of nDCG@10 and what it loses: {_FIXED}; "
+            f"ideal ranking {short(first['ndcg@10_ceiling'])}, untrained "
+            f"{short(first['ndcg@10_untrained'])}",
+            notes=NOTES,
+            spare=("bytes", "hit hardest", "served worst", _ONLINE),
         )
 
     def brief(self, rows: Sequence[Row]) -> Table:
@@ -261,17 +265,18 @@ class WorldTables:
             [
                 self.defense,
                 CLAIMED,
-                self.auc,
-                Column("guess", lambda row: self._guess(row)._replace(below="")),
+                AUC,
+                Column("guess", lambda row: guess_cell(row)._replace(below="")),
+                self.above,
                 short_column("nDCG@10", "ndcg@10"),
-                Column("difference", self._difference),
+                DIFFERENCE,
                 BYTES,
                 self.verdict,
             ],
             rows,
             caption=f"in brackets: 95 % intervals; {verdict_words(self.decision, rows)}",
-            notes=_NOTES,
-            spare=("bytes", "claimed", "difference", "guess"),
+            notes=NOTES,
+            spare=("claimed", "bytes", "difference"),
         )
 
 

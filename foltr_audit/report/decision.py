@@ -12,7 +12,6 @@ from foltr_audit.core.settings.defaults import SERVER
 from foltr_audit.errors import PluginError
 from foltr_audit.experiments.decide import (
     ABOVE_GUESS,
-    LEAST,
     MOST_AUC,
     MOST_LOSS,
     Decision,
@@ -30,11 +29,12 @@ VERDICTS: dict[Judgement, str] = {
     "holds": "nothing speaks against it",
     "no proof": "no attack succeeds, but no epsilon is proven",
     "no bound": "its noise is not computed for what its clip allows",
-    "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 lost "
-    f"(corrected p below {short(LEAST, 2)})",
-    "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and more than "
-    f"{short(ABOVE_GUESS, 1)} above the weakest guess that the attack does not beat",
-    "leaks": "the best attack is shown to beat the guess",
+    "cost not known": "the one-sided 95 % bounds of the loss of nDCG@10 lie on both sides of "
+    f"{short(MOST_LOSS, 2)}",
+    "costs too much": f"shown to lose more than {short(MOST_LOSS, 2)} of nDCG@10 (one-sided 95 % bound)",
+    "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and that of what the attack "
+    f"adds to the guess above {short(ABOVE_GUESS, 1)}",
+    "leaks": "the best attack is shown to add to the guess (one-sided 95 % bound above 0)",
     "false claim": "a claim is refuted where the server does not see the shown lists, or its proof cannot "
     "hold",
     "not tested": "no attack or no ranking was measured",
@@ -46,6 +46,7 @@ MARKS: dict[Judgement, Mark] = {
     "holds": "good",
     "no proof": "warn",
     "no bound": "warn",
+    "cost not known": "warn",
     "costs too much": "warn",
     "too few lists": "warn",
     "leaks": "bad",
@@ -56,6 +57,7 @@ _WHY_NONE: dict[Judgement, str] = {
     "leaks": "attacks succeed under",
     "false claim": "the claim is false for",
     "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
+    "cost not known": f"it is not known whether more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
     "not tested": "nothing is known of",
     "no bound": "the noise is not computed for what the clip allows under",
     "too few lists": "too few lists were attacked under",
@@ -82,10 +84,10 @@ def decision_table(decision: Decision) -> dict[str, JsonValue]:
 
 
 def decision_sentences(decision: Decision) -> list[str]:
-    """What to use, why, what it costs and needs, and what was not tested."""
+    """What to use, why, what it costs and needs, what was not tested, and which costs are not known."""
     best = decision.best
     if best is None:
-        return [_none_of(decision.judged)]
+        return [_none_of(decision.judged), *_unknown_costs(decision)]
     where = more = ""
     if best.with_lists != best.judgement:
         where = ", if the server does not see the shown lists"
@@ -96,6 +98,7 @@ def decision_sentences(decision: Decision) -> list[str]:
         f"Costs: {_costs(best)}",
         *_needs(best),
         f"Not tested: {'; '.join(_untested(best))}.",
+        *_unknown_costs(decision),
     ]
 
 
@@ -128,21 +131,21 @@ def _under(pool: ComparedPool, pools: Sequence[ComparedPool]) -> str:
 
 
 def _why(best: JudgedDefense) -> str:
-    aucs = {pool: best_attack(pool).auc for pool in best.pools}
-    worst = max(aucs, key=lambda pool: aucs[pool].value if aucs[pool].known else -1.0)
+    attacks = {pool: best_attack(pool) for pool in best.pools}
+    above = {pool: each.above_guess for pool, each in attacks.items()}
+    worst = max(above, key=lambda pool: above[pool].value if above[pool].known else -1.0)
     attack = "attacks have nothing to read"
-    if aucs[worst].known:
-        guess = best_attack(worst).guess
-        beside = (
-            "" if guess is None else f"; {short(guess.metric('auc').value)} by {short_method(guess.method)}"
+    if above[worst].known:
+        shown = attacks[worst]
+        auc = (
+            f"AUC {short(shown.auc.value)}, {short(shown.guess_auc)} by {short_method(str(shown.guess))}, "
+            f"difference {estimate_text(above[worst])}; {_under(worst, best.pools)}"
         )
-        auc = f"AUC {estimate_text(aucs[worst])}{beside}; {_under(worst, best.pools)}"
         attack = f"the best attack is not shown to beat a guess without message and grades ({auc})"
-    if best.judgement != "holds":
-        return f"{attack}. No epsilon is proven."
-    if math.isinf(best.eps_claimed):
-        return f"{attack}."
-    return f"{attack}, and epsilon {best.eps_claimed:g} is proven{_run(worst)}."
+    proven = best.eps_proven()
+    if math.isinf(proven):
+        return f"{attack}." if best.judgement == "holds" else f"{attack}. No epsilon is proven."
+    return f"{attack}, and epsilon {proven:.3g} is proven{_run(worst)}."
 
 
 def _run(pool: ComparedPool) -> str:
@@ -166,14 +169,29 @@ def _costs(best: JudgedDefense) -> str:
         size = worst.difference.size.value
         change = "no nDCG@10" if size >= 0 else f"{short(-size)} of nDCG@10"
         most = "at most " if len(known) > 1 and size < 0 else ""
+        upper = max(0.0, *(pool.difference.upper_loss for pool in known))
         parts.append(
             f"{most}{change} compared with no defense, for {_under(worst, best.pools)} "
-            f"({short(worst.ndcg.value)} with it)"
+            f"({short(worst.ndcg.value)} with it; at 95 % confidence at most {short(upper)} lost)"
         )
     sent = [value for pool in best.pools if (value := pool.mean("bytes_per_client")) is not None]
     if sent:
         parts.append(f"{max(sent):,.0f} bytes a client and round")
     return f"{'; '.join(parts) or 'unknown'}."
+
+
+def _unknown_costs(decision: Decision) -> Iterator[str]:
+    """The defenses whose cost is not known, each with how many queries would show it."""
+    several = [one for one in decision.judged if one.judgement == "cost not known"]
+    counts = [(one.name, one.queries_to_settle) for one in several]
+    names = [name if count is None else f"{name} (about {count:,})" for name, count in counts]
+    losses = [pool.difference.loss for one in several for pool in one.pools]
+    here = max((loss.n for loss in losses if loss is not None), default=0)
+    meaning = "no run without a defense was compared"
+    if here:
+        meaning = f"in brackets the test queries that would settle it ({here:,} here); with more --runs fewer"
+    if names:
+        yield f"Cost not known: {shortened(names)}: {meaning}."
 
 
 def _needs(best: JudgedDefense) -> list[str]:

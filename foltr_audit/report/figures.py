@@ -242,6 +242,13 @@ _MEASURES = {"precision": "precision", "recall": "recall", "nDCG@10": "ndcg@10",
 """What is drawn against epsilon: the columns by their labels."""
 
 _RULED_OUT = "AUC ruled out by proof (equal priors)"
+_RING = 0.25  # right of the place of a row
+_GUESS: dict[str, Any] = {
+    "marker": "o",
+    "color": "#ffffff",
+    "markeredgecolor": DIM,
+    "label": "AUC of the guess",
+}
 _TOP = 1.03  # upper end of the axis of measures
 _SHADE = 0.13  # opacity of what is ruled out, so that grid and marks are seen through it
 _LARGE, _SMALL = 4.4, 3.1  # inches, heights of panels
@@ -250,11 +257,13 @@ _LEGEND = 90  # letters that fit side by side in the narrowest figure
 
 def comparison_figure(rows: Sequence[Row], data: str) -> Figure:
     """The panels of `trade_offs` above those of `by_epsilon`, with their legends; `data` names what of."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     shade = Patch(color=DIM, alpha=0.3, linewidth=0, label=_RULED_OUT)
     above = list(trade_offs(rows)), _LARGE, _marks(_families(rows))
-    below = list(by_epsilon(rows)), _SMALL, [*_marks(_MEASURES), shade]
+    ring = Line2D([], [], linestyle="none", **_GUESS)
+    below = list(by_epsilon(rows)), _SMALL, [*_marks(_MEASURES), ring, shade]
     parts = [part for part in (above, below) if part[0]]
     heights = [size * _grid(panels)[0] for panels, size, _ in parts]
     width = 4.3 * max((_grid(panels)[1] for panels, *_ in parts), default=1)
@@ -282,7 +291,7 @@ def trade_offs(rows: Sequence[Row]) -> Iterator[Panel]:
     """Attack against utility, a panel for each world where both are known of something."""
     families = _families(rows)
     for name, mine in _worlds(rows).items():
-        known = [row for row in mine if row.estimate("auc").known and row.estimate("ndcg@10").known]
+        known = [row for row in mine if row.estimate("above_guess").known and row.estimate("ndcg@10").known]
         if known:
             yield Panel(name or "All defenses", partial(_draw_trade_off, rows=known, families=families))
 
@@ -338,24 +347,20 @@ def _defenses(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row], int]]:
 
 
 def _draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> None:
-    """What each defense leaks and what it keeps: AUC of the best attack against nDCG@10."""
-    front = sorted((row.number("auc"), row.number("ndcg@10")) for row in rows if row["pareto"])
-    x, y = [max(auc, _CHANCE) for auc, _ in front], [ndcg for _, ndcg in front]
-    axis.axvline(_CHANCE, **THIN)
+    """What each defense leaks and what it keeps: what the best attack adds to the guess against nDCG@10."""
+    front = sorted((row.number("above_guess"), row.number("ndcg@10")) for row in rows if row["pareto"])
+    x, y = [max(above, 0.0) for above, _ in front], [ndcg for _, ndcg in front]
+    axis.axvline(0.0, **THIN)
     axis.plot(x, y, color=DIM, linewidth=4.0, alpha=0.35, solid_capstyle="round", zorder=1.5)
     labels = []
     for row in rows:
-        auc, ndcg = row.estimate("auc"), row.estimate("ndcg@10")
+        above, ndcg = row.estimate("above_guess"), row.estimate("ndcg@10")
         colour, marker = look(families.index(row["alternative"])).values()
-        _draw_estimate(axis, auc, ndcg, colour, marker, filled=row["pareto"])
-        if row["ceiling_auc"] is not None:  # a stroke at the largest AUC that the proof leaves to attacks
-            ends, thin = [auc.value, row["ceiling_auc"]], {**THIN, "color": colour}
-            axis.plot(ends, [ndcg.value] * 2, **thin)
-            axis.plot(ends[1:], [ndcg.value], marker="|", markersize=9.0, markeredgewidth=1.6, **thin)
+        _draw_estimate(axis, above, ndcg, colour, marker, filled=row["pareto"])
         named = row["eps"] is None or not _several_epsilons(rows)
         text = _broken(row) if named else epsilon(row["eps"])
-        labels.append(PointLabel(auc.value, ndcg.value, text, colour))
-    axis.set_xlabel("AUC of the best attack (lower is more private)")
+        labels.append(PointLabel(above.value, ndcg.value, text, colour))
+    axis.set_xlabel("AUC of the best attack less that of the guess (lower is more private)")
     axis.set_ylabel("offline nDCG@10 (higher is better)")
     axis.margins(0.12, 0.16)
     place_labels(axis, labels)
@@ -369,10 +374,13 @@ def _broken(row: Row) -> str:
 def _draw_by_epsilon(axis: Axes, rows: Sequence[Row], joined: int) -> None:
     """The measures of rows side by side; the first `joined` ones are one defense by its claimed epsilon.
 
-    AUCs above what is proven are shaded.
+    AUCs above what is proven are shaded; a ring is the AUC of the best guess without a message.
     """
     for number in range(len(_MEASURES)):
         _draw_measure(axis, rows, number, joined)
+    _draw_points(
+        axis, [(place + _RING, row.number("baseline_auc")) for place, row in enumerate(rows)], **_GUESS
+    )
     for place, row in enumerate(rows):
         most = row["ceiling_auc"]
         if most is not None:

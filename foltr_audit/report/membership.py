@@ -19,10 +19,14 @@ from foltr_audit.judge.scoring import click_records
 from foltr_audit.report.documents import Row, Section, nested
 from foltr_audit.report.plan_report import PlanReport
 from foltr_audit.report.settings import (
+    GUESS_COLUMNS,
+    GUESS_NOTES,
+    GUESSES,
     SETTING,
     Setting,
     by_setting,
     each_run,
+    guess_columns,
     setting_label,
     utility_table,
     warning_row,
@@ -216,7 +220,7 @@ UNLEARNING = Section(
 )
 """What one method reaches in a run, and what it takes: see `UnlearningFinding` and `LowerBound`."""
 
-HISTORY = Section(SETTING, "run:int stored method baseline:bool lists:int exact:est auc:est")
+HISTORY = Section(SETTING, "run:int stored method baseline:bool lists:int exact:est auc:est", GUESSES)
 """What an attack, or a baseline that reads no message, finds in the stored history of a training."""
 
 _STORED = {"individual": "every message", "aggregate": "the sum of each round"}
@@ -287,6 +291,7 @@ def _history(setting: Setting, run: Run, result: UnlearningResult) -> Iterator[R
         for record in click_records(evidence, Streams(run.spec.seed)):
             metrics = {name: record.metric(name) for name in ("exact", "auc")}
             more = {"run": run.spec.repetition, "lists": record.counts["lists"], **metrics}
+            more |= guess_columns(record)
             yield HISTORY.of(record, setting, stored=stored, **more)
 
 
@@ -337,6 +342,7 @@ def _history_table(rows: Sequence[Row]) -> Table:
             Column("method", "method", "name"),
             Column("exact lists", "exact"),
             Column("AUC", "auc"),
+            *GUESS_COLUMNS,
         ],
         [
             row
@@ -345,6 +351,7 @@ def _history_table(rows: Sequence[Row]) -> Table:
         ],
         caption=f"{first['lists']} lists of one training. Exact lists: share of which every document is "
         "right. In brackets: 95 % intervals.",
+        notes=GUESS_NOTES,
         dim=lambda row: row["baseline"],
     )
 

@@ -20,8 +20,8 @@ from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.warning_kinds import WARNINGS
 from foltr_audit.experiments.comparison.folder import CELLS, GRID
 from foltr_audit.experiments.comparison.grid import CellPlan
+from foltr_audit.experiments.decide import BEATS
 from foltr_audit.experiments.runs.folder import SPEC
-from foltr_audit.experiments.table import best_attack
 from foltr_audit.experiments.versions import versions
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
 from foltr_audit.report.compare import CompareReport
@@ -31,11 +31,12 @@ from foltr_audit.report.compare_tables import (
     claims_table,
     difference_cell,
     epsilons_of,
+    guess_cell,
     verdict_words,
 )
 from foltr_audit.report.decision import MARKS, decision_sentences
 from foltr_audit.report.documents import Row
-from foltr_audit.report.settings import data_title
+from foltr_audit.report.settings import ABOVE, GRADES, data_title
 from foltr_audit.report.table import (
     Cell,
     Column,
@@ -59,15 +60,21 @@ SIGNS: Mapping[Mark, str] = {"good": "✔ ", "warn": "! ", "bad": "✖ "}
 
 _TABLE = (
     "ε: proven for one search (interaction) by accounting; smaller is more private, ∞: nothing is proven, "
-    "-: not audited. AUC: .5 is a coin flip, 1 reads every click; the guess knows neither message nor "
-    "grades. In brackets: 95 % intervals. Each row is the worst case of all settings: the highest AUC and "
-    "the largest loss, maybe of other clicks."
+    "-: not audited. AUC: 1 reads every click; the guess knows neither message nor grades (by position or "
+    "at random), and only what an attack adds to it comes from messages. In brackets: 95 % intervals. Each "
+    "row is the worst case of all settings: the attack that adds most and the largest loss, maybe of other "
+    "clicks."
 )
 _CHOICES = {"click_model": "Clicks", "scenario": "Clients", "data": "Data", "learner": "Learner"}
 """Labels of choices by the column that they are about."""
 
 _PLACE = "name click_model learner scenario"
-_HEADERS = {"name": "defense", "online_mean": "online nDCG@10", "baseline": "guess"}
+_HEADERS = {
+    "name": "defense",
+    "online_mean": "online nDCG@10",
+    "baseline": "is a guess",
+    "guess": "best guess",
+}
 _PANELS = {OFFLINE_NDCG: "offline nDCG@10 of the global model", ONLINE_NDCG: "online nDCG@10 of shown lists"}
 
 
@@ -151,35 +158,33 @@ def page_of(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> 
 
 
 def _page_rows(report: CompareReport) -> list[Row]:
-    """The results, each with its verdict, the observer that was attacked, and the best guesses."""
+    """The results, each with its verdict, the observer that was attacked, and what its best attack shows."""
     if report.decision is None:
         return []
-    pools = [pool for world in report.worlds for pool in world.pools]
+    pools = [(world, pool) for world in report.worlds for pool in world.pools]
     rows = []
-    for row, pool in zip(report.results, pools, strict=True):
-        best, protocol = best_attack(pool), pool.spec.attack or AttackSpec()
-        guess, knowing = best.guess, best.knowing
+    for row, (world, pool) in zip(report.results, pools, strict=True):
+        leak, protocol = world.leaks.get(pool.key), pool.spec.attack or AttackSpec()
         rows.append(
             row.with_values(
                 verdict=report.decision.judgement(row),
                 attacked=attacked_view(protocol.view, protocol.hide),
-                guess=None if guess is None else guess.metric("auc").value,
-                guess_by="no guess" if guess is None else short_method(guess.method),
-                knowing=None if knowing is None else knowing.metric("auc").value,
+                beats=leak is not None and leak.kind in BEATS,
+                guess_by="no guess" if row["baseline"] is None else short_method(row["baseline"]),
             )
         )
     return rows
 
 
 def worst_case(rows: Sequence[Row]) -> Row:
-    """The row with the highest AUC, and the quality of that with the largest loss, maybe of other clicks."""
+    """The row whose attack adds most to the guess, with the largest loss, maybe of other clicks."""
 
     def loss(row: Row) -> float:
         difference = row.estimate("ndcg@10_difference")
         quality = difference if difference.known else row.estimate("ndcg@10")
         return -quality.value if quality.known else 0.0
 
-    leak = max(rows, key=lambda row: row.number("auc") if row.estimate("auc").known else -1.0)
+    leak = max(rows, key=lambda row: row.number("above_guess") if row.estimate("auc").known else -1.0)
     cost = max(rows, key=loss)
     quality = {name: cost[name] for name in ("ndcg@10", "ndcg@10_difference")}
     return leak.with_values(**quality, cost_clicks=cost["click_model"])
@@ -211,7 +216,9 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         Column("verdict", lambda row: SIGNS.get(MARKS[row["verdict"]], "") + row["verdict"], "name"),
         *map(proven, _audited_views(rows)),
         Column("AUC of the best attack", auc_cell),
-        Column("AUC of the best guess without message and grades", _guess),
+        Column("AUC of the best guess without message and grades", guess_cell),
+        Column("what the attack adds to the guess", ABOVE.of),
+        Column("AUC of the guess that knows the grades", GRADES.of),
         Column("nDCG@10", "ndcg@10"),
         Column("difference to no defense", lambda row: difference_cell(row.estimate("ndcg@10_difference"))),
         Column("bytes a client and round", byte_count),
@@ -219,9 +226,12 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
 
 
 def _tiles(rows: Sequence[Row], chosen: Row) -> list[tuple[str, Cell]]:
-    """Four numbers of the recommended defense: what is proven, the best attack, and both costs."""
-    *proven, auc, _, _, difference, sent = _columns(rows)[2:]
-    return [(column.header, column.cell(chosen)) for column in (*proven[:1], auc, difference, sent)]
+    """Four numbers of the recommended defense: what is proven, the best attack and guess, and both costs."""
+    *proven, auc, _, _, _, _, difference, sent = _columns(rows)[2:]
+    cells = {column.header: column.cell(chosen) for column in (*proven[:1], auc, difference, sent)}
+    found = cells[auc.header]
+    beside = f"{found.below}, the guess {short(chosen['baseline_auc'])}".removeprefix(", ")
+    return [*(cells | {auc.header: found._replace(below=beside)}).items()]
 
 
 def _epsilons(rows: Sequence[Row]) -> list[float]:
@@ -232,10 +242,6 @@ def _epsilons(rows: Sequence[Row]) -> list[float]:
 
 def _of_epsilon(rows: Sequence[Row], epsilons: Sequence[float]) -> list[Row]:
     return [row for row in rows if row["eps"] in (None, *epsilons[:1])]
-
-
-def _guess(row: Row) -> Cell:
-    return Cell(short(row["guess"]), row["guess_by"])
 
 
 def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
@@ -287,13 +293,13 @@ def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> I
     )
     if report.claims:
         yield Fold(title="Claims, checked", tables=[claims_table(report.claims).on("page")])
-    metrics = "auc accuracy precision recall f1 exact lists"
+    metrics = "auc guess guess_auc above_guess grades_auc accuracy precision recall f1 exact lists"
     yield _every("Every attack", report.attacks, f"{_PLACE} method baseline {metrics}")
     worlds = report.world_tables
     yield Fold(
         title="Every result",
         note=counted(len(report.results), "row"),
-        texts=[f"{world.title}: {line}" for world in worlds for line in world.dominated],
+        texts=[f"{world.title}: {line}" for world in worlds for line in (*world.no_better, *world.dominated)],
         tables=[table.on("page") for world in worlds for table in (world.leaks(), world.costs())],
     )
     best = {_setting(row): row["attack"] for row in report.results}

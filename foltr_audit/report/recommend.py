@@ -13,24 +13,32 @@ from foltr_audit.core.results import UNKNOWN
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.decide import MOST_LOSS
 from foltr_audit.experiments.recommend.recommend import (
     Recommendation,
     SearchBudget,
     broken_on_test,
+    describe_cost,
     describe_sample,
 )
 from foltr_audit.experiments.recommend.space import Candidate, PrivacyLimits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.compare import ATTACK, CLAIM, FAILED, RESULT, WARNED, CompareReport
-from foltr_audit.report.compare_tables import BYTES, WITHOUT, difference_cell
+from foltr_audit.report.compare_tables import BYTES, DIFFERENCE, LOSES, NOTES
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of, prefixed
 from foltr_audit.report.figures import recommend_figure
 from foltr_audit.report.settings import (
+    ABOVE,
     DATASET,
+    GUESS,
+    GUESS_COLUMNS,
+    GUESS_NOTES,
+    GUESSES,
     RUN_BOUND,
     dataset_line,
     dataset_row,
     few_lists,
+    guess_columns,
     run_bound_columns,
     run_bound_text,
     run_caption,
@@ -65,15 +73,17 @@ LIMITS = Section(
 EFFORT = Section("candidates:int search_runs:int runs:int trials:int")
 CONFIG = Section(nested("limits", LIMITS, many=False), nested("effort", EFFORT, many=False), "spec:table")
 COUNTS = Section(
-    "candidates:int different:int kept:int above_auc:int refused:int failed:int defenses_refused:int"
+    "candidates:int different:int kept:int above_auc:int above_loss:int refused:int failed:int "
+    "defenses_refused:int"
 )
 REFUSED = Section("alternative eps_proven:num auc_proven:num why")
 CANDIDATE = Section(
     "candidate:int name alternative eps:num|null norm:num|null defense:[str] options eps_proven:num|null "
     "auc_proven:num|null delta:num|null how:str|null",
     nested("run", RUN_BOUND, many=False, null=True),
-    "ndcg@10_validation:num|null attack:str|null auc:est attacked_queries:int|null excess:num|null outcome "
-    "why",
+    "ndcg@10_validation:num|null ndcg@10_loss_upper:num|null attack:str|null auc:est",
+    GUESSES,
+    "attacked_queries:int|null excess:num|null outcome why",
 )
 """A candidate, numbered from 1: what is proven for it, and its results on the validation split."""
 
@@ -230,7 +240,7 @@ class RecommendReport(Document):
             about=self._data_line,
             table=next((table for table in tables if table.lines), None),
             notes=(self._limits_line, *filter(None, (self.runner_up, self.sample)), *self._failed_lines),
-            left_out=("the other candidates", "what accounting refused", "p-values and baselines"),
+            left_out=("the other candidates", "what accounting refused", "guesses and the audit"),
         )
 
     @property
@@ -259,6 +269,7 @@ class RecommendReport(Document):
             most += f", proven AUC at most {short(limits.max_proven_auc)}"
         if limits.max_auc is not None:
             most += f", AUC of attacks at most {short(limits.max_auc)}"
+        most += f", nDCG@10 at most {short(MOST_LOSS)} below no defense"
         return (
             f"{spec.train.click_model} clicks, scenario {spec.population.scenario}, "
             f"the server sees {with_article(sees(limits.view))}: {most}"
@@ -272,6 +283,9 @@ class RecommendReport(Document):
 def candidate_row(number: int, candidate: Candidate) -> Row:
     """What is proven for a candidate, and its results."""
     point, attack, score = candidate.point, candidate.attack, candidate.score
+    loss, doubt = candidate.difference.loss, ""
+    if candidate.outcome in ("cost not known", "costs too much"):
+        doubt = describe_cost(candidate.outcome, candidate.difference, "validation")
     proof = None if candidate.refused else candidate.proof
     chain = () if candidate.refused else candidate.defense
     run = None if proof is None else proof.whole_run
@@ -287,12 +301,16 @@ def candidate_row(number: int, candidate: Candidate) -> Row:
         delta=None if proof is None else proof.upper.delta,
         how=None if proof is None else proof.upper.how,
         run=None if run is None else RUN_BOUND.row(run_bound_columns(run, "")),
-        **{"ndcg@10_validation": None if score is None else score.utility},
+        **{
+            "ndcg@10_validation": None if score is None else score.utility,
+            "ndcg@10_loss_upper": None if loss is None else loss.upper,
+        },
         attack=None if attack is None else attack.method,
         auc=UNKNOWN if attack is None else attack.metric("auc"),
+        **guess_columns(attack),
         attacked_queries=None if attack is None else attack.counts["queries"],
         excess=None if score is None else score.excess,
-        why=candidate.refused or candidate.failed,
+        why=candidate.refused or candidate.failed or doubt,
     )
 
 
@@ -341,18 +359,23 @@ def _none(report: RecommendReport) -> str:
     if not report.nearest:
         return f"{start}; none could be run."
     first = report.nearest[0]
-    if first["auc"].ci95 is None:
+    ends, reasons = first["auc"].ci95, [first["why"]] if first["why"] else []
+    if limits.max_auc is not None and ends is None:
         return f"{start}; attacks could not be measured on any."
-    return (
-        f"{start}. The nearest is {first['name']}: the 95 % interval of the AUC of {first['attack']} ends at "
-        f"{short(first['auc'].ci95[1])} (limit {short(limits.max_auc)})."
-    )
+    if limits.max_auc is not None and ends[1] > limits.max_auc:
+        reasons.append(
+            f"the 95 % interval of the AUC of {first['attack']} ends at {short(ends[1])} "
+            f"(limit {short(limits.max_auc)}); the best guess without a message has "
+            f"{short(first['guess_auc'])}"
+        )
+    return f"{start}. The nearest is {first['name']}: {'; '.join(reasons)}."
 
 
 def _search_lines(report: RecommendReport) -> Iterator[str]:
     """How many candidates there were, and what accounting refused before the search."""
     search = report.search
     parts = [f"{search['kept']} kept to the limits", f"{search['above_auc']} above --max-attack-auc"]
+    parts += [f"{search['above_loss']} not shown to cost so little"]
     parts += [f"{search['refused']} refused by accounting", f"{search['failed']} failed"]
     repeated, count = search["candidates"] - search["different"], search["defenses_refused"]
     again = f" ({repeated} of them again)" if repeated else ""
@@ -370,9 +393,6 @@ def _epsilon(header: str, name: str) -> Column:
 
 _NAME = name_column("defense", "name")
 _NDCG = Column("nDCG@10", "ndcg@10")
-_DIFFERENCE = Column(
-    "difference", lambda row: difference_cell(row.estimate("ndcg@10_difference"), row["ndcg@10_p"])
-)
 _ATTACK = Column("attack", "attack", "name", narrow=short_method)
 _AUC = Column("AUC", lambda row: estimate_cell(row.estimate("auc")))
 _CLAIMED = Column(
@@ -384,14 +404,14 @@ _MEASURED = _epsilon("measured", "eps_measured")
 _CLIP = Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}")
 _PROMISED = short_column("AUC\npromised", "auc_proven")
 _VALIDATION = short_column("nDCG@10", "ndcg@10_validation")
-_BRIEF = (_NAME, _PROVEN, _AUC, _NDCG, _VALIDATION, _DIFFERENCE, BYTES)
+_BRIEF = (_NAME, _PROVEN, _AUC, GUESS, ABOVE, _NDCG, _VALIDATION, DIFFERENCE, LOSES, BYTES)
 """The columns of a short answer."""
 
-_SPARE = ("bytes", "claimed", "without", "attack", "clip", "measured", "run")
+_SPARE = ("bytes", LOSES.header, "claimed", "grades", "attack", "clip", "measured", "run")
 _NOTES = {
-    "difference": "difference: of nDCG@10 to no defense",
-    "AUC": "AUC: of the best attack (.5: a coin flip, 1: perfect); in brackets: 95 % intervals",
-    "without": "without: highest AUC of a guess that reads no message",
+    **{column.header: NOTES[column.header] for column in (DIFFERENCE, LOSES)},
+    "AUC": "AUC: of the best attack (1: perfect); in brackets: 95 % intervals",
+    **GUESS_NOTES,
     "proven": "proven: epsilon for one interaction, at most, by accounting",
     "AUC\npromised": "AUC promised: the most that any attack on a click can reach, by the proof of one "
     "interaction",
@@ -406,13 +426,29 @@ def _tested_table(report: RecommendReport, *, brief: bool = False) -> Table:
     tested = (report.evidence, report.without) if report.evidence is not None else ()
     rows = {row["name"]: row for row in tested if row is not None}
     of_view = [
-        row.with_values(**{name.removesuffix(suffix): row[name] for name in row if name.endswith(suffix)})
+        row.with_values(
+            guess_auc=row["baseline_auc"],
+            **{name.removesuffix(suffix): row[name] for name in row if name.endswith(suffix)},
+        )
         for row in rows.values()
     ]
     return _table(
         f"on the test split, {counted(report.effort.runs, 'fresh repetition')}: nothing here was used to "
         "choose",
-        [_NAME, _NDCG, _DIFFERENCE, _ATTACK, _AUC, WITHOUT, _CLAIMED, _PROVEN, _RUN, _MEASURED, BYTES],
+        [
+            _NAME,
+            _NDCG,
+            DIFFERENCE,
+            LOSES,
+            _ATTACK,
+            _AUC,
+            *GUESS_COLUMNS,
+            _CLAIMED,
+            _PROVEN,
+            _RUN,
+            _MEASURED,
+            BYTES,
+        ],
         of_view,
         brief=brief,
         measured=f"measured: at least, by {report.effort.trials} trials",
@@ -424,12 +460,12 @@ def _candidates_table(report: RecommendReport, *, brief: bool = False) -> Table:
     chosen, limits = report.recommended, report.limits
     rows = report.nearest if chosen is None else [chosen, *report.runners_up]
     promised = [] if limits.max_proven_auc is None else [_PROMISED]
-    attacked = [] if limits.max_auc is None else [_ATTACK, _AUC]
+    attacked = [] if limits.max_auc is None else [_ATTACK, _AUC, *GUESS_COLUMNS]
     kept = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
     title = "the nearest candidates" if chosen is None else "the best candidate of each defense"
     return _table(
         f"{title}, on the validation split, which chose",
-        [_NAME, _CLIP, _PROVEN, *promised, _RUN, _VALIDATION, *attacked],
+        [_NAME, _CLIP, _PROVEN, *promised, _RUN, _VALIDATION, LOSES, *attacked],
         [row.with_values(**prefixed("run_", row["run"] or {})) for row in rows],
         brief=brief,
         AUC=f"{_NOTES['AUC']}; {kept}",

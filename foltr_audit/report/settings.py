@@ -13,7 +13,7 @@ from rich.markup import escape
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.ranking_metrics import ONLINE_DISCOUNT
-from foltr_audit.core.results import DataRecord, UtilityRecord
+from foltr_audit.core.results import UNKNOWN, AttackRecord, DataRecord, UtilityRecord
 from foltr_audit.core.settings.data import is_synthetic_source
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import flat
@@ -259,6 +259,31 @@ def utility_row(records: Sequence[UtilityRecord], setting: Setting) -> Row:
 
 
 # --- proofs ----------------------------------------------------------------------------------------
+
+GUESSES = Section("guess:str|null guess_auc:num|null above_guess:est grades_auc:num|null")
+"""What stands beside an attack on clicks: the best guess that reads no message and knows no grades, its AUC,
+how far that of the attack is above it, and the AUC of the best guess that knows the grades."""
+
+GUESS_NOTES = {
+    "guess": "guess: the best AUC without message and grades, by position or at random",
+    "above\nguess": "above guess: the attack's AUC less that, which is what messages add",
+    "grades": "grades: AUC of who knows the grades and reads no message",
+}
+"""What these columns mean in a table, by header."""
+
+GUESS, ABOVE, GRADES = GUESS_COLUMNS = (
+    short_column("guess", "guess_auc"),
+    Column("above\nguess", "above_guess"),
+    short_column("grades", "grades_auc"),
+)
+
+
+def guess_columns(record: AttackRecord | None) -> dict[str, Any]:
+    """The columns of `GUESSES`; of a guess itself, or of no attack, they are not known."""
+    more = {} if record is None else record.more
+    above = UNKNOWN if record is None else record.metric("above_guess")
+    return {name: more.get(name) for name in ("guess", "guess_auc", "grades_auc")} | {"above_guess": above}
+
 
 RUN_BOUND = Section("unit rounds:int sampled:num eps:num delta:num eps_always:num how")
 """What is proven for all rounds of a run together; an infinite epsilon where nothing is."""

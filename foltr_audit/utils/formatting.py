@@ -46,12 +46,12 @@ def json_text(value: object) -> str:
 def short(value: float | None, digits: int = 3) -> str:
     """A share without its leading zero, e.g. `.894`; `-` where there is none.
 
-    >>> short(0.8941), short(1.0), short(None)
-    ('.894', '1.000', '-')
+    >>> short(0.8941), short(1.0), short(-0.0001), short(None)
+    ('.894', '1.000', '.000', '-')
     """
     if value is None or math.isnan(value):
         return "-"
-    text = f"{value:.{digits}f}"
+    text = f"{value:z.{digits}f}"
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.results import UNKNOWN
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.evidence.check.limits import NAMES, SystemLimits
 from foltr_audit.evidence.check.outcomes import printable
+from foltr_audit.experiments.table import NOT_TESTED
 from foltr_audit.report.check import (
     CheckReport,
     LimitsPlace,
@@ -34,7 +34,7 @@ LIMITS = SystemLimits.parse(NUMBERS, "")
 
 def report(name: str = "toy", warnings: tuple[str, ...] = ()) -> CheckReport:
     """Two limits that hold, one that is broken (proven epsilon 1) and one that cannot be judged."""
-    held = subject(name=name, loss=UNKNOWN, missing={"loss": f"no twin of {name}"})
+    held = subject(name=name, difference=NOT_TESTED, missing={"loss": f"no twin of {name}"})
     return made(LIMITS, held, {"who": name}, [coded("left out", text) for text in warnings])
 
 
@@ -63,7 +63,7 @@ def test_a_name_cannot_leave_its_cell_or_become_a_tag(name: str) -> None:
     assert len(table) == 2 + 4
     for line in table:
         bare = re.sub(r"\\.|&(?:amp|lt|gt);", "", line)
-        assert bare.count("|") == 8
+        assert bare.count("|") == 9
         assert not set("<>`[]&$") & set(bare)
     assert len(lines) == 9 + 1
 
@@ -109,7 +109,7 @@ def test_a_report_holds_only_if_everything_does() -> None:
 @pytest.mark.parametrize("allowed", [False, True])
 def test_what_cannot_be_judged_fails_unless_the_limits_allow_it(allowed: bool) -> None:
     open_ones = {"max_ndcg_loss": 0.2, "max_attack_auc": 0.9, "allow_not_judged": allowed}
-    held = subject(loss=UNKNOWN)
+    held = subject(difference=NOT_TESTED)
     found = made(SystemLimits.parse(open_ones, ""), held)
     assert (found.holds, found.passes) == (False, allowed)
     assert not made(SystemLimits.parse({**open_ones, "max_proven_eps": 0.9}, ""), held).passes

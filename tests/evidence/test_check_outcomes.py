@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,12 +19,14 @@ from foltr_audit.core.warning_kinds import WARNINGS, CodedWarning
 from foltr_audit.errors import ContradictionError, UsageError
 from foltr_audit.evidence.check.limits import NAMES, SystemLimits
 from foltr_audit.evidence.check.outcomes import CheckSubject, outcomes
+from foltr_audit.experiments.table import NOT_TESTED, over_queries
 from foltr_audit.privacy.observer_views import VIEWS
 from tests.fixtures.check_subjects import attack, claim, judged, line, proof, subject
+from tests.fixtures.comparisons import lost
 
 UNIT = st.floats(0.5, 0.99)
 NUMBER = {"max_attack_auc": 0.7, "min_ndcg": 0.4, "max_ndcg_loss": 0.1}
-ENDS = {"max_attack_auc": 0.8, "min_ndcg": 0.3, "max_ndcg_loss": 0.15}
+ENDS = {"max_attack_auc": 0.8, "min_ndcg": 0.3, "max_ndcg_loss": 0.1 + 0.05}
 STRONG = attack("a", 0.9, (0.9, 0.9))
 EPS = {"max_measured_eps": 0.5, "max_exact_eps": 0.75, "max_proven_eps": 1.0}
 
@@ -84,7 +87,12 @@ def test_of_attacks_whose_intervals_end_alike_the_one_with_the_best_value_is_tol
         ("min_ndcg", subject(ndcg=UNKNOWN, missing={"ndcg": "no metrics"}), "no metrics"),
         ("min_ndcg", subject(ndcg=UNKNOWN), "no value"),
         ("min_ndcg", subject(ndcg=Estimate(0.9)), "no interval"),
-        ("max_ndcg_loss", subject(loss=UNKNOWN, missing={"loss": "no twin"}), "no twin"),
+        ("max_ndcg_loss", subject(difference=NOT_TESTED, missing={"loss": "no twin"}), "no twin"),
+        (
+            "max_ndcg_loss",
+            subject(difference=over_queries(np.array([0.5, 0.4]), np.array([0.5, 0.5]))),
+            "2 queries have a value",
+        ),
         (
             "max_proven_eps",
             subject(audits=[], missing={"audits": "foltr-es sends metrics"}),
@@ -197,8 +205,10 @@ def test_every_limit_is_held_against_every_subject() -> None:
 def test_a_line_names_limit_row_value_interval_and_what_is_allowed() -> None:
     assert line(judged("max_attack_auc", 0.6, subject())) == (
         "max_attack_auc: toy, perfect clicks: .700 [.600, .800]; at most .6 allowed; "
-        "attack olsr, the only one that ran"
+        "attack olsr, the only one that ran; less the best guess without a message "
+        "(position-prior, .600): .100 [.00, .20]"
     )
+    assert line(judged("max_attack_auc", 0.55, subject())).endswith("; that guess is above the limit itself")
     assert line(judged("min_ndcg", 0.5, subject())) == (
         "min_ndcg: toy, perfect clicks: .400 [.300, .500]; at least .5 allowed; offline nDCG@10"
     )
@@ -215,8 +225,22 @@ def test_only_a_measured_epsilon_has_an_interval_up_to_what_is_proven() -> None:
     assert ": 0.5 [0.5, ∞]; at most 2 allowed; " in line(nothing)
 
 
+def test_a_loss_that_is_not_shown_to_be_within_its_limit_is_told_with_the_queries_that_would_show_it() -> (
+    None
+):
+    """By the square root of n for the bounds of `lost`: from .15 to .12 takes (5 / 2)^2 times as many."""
+    told = judged("max_ndcg_loss", 0.12, subject())
+    assert told.status == "broken"
+    assert told.interval == pytest.approx((0.05, 0.15))
+    count = re.search(r"about ([\d,]+) queries would settle it, instead of 100", line(told))
+    assert count is not None
+    assert int(count[1].replace(",", "")) == pytest.approx(625, rel=0.02)
+    for limit in (0.04, 0.16):
+        assert "would settle" not in line(judged("max_ndcg_loss", limit, subject()))
+
+
 def test_no_zero_is_negative() -> None:
-    held = subject(loss=Estimate(-0.0004, (-0.0014, 0.0004)))
+    held = subject(difference=lost(-0.0004, 0.0008))
     assert "toy, perfect clicks: .000 [-.001, .000];" in line(judged("max_ndcg_loss", 0.1, held))
 
 

@@ -6,36 +6,35 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.results import Estimate, GapRecord
+from foltr_audit.core.results import GapRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcomes import CheckSubject, outcomes
 from foltr_audit.evidence.check.subjects import ComparedSubjects, chosen_pools
 from foltr_audit.experiments.comparison.grid import GridExclusion
-from foltr_audit.experiments.table import ComparedPool, ComparisonTable, Difference
+from foltr_audit.experiments.table import NOT_TESTED, ComparedPool, ComparisonTable
 from tests.fixtures.check_subjects import proof
-from tests.fixtures.comparisons import audit, setting, warned
+from tests.fixtures.comparisons import audit, lost, setting, warned
 
 LIMITS = SystemLimits.parse({"max_attack_auc": 0.9}, "")
 
 
 def pool(name: str, number: float, eps: float | None = None, **more: Any) -> ComparedPool:
     """A pool whose numbers tell it from others."""
-    usual = Difference(Estimate(-number, (-number - 0.2, -number + 0.1)))
-    fields: dict[str, Any] = {"learner": "fpdgd", "difference": usual, "auc": number, "ndcg": number}
+    fields: dict[str, Any] = {"learner": "fpdgd", "difference": lost(number), "auc": number, "ndcg": number}
     if more.get("learner") != "foltr-es":
         fields["audits"] = (audit("proven"),)
     return setting(name, eps, chain=f"chain of {name}", **(fields | more))
 
 
 POOLS = (
-    pool("none", 0.5, difference=Difference()),
+    pool("none", 0.5, difference=NOT_TESTED),
     pool("published", 0.1, 1.0, **warned("odd")),
     pool("published", 0.2, 2.0),
     pool("published", 0.25, 2.0, click_model="navigational"),
     pool("click-rr:eps=1", 0.3),
-    pool("published", 0.4, 2.0, difference=Difference(), learner="foltr-es"),
+    pool("published", 0.4, 2.0, difference=NOT_TESTED, learner="foltr-es"),
 )
 
 
@@ -82,13 +81,12 @@ def test_names_tell_pools_apart() -> None:
     assert outcome.subject == "a?[31m?, perfect clicks"
 
 
-def test_a_loss_is_the_difference_turned_round() -> None:
-    first = found(defenses=("published",), eps=(1,))[0].loss
-    assert first.value == pytest.approx(0.1)
-    assert first.ci95 == pytest.approx((0.0, 0.3))
-    assert found(defenses=("none",))[0].loss.value == 0.0
+def test_a_pool_loses_what_its_difference_says_and_no_defense_nothing() -> None:
+    first = found(defenses=("published",), eps=(1,))[0]
+    assert first.difference.upper_loss == pytest.approx(0.11)
+    assert found(defenses=("none",))[0].difference.upper_loss == 0.0
     last = found()[-1]
-    assert not last.loss.known
+    assert last.difference.loss is None
     assert "without a defense" in last.missing["loss"]
 
 

@@ -9,4 +9,4 @@ spec = fa.Spec(
 )
 report = fa.attack(spec)
 table = report.to_frame()  # a polars data frame
-print(table.select("method", "accuracy", "precision", "recall", "auc"))
+print(table.select("method", "recall", "auc", "guess", "guess_auc", "above_guess"))

@@ -209,9 +209,13 @@ def test_the_best_attack_is_the_one_with_the_highest_auc() -> None:
     found += [attack("olsr", math.nan), attack("lad", 0.7), attack("map", 0.6)]
     found += [attack("relevance-prior", 0.8, guess=True)]
     best = best_attack(setting("none", attacks=tuple(found)))
-    assert [one.method if one else "" for one in best] == ["lad", "prior", "prior", "relevance-prior"]
+    assert best.attack is not None
+    assert (best.attack.method, best.guess, best.guess_auc, best.grades_auc) == ("lad", "prior", 0.9, 0.8)
+    assert best.above_guess.value == pytest.approx(-0.2)
     nothing = best_attack(setting("none", attacks=()))
-    assert (*nothing, nothing.auc.known) == (None, None, None, None, False)
+    assert (nothing.attack, nothing.guess, nothing.guess_auc, nothing.grades_auc) == (None,) * 4
+    assert not nothing.auc.known
+    assert not nothing.above_guess.known
 
 
 def test_the_hardest_hit_group_is_that_of_the_best_attack() -> None:

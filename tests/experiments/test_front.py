@@ -9,15 +9,22 @@ from hypothesis import strategies as st
 from foltr_audit.experiments.decide import ParetoChoice, beaten_by
 
 SHARES = st.sampled_from([0.3, 0.4997, 0.5, 0.5004, 0.6, 0.6004, 0.6006, 0.7, 0.9])
+LEAKS = st.sampled_from([-0.2, -0.0003, 0.0, 0.0004, 0.1, 0.1004, 0.1006, 0.2, 0.4])
+
+
+class SureChoice(ParetoChoice):
+    """A choice of which everything is known exactly: a larger nDCG is a larger one."""
+
+    def _is_more_useful(self, other: ParetoChoice) -> bool:
+        return True
 
 
 def sure(leak: float | None, utility: float | None, *, refuted: bool = False) -> ParetoChoice:
-    """A choice of which everything is known exactly."""
-    queries = np.array(["a", "b", "c"]), np.full(3, np.nan if utility is None else utility)
-    return ParetoChoice(leak, utility, None if leak is None else (leak, leak), queries, refuted)
+    none = np.array([], dtype=np.str_), np.array([])
+    return SureChoice(leak, utility, None if leak is None else (leak, leak), none, refuted)
 
 
-CHOICES = st.lists(st.builds(sure, st.none() | SHARES, st.none() | SHARES, refuted=st.booleans()), max_size=7)
+CHOICES = st.lists(st.builds(sure, st.none() | LEAKS, st.none() | SHARES, refuted=st.booleans()), max_size=7)
 
 
 def front_of(choices: list[ParetoChoice]) -> list[bool | None]:
@@ -26,7 +33,7 @@ def front_of(choices: list[ParetoChoice]) -> list[bool | None]:
 
 def printed(value: float | None) -> int:
     """Three digits as a table shows them, as a whole number."""
-    return int(f"{value or 0:.3f}".replace(".", ""))
+    return int(f"{value or 0:+.3f}".replace(".", ""))
 
 
 @given(CHOICES)
@@ -37,7 +44,7 @@ def test_the_front_is_what_nobody_beats(choices: list[ParetoChoice]) -> None:
         for other in choices:
             if None in one[:2] or None in other[:2] or other.refuted:
                 continue
-            leaks = max(printed(one.leak), 500), max(printed(other.leak), 500)
+            leaks = max(printed(one.leak), 0), max(printed(other.leak), 0)
             gains = printed(one.utility), printed(other.utility)
             if leaks[1] <= leaks[0] and gains[1] >= gains[0] and (leaks[0], gains[0]) != (leaks[1], gains[1]):
                 better.append(other)
@@ -49,8 +56,8 @@ def test_the_front_is_what_nobody_beats(choices: list[ParetoChoice]) -> None:
 
 
 def test_equals_are_both_on_the_front_and_bad_luck_is_no_gain() -> None:
-    assert beaten_by([sure(0.6, 0.4), sure(0.6, 0.4)]) == [[], []]
-    assert beaten_by([sure(0.48, 0.4), sure(0.5, 0.4)]) == [[], []]
+    assert beaten_by([sure(0.1, 0.4), sure(0.1, 0.4)]) == [[], []]
+    assert beaten_by([sure(-0.02, 0.4), sure(0.0, 0.4)]) == [[], []]
 
 
 def test_what_is_printed_alike_is_a_tie() -> None:
@@ -62,10 +69,10 @@ QUERIES = np.array([f"{number:02d}" for number in range(12)])
 NDCG = np.linspace(0.1, 0.6, 12)
 
 
-def choice(auc: float, ends: tuple[float, float] | None, gain: float, spread: float) -> ParetoChoice:
+def choice(leak: float, ends: tuple[float, float] | None, gain: float, spread: float) -> ParetoChoice:
     """A choice whose nDCG is that of others and `gain`, more or less by `spread` from query to query."""
     values = NDCG + gain + np.tile([spread, -spread], 6)
-    return ParetoChoice(auc, float(values.mean()), ends, (QUERIES, values))
+    return ParetoChoice(leak, float(values.mean()), ends, (QUERIES, values))
 
 
 def test_a_gain_of_a_few_queries_beats_nobody() -> None:

@@ -8,16 +8,7 @@ import pytest
 
 from foltr_audit.core.results import Estimate
 from foltr_audit.experiments.decide import ComparedWorld, StrongestLeak, find_leak
-from tests.fixtures.comparisons import LEARNER, against, attack, guesses, report, setting, several
-
-
-def test_p_values_are_corrected_for_the_tests_of_their_world() -> None:
-    (world,) = several().worlds
-    assert world.corrected[LEARNER, "skellam, eps 1.2"] == 1.0  # 3 tests of .4
-    assert world.corrected[LEARNER, "laplace, eps 1.2"] == pytest.approx(0.003)
-    a, b = setting("a", **against(-0.1, 0.02)), setting("b", click_model="x", **against(0, 0.02))
-    two = report(setting("none"), a, b)
-    assert [list(one.corrected.values()) for one in two.worlds] == [[0.02], [0.02]]
+from tests.fixtures.comparisons import attack, guesses, report, setting
 
 
 def leak(auc: float | Estimate | None) -> StrongestLeak | None:
@@ -25,27 +16,46 @@ def leak(auc: float | Estimate | None) -> StrongestLeak | None:
 
 
 @pytest.mark.parametrize(
-    ("auc", "bound"),
+    ("auc", "kind"),
     [
-        (0.99, None), (0.93, "relevance-prior"), (0.7, "relevance-prior"), (0.63, "position-prior"),
-        (0.51, "random:k=3"),
+        (0.99, "reads"), (0.93, "reads"), (0.91, "grades"), (0.7, "grades"), (0.63, "grades"),
+        (0.61, "guess"), (0.51, "guess"),
     ],
 )  # fmt: skip
-def test_an_attack_is_held_against_guesses_without_a_message(auc: float, bound: str | None) -> None:
+def test_an_attack_is_held_against_guesses_without_a_message(auc: float, kind: str) -> None:
+    """Guesses have .5, .6 by position and .9 by grades; the interval is .02 wide to either side."""
     found = leak(auc)
     assert found is not None
-    assert (found.bound and found.bound.method) == bound
-    assert found.held is (bound in ("position-prior", "random:k=3"))
+    assert found.kind == kind
+    assert found.held is (kind == "guess")
 
 
-def test_an_attack_below_a_guess_by_position_is_no_leak_where_grades_say_less() -> None:
+@pytest.mark.parametrize(("auc", "kind"), [(0.7, "guess"), (0.8, "reads")])
+def test_grades_that_say_less_than_positions_are_no_yardstick(auc: float, kind: str) -> None:
     weak = [
-        attack(name, auc, guess=True) for name, auc in (("position-prior", 0.75), ("relevance-prior", 0.7))
+        attack(name, value, guess=True)
+        for name, value in (("position-prior", 0.75), ("relevance-prior", 0.7))
     ]
-    found = find_leak(setting("a", 1.2, attacks=(*weak, attack("map", 0.7))))
+    found = find_leak(setting("a", 1.2, attacks=(*weak, attack("map", auc))))
     assert found is not None
-    assert found.bound is not None
-    assert (found.bound.method, found.kind, found.held) == ("position-prior", "guess", True)
+    assert found.kind == kind
+
+
+def test_a_leak_needs_no_guess_that_knows_grades() -> None:
+    found = find_leak(setting("a", 1.2, attacks=(*guesses()[:2], attack("map", 0.7))))
+    assert found is not None
+    assert found.kind == "reads"
+
+
+def test_who_is_no_better_than_grades_leaks_all_the_same() -> None:
+    made = report(setting("a", 1.2, auc=0.7), setting("b", 1.2, auc=0.99))
+    assert made.decision is not None
+    assert [one.judgement for one in made.decision.judged] == ["leaks", "leaks"]
+    (tables,) = made.world_tables
+    assert [tables.above.cell(row).mark for row in made.results] == ["bad", "bad"]
+    (line,) = tables.no_better
+    assert line.startswith("a, ")
+    assert ".900" in line
 
 
 def test_an_attack_without_an_interval_beats_nothing() -> None:
@@ -56,7 +66,7 @@ def test_an_attack_without_an_interval_beats_nothing() -> None:
     made = report(setting("a", 1.2, attacks=(*guesses(), attack("map", unsure))))
     assert made.decision is not None
     assert made.decision.judged[0].judgement == "not tested"
-    assert made.world_tables[0].auc.cell(made.results[0]).mark == ""
+    assert made.world_tables[0].above.cell(made.results[0]).mark == ""
     assert leak(None) is None
 
 

@@ -15,6 +15,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.decide import MOST_LOSS
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search, worst_attack
 from foltr_audit.experiments.recommend.recommend import (
     SearchBudget,
@@ -54,6 +55,12 @@ def accountant(limits: PrivacyLimits) -> CandidateAccountant:
 def candidates(limits: PrivacyLimits, path: Path) -> CandidateEvaluator:
     folder = ComparisonFolder.create(path, resume=False, overwrite=False)
     return CandidateEvaluator(accountant(limits), folder, Workers(jobs=1), total=1)
+
+
+@pytest.fixture
+def any_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates may lose whatever they do: a dozen queries show no loss to be small."""
+    monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.MOST_LOSS", 1.0)
 
 
 # --- accounting comes first -----------------------------------------------------------------------
@@ -159,7 +166,23 @@ def test_a_candidate_is_judged_on_the_validation_part_by_its_worst_attack(tmp_pa
     assert attack.metric("auc") == auc
     assert score is not None
     assert auc.ci95 is not None
-    assert score.excess == auc.ci95[1] - 0.9
+    difference = runner.judged[0].difference
+    assert score.excess == max(auc.ci95[1] - 0.9, difference.upper_loss - MOST_LOSS)
+    mine, alone = (runner.folder.read(*runner.specs(chain)) for chain in (spec.defense, ["none"]))
+    assert mine.utility.validation is not None
+    assert alone.utility.validation is not None
+    lost = alone.utility.validation - mine.utility.validation
+    assert difference.size.value == pytest.approx(-lost)
+
+
+def test_no_defense_loses_nothing_and_what_loses_too_much_is_outside_of_the_limits(tmp_path: Path) -> None:
+    runner = candidates(PrivacyLimits(max_eps=math.inf), tmp_path)
+    none, noise = runner([CandidatePoint("none"), CandidatePoint("proven-laplace", 0.01, 1.5)])
+    assert none is not None
+    assert noise is not None
+    assert none.feasible
+    assert not noise.feasible
+    assert [one.outcome for one in runner.judged] == ["kept", "costs too much"]
 
 
 def grid(space: SearchSpace) -> Iterator[CandidatePoint]:
@@ -169,6 +192,7 @@ def grid(space: SearchSpace) -> Iterator[CandidatePoint]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("any_loss")
 def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
     """Than nDCG on a dozen validation queries can tell."""
     limits = PrivacyLimits(max_eps=4.0, max_auc=0.75)
@@ -195,6 +219,7 @@ def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
 # --- the confirmation -----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("any_loss")
 def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None:
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
     effort = SearchBudget(candidates=3, search_runs=2, runs=2, trials=40)

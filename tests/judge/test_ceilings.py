@@ -107,7 +107,7 @@ def test_the_best_attack_on_a_coin_reaches_accuracy_exact_and_auc() -> None:
     assert ceiling["accuracy"] == pytest.approx(coin)
     assert ceiling["exact"] == pytest.approx(coin)
     assert ceiling["auc"] == pytest.approx(coin, abs=1e-3)
-    metrics = {one.method: one.metrics for one in AttackScorer(found, Streams(1), 20).records()}["attack"]
+    metrics = {one.method: one.metrics for one in AttackScorer(found, Streams(1)).records()}["attack"]
     for name in ("accuracy", "exact", "auc"):
         assert abs(metrics[name].value - ceiling[name]) < 5 / math.sqrt(LISTS)
         assert metrics[name].value - click_ceilings(found, promise(0.8))[name] > 0.05

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,13 @@ from foltr_audit.core.results import AttackRecord
 from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.scoring import GROUP_METRICS, AttackScorer, group_records
+from foltr_audit.judge.scoring import GROUP_METRICS, group_records
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.attack_details import groups_table
 from foltr_audit.report.terminal import print_table
 from foltr_audit.rng import Streams
 from tests.conftest import SetupOf
-from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
+from tests.fixtures.evidence import evidence, influences, plain_ends, random_evidence
 from tests.fixtures.judging import judge_clicks
 from tests.fixtures.result_rows import KINDS, attacked_clicks, kinds, report_on
 from tests.fixtures.there import there
@@ -59,10 +60,10 @@ def grouped(judged: ClickEvidence, seed: int = 1, n: int = 3) -> ClickEvidence:
     return replace(judged, group=group, groups=tuple(f"group {g}" for g in range(n)))
 
 
-def scores(judged: ClickEvidence, resamples: int = 200) -> dict[str, list[AttackRecord]]:
+def scores(judged: ClickEvidence) -> dict[str, list[AttackRecord]]:
     """What each method reads in the lists of each group, hit hardest first."""
     found: dict[str, list[AttackRecord]] = {}
-    for record in group_records(judged, Streams(1), resamples):
+    for record in group_records(judged, Streams(1)):
         found.setdefault(record.method, []).append(record)
     return found
 
@@ -159,18 +160,6 @@ def test_scores_of_a_group_are_those_of_its_lists_alone(seed: int) -> None:
             assert group.differences[name].value == pytest.approx(slow[name] - group.everybody[name])
 
 
-def test_the_auc_of_resamples_is_that_of_their_documents() -> None:
-    judged = grouped(random_evidence(5, lists=30, queries=5), n=2)
-    scorer = AttackScorer(judged, Streams(1), 20)
-    inside = judged.group == 1
-    found = scorer.ranked("attack", inside).areas(scorer.resamples)
-    for draw, weights in zip(found.draws, scorer.resamples.weights, strict=True):
-        rows = np.repeat(np.arange(inside.size), weights[scorer.resamples.cluster] * inside)
-        here = judged.is_document[rows]
-        truth, values = judged.clicks[rows][here], judged.guessed["attack"].scores[rows][here]
-        assert draw == pytest.approx(sk.roc_auc_score(truth, values), rel=1e-12)
-
-
 def leaking(strength: float, seed: int, lists: int = 200) -> ClickEvidence:
     """Two groups; of the odd lists a score tells the clicks with so much strength, of the even nothing."""
     rng = np.random.default_rng(seed)
@@ -192,7 +181,7 @@ def test_who_is_hit_hardest_comes_first_and_clearly_differs_from_all() -> None:
 
 def leaves_out_zero(strength: float, seed: int) -> bool:
     """Whether the even group's interval leaves out that it is hit like all."""
-    found = scores(leaking(strength, seed, lists=80), resamples=100)["attack"]
+    found = scores(leaking(strength, seed, lists=80))["attack"]
     (even,) = [group for group in found if group.group == "even"]
     low, high = even.differences["auc"].ci95 or (0.0, 0.0)
     return not low <= 0 <= high
@@ -262,26 +251,30 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
     assert set(one) == fields - {"groups", "places", "facts", "promises", "published", "tasks"}
 
 
-def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
-    judged = grouped(random_evidence(4))
-    scorer = AttackScorer(judged, Streams(1), 200)
-    found = scores(judged)["attack"]
-    queries = scorer.resamples.names.size
-    draws = Streams(1).generator("bootstrap").integers(0, queries, size=(200, queries))
-    right = judged.guessed["attack"].guess & judged.is_document
-    exact = (right == judged.clicks).all(axis=1).astype(float)
-    every = resampled(exact, np.ones(exact.size), judged.query, draws)
-    for group in found:
-        inside = (judged.group == judged.groups.index(group.group)).astype(float)
-        mine = resampled(exact * inside, inside, judged.query, draws)
-        ends = share_ends(float(exact[inside > 0].mean()), mine, len(set(judged.query[inside > 0])))
-        assert group.metrics["exact"].ci95 == pytest.approx(ends, rel=1e-9, abs=1e-12)
-        values = mine - every
-        low, high = middle(values)
-        every_ends = share_ends(float(exact.mean()), every, len(set(judged.query)))
-        if ends != middle(mine):
-            low, high = min(low, ends[0] - every_ends[1]), max(high, ends[1] - every_ends[0])
-        assert group.differences["exact"].ci95 == pytest.approx((low, high), rel=1e-9, abs=1e-12)
+def test_intervals_are_those_of_plain_loops() -> None:
+    """By the slope of each metric in the weight of each query; the AUC is scikit-learn's."""
+    judged = grouped(random_evidence(4, lists=300))
+    names, number = np.unique(judged.query, return_inverse=True)
+    here, answer = judged.is_document, judged.guessed["attack"]
+    exact = ((answer.guess & here) == judged.clicks).all(axis=1).astype(float)
+
+    def metric_of(name: str, inside: NDArray[np.bool_], weights: NDArray[np.float64]) -> float:
+        own = weights[number] * inside
+        if name == "exact":
+            return float((own * exact).sum() / own.sum())
+        each = np.broadcast_to(own[:, np.newaxis], here.shape)[here]
+        return float(sk.roc_auc_score(judged.clicks[here], answer.scores[here], sample_weight=each))
+
+    everybody = np.ones(exact.size, dtype=bool)
+    for group in scores(judged)["attack"]:
+        inside = judged.group == judged.groups.index(group.group)
+        assert len(set(judged.query[inside])) == names.size
+        for name in ("exact", "auc"):
+            mine = influences(partial(metric_of, name, inside), names.size)
+            every = influences(partial(metric_of, name, everybody), names.size)
+            assert group.metrics[name].ci95 == pytest.approx(plain_ends(mine), rel=1e-5)
+            apart = plain_ends(mine - every, -1.0)
+            assert group.differences[name].ci95 == pytest.approx(apart, rel=1e-5)
 
 
 def test_names_of_groups_are_no_markup() -> None:

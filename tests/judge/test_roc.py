@@ -11,9 +11,10 @@ from sklearn import metrics as sk
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.scoring import FALSE_POSITIVES, ScoreRanking
-from foltr_audit.kernels.metrics import weighted_auc, weighted_hits
+from foltr_audit.kernels.metrics import weighted_hits
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.fixtures.evidence import influences, plain_ends
 from tests.fixtures.reference import numba_threads
 
 DOCUMENTS = st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 3)), max_size=25)
@@ -28,18 +29,25 @@ def prepared(documents: list[tuple[int, bool, int]]) -> tuple[Ints, Bools, Ints,
 
 
 @settings(max_examples=60, derandomize=True)
-@given(documents=DOCUMENTS, weights=WEIGHTS)
-def test_weighted_auc_equals_scikit_learn_on_repeated_documents(
-    documents: list[tuple[int, bool, int]], weights: list[tuple[int, ...]]
+@given(documents=DOCUMENTS)
+def test_the_auc_and_the_influence_of_queries_equal_scikit_learn(
+    documents: list[tuple[int, bool, int]],
 ) -> None:
-    score, positive, cluster, tie = prepared(documents)
-    for weight, found in zip(weights, weighted_auc(positive, tie, cluster, np.array(weights)), strict=True):
-        times = np.array(weight)[cluster]
-        labels, values = np.repeat(positive, times), np.repeat(score, times)
-        if labels.all() or not labels.any():
-            assert np.isnan(found)
-        else:
-            assert found == pytest.approx(sk.roc_auc_score(labels, values), rel=1e-12)
+    """The AUC of documents by weights of their queries, and its slope in each weight."""
+    score, positive, cluster, _ = prepared(documents)
+    found = ScoreRanking.of(score.astype(np.float64), positive, cluster).auc(resamples_of(4))
+    if positive.all() or not positive.any():
+        assert np.isnan(found.value)
+        assert found.ci95 is None
+        return
+    there = np.unique(cluster)
+    number = np.searchsorted(there, cluster)
+    values = influences(
+        lambda weights: sk.roc_auc_score(positive, score, sample_weight=weights[number]), there.size
+    )
+    assert found.value == pytest.approx(sk.roc_auc_score(positive, score), rel=1e-12)
+    assert found.values == pytest.approx(values, abs=1e-6)
+    assert found.counted == min(np.unique(cluster[which]).size for which in (positive, ~positive))
 
 
 @settings(max_examples=60, derandomize=True)
@@ -74,8 +82,8 @@ def scored_documents(seed: int, size: int, queries: int) -> tuple[Floats, Bools,
     return scores, positive, rng.integers(0, queries, size=size)
 
 
-def resamples_of(queries: int, seed: int = 1, count: int = 100) -> QueryBootstrap:
-    return QueryBootstrap(np.arange(queries).astype(str), Streams(seed), count)
+def resamples_of(queries: int, seed: int = 1) -> QueryBootstrap:
+    return QueryBootstrap(np.arange(queries).astype(str), Streams(seed))
 
 
 @pytest.mark.parametrize(("seed", "size"), [(1, 60), (2, 400), (3, 3000)])
@@ -87,10 +95,22 @@ def test_true_positives_equal_scikit_learn_in_every_resample(seed: int, size: in
     assert area.value == pytest.approx(sk.roc_auc_score(positive, scores), rel=1e-12)
     for name, rate in (("tpr_at_1", 0.01), ("tpr_at_01", 0.001)):
         assert found[name].value == pytest.approx(highest(scores, positive, rate), rel=1e-12)
-        repeated = [np.repeat(np.arange(size), weight[cluster]) for weight in resamples.weights]
+        threshold = min(t for t in [*scores, np.inf] if (scores[~positive] >= t).mean() <= rate)
+        hit = positive & (scores >= threshold)
+        number = np.unique(cluster[positive], return_inverse=True)[1]
+
+        def at_threshold(weights: Floats, hit: Bools = hit, number: Ints = number) -> float:
+            return float((weights[number] * hit[positive]).sum() / weights[number].sum())
+
+        repeated = [np.repeat(np.arange(size), weight[cluster]) for weight in resamples.weights[:50]]
+        draws = ScoreRanking.of(scores, positive, cluster)._rates(resamples.weights)
+        level = list(FALSE_POSITIVES).index(name)
         values = [highest(scores[rows], positive[rows], rate) for rows in repeated]
+        assert draws[:50, level] == pytest.approx(values, rel=1e-12)
+        fixed = plain_ends(influences(at_threshold, number.max() + 1))
+        low, high = np.quantile(draws[:, level], [0.025, 0.975])
         enough = (~positive).sum() * rate >= 2
-        ends = pytest.approx(np.quantile(values, [0.025, 0.975]), rel=1e-12)
+        ends = pytest.approx((min(low, fixed[0]), max(high, fixed[1])), rel=1e-5)
         assert found[name].ci95 == (ends if enough else None)
 
 
@@ -122,10 +142,11 @@ def test_one_class_or_nothing_to_rank_has_no_rates(size: int, positive: bool) ->
 
 
 def test_resamples_without_one_class_do_not_count() -> None:
-    """Queries 0 and 1 hold clicked documents: they are right wherever one was drawn, as two trials are."""
-    scores, cluster = np.array([5.0, 5.0, *[1.0] * 400]), np.array([0, 1, *[0] * 200, *[2] * 200])
-    found = ScoreRanking.of(scores, scores > 1, cluster).true_positives(resamples_of(3))
-    assert found["tpr_at_1"].ci95 == pytest.approx((0.025**0.5, 1.0))
+    """Queries 0 to 2 hold clicked documents: they are right wherever one was drawn, as three trials are."""
+    scores = np.array([5.0, 5.0, 5.0, *[1.0] * 400])
+    cluster = np.array([0, 1, 2, *[0] * 200, *[3] * 200])
+    found = ScoreRanking.of(scores, scores > 1, cluster).true_positives(resamples_of(4))
+    assert found["tpr_at_1"].ci95 == pytest.approx((0.025 ** (1 / 3), 1.0))
     assert found["tpr_at_01"].ci95 is None
 
 
@@ -156,7 +177,7 @@ def test_intervals_hold_the_truth_in_the_long_run(queries: int, per_query: int) 
         truth = norm.sf((norm.isf(1 / one_in) - 2.0) / np.sqrt(1.0 + 0.5**2))
         for seed in range(500):
             ranked = ScoreRanking.of(*drawn(rng, queries, per_query))
-            ends = ranked.true_positives(resamples_of(queries, seed, 300))[name].ci95
+            ends = ranked.true_positives(resamples_of(queries, seed))[name].ci95
             if ends is not None:
                 held.append(ends[0] <= truth <= ends[1])
         if len(held) > 400:
@@ -180,8 +201,6 @@ def test_the_same_bytes_for_any_number_of_threads() -> None:
     positive, weights = rng.random(500) < 0.3, rng.integers(0, 4, size=(64, 9))
     allowed = rng.integers(0, 200, size=(64, 2))
     with numba_threads(2):
-        two = weighted_auc(positive, tie, cluster, weights).tobytes()
         hits = weighted_hits(positive, tie, cluster, weights, allowed).tobytes()
     with numba_threads(1):
-        assert weighted_auc(positive, tie, cluster, weights).tobytes() == two
         assert weighted_hits(positive, tie, cluster, weights, allowed).tobytes() == hits

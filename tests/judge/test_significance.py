@@ -1,4 +1,4 @@
-"""The paired t-test against plain formulas, a permutation test and Student's own data."""
+"""The paired t-test against plain formulas and Student's own data; bounds of a mean by other routes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, binomtest, ttest_1samp
 from scipy.stats import t as student
 
 from foltr_audit.errors import UsageError
-from foltr_audit.judge.significance import PairedTest, bonferroni, mean_interval, paired_t_test, stars
+from foltr_audit.judge.significance import (
+    MOST_RESAMPLED,
+    PairedTest,
+    bonferroni,
+    mean_bounds,
+    mean_ends,
+    mean_interval,
+    paired_t_test,
+    simultaneous_tail,
+    stars,
+    student_quantile,
+)
+from foltr_audit.rng import Streams
+from tests.fixtures.evidence import plain_ends
 
 Array = NDArray[np.float64]
 
@@ -176,3 +189,107 @@ def test_the_interval_covers_the_true_difference() -> None:
     least, most = binom.ppf(1e-4, draws, 0.95), binom.isf(1e-4, draws, 0.95)
     assert least <= covered <= most
     assert normal < least
+
+
+# --- bounds of a mean -----------------------------------------------------------------------------
+
+
+SAMPLES = {
+    "even": np.linspace(0.2, 0.7, 15),
+    "right or wrong": (np.arange(20) < 17).astype(np.float64),
+    "one is wrong": (np.arange(9) > 0).astype(np.float64),
+    "mostly 0": np.concatenate([np.zeros(18), [0.02, 0.1, 0.05, 0.3, 0.01, 0.2]]),
+    "two are not 0": np.concatenate([np.zeros(18), [0.1, 0.3]]),
+    "three": np.array([0.4, 0.42, 0.02]),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(("lowest", "highest"), [(0.0, 1.0), (-1.0, 1.0), (-np.inf, np.inf)])
+def test_the_ends_of_a_mean_are_those_of_plain_loops(name: str, lowest: float, highest: float) -> None:
+    for tail in (0.025, 0.05):
+        found = mean_ends(SAMPLES[name], lowest, highest, tail, streams=Streams(1))
+        cut = max(found[0], lowest), min(found[1], highest)
+        assert cut == pytest.approx(plain_ends(SAMPLES[name], lowest, highest, tail), rel=1e-9)
+
+
+@pytest.mark.parametrize("hits", [1, 2, 5, 11, 12])
+def test_of_values_that_are_0_or_1_no_end_is_farther_than_that_of_clopper_and_pearson(hits: int) -> None:
+    """Up to the error of a thousand random weights."""
+    low, high = mean_ends((np.arange(12) < hits).astype(np.float64), 0.0, 1.0)
+    exact = binomtest(hits, 12).proportion_ci(0.95, method="exact")
+    assert low >= exact.low - 0.02
+    assert high <= exact.high + 0.02
+
+
+@given(st.integers(1, 400), st.floats(1e-4, 0.4))
+def test_quantiles_of_students_t_are_those_of_scipy(freedom: int, tail: float) -> None:
+    assert student_quantile(tail, freedom) == pytest.approx(student.isf(tail, freedom), rel=1e-9)
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=3, max_size=30),
+    st.floats(-1.0, 0.0),
+    st.sampled_from([0.001, 0.01, 0.02]),
+)
+def test_ends_hold_the_mean_lie_in_the_range_and_move_out_with_the_tail(
+    values: list[float], lowest: float, tail: float
+) -> None:
+    own = np.array(values)
+    (low, high), (lower, upper) = (mean_ends(own, lowest, 1.0, each) for each in (tail, 0.05))
+    slack = 1e-9
+    assert lowest - slack <= low <= lower + slack
+    assert lower <= own.mean() + slack
+    assert own.mean() - slack <= upper <= high + slack <= 1.0 + 2 * slack
+
+
+def test_values_that_are_all_equal_may_hide_some_that_are_not() -> None:
+    """Of 24 queries without a difference: 24 of a population where 14 % differ show none once in 40."""
+    found = mean_bounds(np.zeros(24), -1.0)
+    unseen = 1 - 0.025 ** (1 / 24)
+    assert found.interval == pytest.approx((-unseen, unseen))
+    assert found.upper == pytest.approx(1 - 0.05 ** (1 / 24))
+
+
+def test_many_values_have_the_interval_of_students_t() -> None:
+    values = np.random.default_rng(5).normal(0.0, 0.1, MOST_RESAMPLED + 1)
+    expected = ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert mean_ends(values, -1.0, 1.0) == pytest.approx((expected.low, expected.high), abs=1e-5)
+
+
+def test_too_few_values_say_nothing() -> None:
+    nothing, two = mean_bounds(np.array([])), mean_bounds(np.array([0.1, 0.2]), -1.0)
+    assert math.isnan(nothing.mean)
+    assert (nothing.interval, nothing.lower, nothing.upper, nothing.n) == (None, 0.0, 1.0, 0)
+    assert (two.interval, two.lower, two.upper, two.n) == (None, -1.0, 1.0, 2)
+
+
+def test_as_many_queries_as_are_needed_do() -> None:
+    """Losses drawn anew, as many as 24 of them say: the bound is near the limit."""
+    rng = np.random.default_rng(6)
+    ends = []
+    for _ in range(40):
+        needed = mean_bounds(rng.exponential(0.02, 24), -1.0).needed(0.03)
+        if needed is not None:
+            ends.append(mean_bounds(rng.exponential(0.02, needed), -1.0).upper)
+    assert len(ends) > 30
+    assert np.median(ends) == pytest.approx(0.03, abs=0.004)
+
+
+def test_no_number_of_queries_brings_a_bound_below_the_mean() -> None:
+    found = mean_bounds(np.linspace(0.0, 0.2, 20), -1.0)
+    assert found.needed(0.09) is None
+    assert found.needed(1.0) == 20
+    first, second = found.needed(0.12), found.needed(0.11)
+    assert first is not None
+    assert second is not None
+    assert 20 < first < second
+
+
+def test_a_joint_tail_lies_between_that_of_one_and_of_bonferroni() -> None:
+    rng = np.random.default_rng(7)
+    values = [rng.normal(size=30) for _ in range(8)]
+    assert 0.025 / 8 <= simultaneous_tail(values) < 0.01
+    alike = [values[0] + 1e-3 * each for each in values]
+    assert 0.02 < simultaneous_tail(alike) <= 0.025
+    assert simultaneous_tail([values[0], values[1][:20]]) == 0.0125

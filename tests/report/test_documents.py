@@ -101,7 +101,7 @@ def test_numbers_of_a_row() -> None:
 def test_an_interval_is_computed_once_and_only_when_asked_for() -> None:
     asked: list[int] = []
 
-    def ends() -> Interval:
+    def ends(tail: float) -> Interval:
         asked.append(1)
         return (0.25, 0.75)
 

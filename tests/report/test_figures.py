@@ -35,8 +35,11 @@ from foltr_audit.report.settings import Setting
 WORLD = {"data": "synthetic:mq2007", "scenario": "uniform", "click_model": "perfect", "learner": "fpdgd"}
 OF_COMPARE = Section(
     "data scenario click_model learner alternative eps:num|null auc:est precision:est recall:est "
-    "ndcg@10:est ceiling_auc:num|null pareto:bool"
+    "ndcg@10:est ceiling_auc:num|null pareto:bool above_guess:est baseline_auc:num|null"
 )
+
+
+GUESS = 0.55
 
 
 def around(value: float | None, width: float = 0.02) -> Estimate:
@@ -49,6 +52,8 @@ def compared(
     """A row of a comparison."""
     values = {"ceiling_auc": None, "pareto": False, **WORLD, "alternative": alternative, "eps": eps, **more}
     metrics = dict.fromkeys(("auc", "precision", "recall"), around(auc))
+    metrics["above_guess"] = around(None if auc is None else auc - GUESS)
+    values["baseline_auc"] = None if auc is None else GUESS
     return OF_COMPARE.row({**values, **metrics, "ndcg@10": around(ndcg)})
 
 
@@ -85,6 +90,8 @@ def test_panels_by_epsilon_are_by_defense_and_end_without_one() -> None:
     recall = next(line for line in axis.get_lines() if line.get_label() == "recall")
     assert np.asarray(recall.get_ydata()).tolist() == [0.61, 0.65, 0.99]  # 10: nothing known
     assert np.asarray(recall.get_xdata()).tolist() == pytest.approx([-0.045, 0.955, 2.955])
+    ring = next(line for line in axis.get_lines() if line.get_label() == "AUC of the guess")
+    assert np.asarray(ring.get_ydata()).tolist() == [GUESS] * 3
     ndcg = next(line for line in axis.get_lines() if line.get_label() == "nDCG@10")
     assert np.asarray(ndcg.get_ydata()).tolist() == [0.4, 0.4, 0.41, 0.4]
 
@@ -99,9 +106,6 @@ def test_the_shade_begins_at_what_is_proven() -> None:
     assert [one.get_y() for one in shades] == [0.7, 0.9]
     top = axis.get_ylim()[1]
     assert all(one.get_y() + one.get_height() == pytest.approx(top) for one in shades)
-    (panel,) = trade_offs(rows)
-    strokes = [line for line in drawn(panel).get_lines() if line.get_marker() == "|"]
-    assert [float(np.asarray(line.get_xdata())[0]) for line in strokes] == [0.7, 0.9]
 
 
 def test_defenses_of_one_epsilon_stand_beside_each_other() -> None:
@@ -115,10 +119,10 @@ def test_defenses_of_one_epsilon_stand_beside_each_other() -> None:
 def test_the_trade_off_has_a_point_for_each_known_row() -> None:
     (panel,) = trade_offs(many())
     axis = drawn(panel)
-    assert set(points(axis)) == {(0.99, 0.4), (0.61, 0.4), (0.65, 0.4), (0.8, 0.4)}
+    assert {(round(x, 9), y) for x, y in points(axis)} == {(0.44, 0.4), (0.06, 0.4), (0.1, 0.4), (0.25, 0.4)}
     marks = [line for line in axis.get_lines() if line.get_marker() not in ("None", "")]
     filled = [line for line in marks if line.get_markerfacecolor() != "#ffffff"]
-    assert [float(np.asarray(line.get_xdata())[0]) for line in filled] == [0.61]
+    assert [float(np.asarray(line.get_xdata())[0]) for line in filled] == pytest.approx([0.06])
     assert {text.get_text() for text in axis.texts} == {"none", "1.2", "4.5", "top-k"}
 
 

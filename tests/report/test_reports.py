@@ -5,20 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 import foltr_audit as fa
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
-from foltr_audit.judge.bootstrap import binomial_interval
-from foltr_audit.judge.doubts import AttackedClicks, beats_guessing, sure_auc, wrong_sign
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.doubts import AttackedClicks, shown_above, wrong_sign
 from foltr_audit.report.attack import describe_results
 from foltr_audit.report.documents import Row
+from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.command import SMALL, answer, files, refusal, run
 from tests.fixtures.result_rows import KINDS, attack_row, plain
@@ -112,12 +111,11 @@ def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0
     """Rows of attacks on lists of one clicked and one unclicked document per query."""
     rows = [attack_row(method="random:k=3", baseline=True, auc=0.5, recall=0.3, precision=0.3)]
     row = attack_row(recall=0.5, precision=0.5, lists=queries, queries=queries)
+    resamples = QueryBootstrap(np.arange(queries).astype(np.str_), Streams(1))
     for number in range(choices):
-        won = (rng.random(queries) < 0.5 + shift).astype(float)
-        resampled = rng.binomial(queries, won.mean(), size=1000) / queries  # means of resamples of `won`
-        low, high = np.quantile(resampled, [0.025, 0.975])
-        auc = Estimate(float(won.mean()), (float(low), float(high)))
-        rows.append(row.with_values(method=f"attack-{number}", auc=auc))
+        auc = resamples.share((rng.random(queries) < 0.5 + shift).astype(float))
+        above = auc.minus(resamples.constant(0.5))
+        rows.append(row.with_values(method=f"attack-{number}", auc=auc, above_guess=above, guess_auc=0.5))
     return rows
 
 
@@ -127,10 +125,10 @@ def _low(row: Row) -> float:
 
 
 def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
-    """15 rows to choose from: false alarms stay within a binomial limit of the nominal 2.5 %."""
+    """15 rows to choose from: false alarms stay within a binomial limit of the nominal 5 %."""
     rng = np.random.default_rng(7)
     alarms = sum("recovers" in describe_results(_rows(rng, 15, 40)) for _ in range(200))
-    assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
+    assert alarms <= 20  # P[Bin(200, .05) > 20] < .002
     found = sum("recovers" in describe_results(_rows(rng, 15, 200, shift=0.3)) for _ in range(20))
     assert found == 20
     naive = sum(max(map(_low, _rows(rng, 15, 40))) > 0.5 for _ in range(200))
@@ -144,40 +142,21 @@ def test_the_sentence_says_that_few_lists_were_attacked() -> None:
         assert "rests on" not in describe_results(_rows(rng, 1, 30, shift=shift))
 
 
-def test_an_auc_near_1_on_few_lists_is_shown() -> None:
-    """.97 on 14 lists, which 14 trials with 13.58 won show to be above one half."""
-    low, high = binomial_interval(0.97 * 14, 14)
-    assert sure_auc(Estimate(0.97, (low, high)), 14, 1) == low > 0.5
-
-
 @pytest.mark.parametrize("choices", [1, 15])
-@pytest.mark.parametrize("queries", [2, 5, 6, 9, 10, 20, 200])
+@pytest.mark.parametrize("queries", [3, 5, 6, 9, 10, 20, 200])
 def test_a_perfect_auc_is_as_sure_as_that_many_won_trials(choices: int, queries: int) -> None:
     """It is better than guessing exactly where so many coins all show heads too rarely."""
-    auc = Estimate(1.0, (0.025 ** (1 / queries), 1.0))
-    level = 0.025 / choices
+    auc = QueryBootstrap(np.arange(queries).astype(np.str_), Streams(1)).share(np.ones(queries))
+    level = 0.05 / choices
     won = binomtest(queries, queries).proportion_ci(1 - 2 * level, method="exact")
-    assert sure_auc(auc, queries, choices) == pytest.approx(won.low, rel=1e-9)
-    assert (sure_auc(auc, queries, choices) > 0.5) == (0.5**queries < level)
+    ends = auc.ends(level)
+    assert ends is not None
+    assert ends[0] == pytest.approx(won.low, rel=1e-9)
+    assert shown_above(auc, 0.5, choices) == (0.5**queries < level)
 
 
 def test_a_row_without_interval_is_never_sure() -> None:
-    assert sure_auc(Estimate(1.0), 1, 1) == -1.0
-    assert not beats_guessing(Estimate(1.0), 1, 1)
-
-
-@hypothesis.given(
-    auc=st.floats(0.0, 1.0),
-    below=st.floats(0.0, 0.1),
-    above=st.floats(0.0, 0.1),
-    queries=st.integers(2, 400),
-    choices=st.integers(1, 40),
-)
-def test_an_auc_beats_guessing_where_its_sure_value_does(
-    auc: float, below: float, above: float, queries: int, choices: int
-) -> None:
-    found = Estimate(auc, (max(auc - below, 0.0), min(auc + above, 1.0)))
-    assert beats_guessing(found, queries, choices) == (sure_auc(found, queries, choices) > 0.5)
+    assert not shown_above(Estimate(1.0), 0.5)
 
 
 def test_a_resumed_folder_holds_one_plan(tmp_path: Path) -> None:
@@ -214,5 +193,5 @@ def test_an_attack_that_reads_backwards_is_not_called_guessing() -> None:
     assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
     one_reads = [*_rows(rng, 1, 200, shift=-0.3), *_rows(rng, 1, 200, shift=0.3)[1:]]
     assert "recovers" in describe_results(one_reads)
-    clicks = [AttackedClicks("perfect", row["method"], row["auc"], row["queries"]) for row in one_reads[1:]]
+    clicks = [AttackedClicks("perfect", row["method"], row["auc"]) for row in one_reads[1:]]
     assert "with the wrong sign" in str(wrong_sign(clicks))

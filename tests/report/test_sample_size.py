@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.experiments.recommend.recommend import AttackSample
-from foltr_audit.judge.bootstrap import FEW, share_interval
+from foltr_audit.experiments.recommend.recommend import FEWEST_QUERIES, AttackSample
+from foltr_audit.judge.significance import mean_ends
 
 
-@given(st.floats(0.001, 0.5), st.floats(0.501, 0.99), st.integers(1, 100))
-def test_so_many_draws_let_a_guess_pass(half: float, limit: float, repeats: int) -> None:
-    sample = AttackSample(half, 40, repeats)
+@given(st.floats(0.001, 0.5), st.floats(0.701, 0.99), st.integers(1, 100), st.floats(0.5, 0.7))
+def test_so_many_draws_let_a_guess_pass(half: float, limit: float, repeats: int, guess: float) -> None:
+    sample = AttackSample(half, 40, repeats, guess)
     needed = math.ceil(sample.times(limit) * repeats)
-    assert not AttackSample(half * (repeats / needed) ** 0.5, 40, needed).too_small(limit)
+    assert not AttackSample(half * (repeats / needed) ** 0.5, 40, needed, guess).too_small(limit)
 
 
 def test_the_width_of_a_guess_falls_with_the_square_root_of_the_draws() -> None:
@@ -37,22 +37,21 @@ def test_the_width_of_a_guess_falls_with_the_square_root_of_the_draws() -> None:
 
 
 def test_below_so_many_queries_no_number_of_draws_narrows_the_interval() -> None:
-    """Resamples that do not differ at all are what infinitely many draws would give."""
+    """Queries that hardly differ are what very many draws would give."""
 
     def width(queries: int) -> float:
-        ends = share_interval(0.5, np.full(1000, 0.5), queries)
-        assert ends is not None
-        return ends[1] - ends[0]
+        low, high = mean_ends(np.linspace(0.5, 0.500001, queries), 0.0, 1.0, 0.05)
+        return high - low
 
-    assert width(FEW - 1) > 0.6
-    assert width(FEW) == 0.0
+    assert width(FEWEST_QUERIES - 1) > 0.5
+    assert width(FEWEST_QUERIES) < 1e-4
 
 
 def test_a_small_sample_is_told_with_the_size_that_would_do() -> None:
-    said = AttackSample(0.15, 40, 2).describe(0.6)
+    said = AttackSample(0.15, 40, 2, 0.5).describe(0.6)
     assert "with 40 queries, 2 times each" in said
     assert "ends at about .650 (limit .600)" in said
     assert said.endswith("About --repeats 6 would be enough, or more queries.")
-    assert "About 12 queries would be enough;" in AttackSample(0.15, 4, 2).describe(0.6)
-    assert AttackSample(0.05, 40, 1).describe(0.6) == ""
-    assert "No sample is large enough" in AttackSample(0.05, 40, 1).describe(0.4)
+    assert "About 9 queries would be enough;" in AttackSample(0.15, 3, 2, 0.5).describe(0.6)
+    assert AttackSample(0.05, 40, 1, 0.5).describe(0.6) == ""
+    assert "No sample is large enough" in AttackSample(0.05, 40, 1, 0.62).describe(0.6)

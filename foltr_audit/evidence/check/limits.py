@@ -35,7 +35,8 @@ class SystemLimits(SpecTable):
     """Limits of what a system leaks and costs; at least one limit.
 
     Attributes:
-        max_attack_auc: maximum AUC of every attack on clicks; guessing has .5.
+        max_attack_auc: maximum AUC of every attack on clicks. One that knows what the best guess without a
+            message knows is as good as this guess under every defense.
         max_ceiling_auc: maximum AUC that the proof of one interaction leaves to any attack on a click.
         max_measured_eps: maximum of the lower bound that the trials of an audit show.
         max_exact_eps: maximum exact loss of the pair that an audit plays.
@@ -44,7 +45,7 @@ class SystemLimits(SpecTable):
         min_ndcg: minimum offline nDCG@10.
         max_ndcg_loss: maximum loss of nDCG@10 compared with the same training without a defense.
         view: whose observations the limits on proofs and on epsilons are about.
-        use: whether the worse end of a 95 % interval must hold too, or only the value.
+        use: whether the worse one-sided 95 % bound must hold too, or only the value.
         allow_not_judged: whether a check passes although a limit cannot be judged.
     """
 

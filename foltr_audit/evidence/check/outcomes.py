@@ -10,7 +10,10 @@ from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
 from foltr_audit.core.warning_kinds import CodedWarning, coded, warning_code
 from foltr_audit.evidence.check.limits import PRIVACY_LIMITS, PROOF_LIMITS, SystemLimits
+from foltr_audit.experiments.decide import cost_doubt
+from foltr_audit.experiments.table import NOT_TESTED, Difference
 from foltr_audit.judge.doubts import describe_few_lists
+from foltr_audit.judge.significance import FEWEST
 from foltr_audit.privacy.observer_views import sees, sees_lists, with_article, without_lists
 from foltr_audit.utils.formatting import JsonValue, join_names
 
@@ -27,7 +30,7 @@ class CheckSubject:
         all_attacks: whether the AUC cannot be judged if an attack could not run.
         proof: of the view of the limits, see `experiments.table.proof_of`; None where none was computed.
         audits: what the audit of its chain found.
-        ndcg, loss: offline nDCG@10, and that without a defense minus its own.
+        ndcg, difference: offline nDCG@10, and its difference to no defense.
         missing: why something is not known; `links` where no audit tested what the proof rests on.
         warnings: what is wrong with the declarations of its chain.
     """
@@ -40,7 +43,7 @@ class CheckSubject:
     proof: ProofRecord | None = None
     audits: Sequence[AuditRecord] = ()
     ndcg: Estimate = UNKNOWN
-    loss: Estimate = UNKNOWN
+    difference: Difference = NOT_TESTED
     missing: Mapping[Reason, str] = field(default_factory=dict)
     warnings: Sequence[CodedWarning] = ()
 
@@ -79,7 +82,7 @@ class LimitOutcome(NamedTuple):
         about: what the value describes, e.g. the attack.
         missing: why the limit cannot be judged.
         allowed: the number in the limit; None for a limit without one.
-        attacks: the attacks that ran, for the limit on attacks.
+        attacks, attack: the attacks that ran, and the one that is judged, for the limit on attacks.
     """
 
     value: float | str | None = None
@@ -92,6 +95,7 @@ class LimitOutcome(NamedTuple):
     status: Status = "not judged"
     allowed: float | None = None
     attacks: tuple[str, ...] = ()
+    attack: AttackRecord | None = None
 
 
 def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[LimitOutcome]:
@@ -148,14 +152,14 @@ def printable(text: str) -> str:
 def _read(
     limits: SystemLimits, found: Estimate, about: str, missing: str | None, *, high_is_bad: bool
 ) -> LimitOutcome:
-    """An estimate; with `use = "interval"` the worse end of its interval is compared too."""
-    value, interval = found.value, found.ci95
+    """An estimate; with `use = "interval"` the worse of its one-sided bounds is compared too."""
+    value, interval = found.value, found.bounds
     if not found.known:
         return LimitOutcome(about=about, missing=missing or f"no value is known: {about}")
     if limits.use == "value":
-        return LimitOutcome(value, value, interval, about)
+        return LimitOutcome(value, value, found.ci95, about)
     if interval is None:
-        why = missing or "fewer than two queries have a value"
+        why = missing or f"fewer than {FEWEST} queries have a value"
         return LimitOutcome(
             value, None, None, about, f'no interval: {why}; use = "value" judges the value alone'
         )
@@ -192,7 +196,7 @@ def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> Limi
     missing = None if auc.known else "no attacked list has both clicked and unclicked documents"
     few = describe_few_lists([attack.counts["lists"]])
     about = ", ".join(part for part in (f"attack {attack.method}", others, few) if part)
-    return _read(limits, auc, about, missing, high_is_bad=True)
+    return _read(limits, auc, about, missing, high_is_bad=True)._replace(attack=attack)
 
 
 def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
@@ -214,8 +218,21 @@ def _ndcg(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
 
 
 def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
-    about = "offline nDCG@10 compared with no defense"
-    return _read(limits, subject.loss, about, subject.missing.get("loss"), high_is_bad=True)
+    """The loss; unless the value alone counts, its one-sided bounds: the rule of `decide.cost_doubt`."""
+    about, loss = "offline nDCG@10 compared with no defense", subject.difference.loss
+    if loss is None or loss.n == 0:
+        missing = subject.missing.get("loss", f"no value is known: {about}")
+        return LimitOutcome(about=about, missing=missing)
+    if limits.use == "value":
+        return LimitOutcome(loss.mean, loss.mean, loss.interval, about)
+    if loss.interval is None:
+        missing = f'no interval: {loss.n} queries have a value; use = "value" judges the value alone'
+        return LimitOutcome(loss.mean, None, None, about, missing)
+    limit = limits.max_ndcg_loss or 0.0
+    needed = subject.difference.queries_needed(limit)
+    if cost_doubt(subject.difference, limit) == "cost not known" and needed is not None:
+        about += f"; about {needed:,} queries would settle it, instead of {loss.n:,}"
+    return LimitOutcome(loss.mean, loss.upper, (loss.lower, loss.upper), about)
 
 
 def _in_view(

@@ -11,7 +11,7 @@ import numpy as np
 
 from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
-from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, Interval, ProofRecord
+from foltr_audit.core.results import UNKNOWN, AttackRecord, AuditRecord, Estimate, ProofRecord
 from foltr_audit.core.settings.attack import changed_protocol, refuse_unknown_queries
 from foltr_audit.core.settings.audit import AuditSpec, AuditView
 from foltr_audit.core.warning_kinds import CodedWarning
@@ -162,11 +162,11 @@ def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> tuple[Estimate, str]
         return Estimate(value), ""
     if spec is None or not (recorded.path / MODEL).is_file():
         return Estimate(value), "only a finished Run has the model that it is computed with"
-    return Estimate(value, _interval(recorded)), ""
+    return _over_queries(recorded), ""
 
 
-def _interval(recorded: TraceAttack) -> Interval | None:
-    """The 95 % interval of a finished Run's nDCG@10, by bootstrap over its evaluated queries."""
+def _over_queries(recorded: TraceAttack) -> Estimate:
+    """The nDCG@10 of a finished Run, a mean over its evaluated queries."""
     spec, collection = recorded.spec, recorded.collection
     if spec is None or collection is None:
         raise UsageError(f"min_ndcg: {recorded.path}: no data to rank; give them with --data")
@@ -174,4 +174,4 @@ def _interval(recorded: TraceAttack) -> Interval | None:
     model = load_model(recorded.path, federation.setup.ranker.n_parameters)
     values = federation.evaluation.by_query(model, federation.weights_after(spec.train.rounds - 1))
     queries = np.array([f"{number:07d}" for number in range(values.size)], dtype=np.str_)
-    return QueryBootstrap(queries, Streams(spec.seed)).share(values).ci95
+    return QueryBootstrap(queries, Streams(spec.seed)).share(values)

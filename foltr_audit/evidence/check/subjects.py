@@ -8,7 +8,6 @@ from pathlib import Path
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
@@ -20,6 +19,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.table import (
+    NOTHING_LOST,
     ComparedPool,
     ComparisonTable,
     chain_of,
@@ -80,7 +80,7 @@ class ComparedSubjects:
                 proof=proof_of(pool, limits.view),
                 audits=pool.audits,
                 ndcg=pool.ndcg,
-                loss=_loss(pool),
+                difference=pool.difference if pool.defended else NOTHING_LOST,
                 missing=self._missing(pool),
                 warnings=pool.record.warnings,
             )
@@ -155,16 +155,6 @@ def _name(pool: ComparedPool, learners: bool, scenarios: bool) -> str:
     _, scenario, click_model = pool.world
     more = [pool.record.learner] * learners + [scenario] * scenarios
     return ", ".join((pool.name, f"{click_model} clicks", *more))
-
-
-def _loss(pool: ComparedPool) -> Estimate:
-    """nDCG@10 without a defense minus that of a pool."""
-    if not pool.defended:
-        return Estimate(0.0, (0.0, 0.0))
-    size = pool.difference.size
-    if not size.known:
-        return UNKNOWN
-    return Estimate(0.0 - size.value, None if size.ci95 is None else (0.0 - size.ci95[1], 0.0 - size.ci95[0]))
 
 
 def check_comparison(

@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from foltr_audit.core.results import AttackRecord, Estimate, GapRecord
+from foltr_audit.core.results import AttackRecord, GapRecord
 from foltr_audit.core.settings.attack import changed_protocol
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.decide import MOST_LOSS
 from foltr_audit.experiments.recommend.space import (
     Candidate,
     CandidateAccountant,
@@ -23,9 +25,11 @@ from foltr_audit.experiments.recommend.space import (
     interval_end,
 )
 from foltr_audit.experiments.store import StoredRun
+from foltr_audit.experiments.table import NOT_TESTED, NOTHING_LOST, over_queries
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -86,7 +90,7 @@ VALIDATION = "vali"
 
 
 class CandidateEvaluator:
-    """Runs batches of candidates and stores their results in `judged`."""
+    """Runs batches of candidates beside no defense, and stores their results in `judged`."""
 
     def __init__(
         self,
@@ -112,14 +116,16 @@ class CandidateEvaluator:
         """Score candidates; None for one that accounting rejected or that could not be run."""
         proven = {point: self.accountant.prove(point) for point in points}
         specs = {point: self.specs(one.defense) for point, one in proven.items() if not one.refused}
-        every = list(dict.fromkeys(spec for several in specs.values() for spec in several))
+        undefended = self.specs([NO_DEFENSE]) if specs else []
+        every = list(dict.fromkeys((*undefended, *(spec for several in specs.values() for spec in several))))
         first = len(self.judged) + 1
         name = f"candidates {first} to {first + len(points) - 1} of {self.total}"
         failed = run_cells(every, self.folder, self.workers, self.progress, name) if every else []
         self.lost += failed
         why = {gap.run: gap.why for gap in failed}
+        alone = [self.folder.read(spec) for spec in undefended if spec.hash not in why]
         judged = [
-            self._evaluated(proven[point], specs[point], why) if point in specs else proven[point]
+            self._evaluated(proven[point], specs[point], why, alone) if point in specs else proven[point]
             for point in points
         ]
         self.judged += judged
@@ -137,9 +143,13 @@ class CandidateEvaluator:
         return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
 
     def _evaluated(
-        self, candidate: Candidate, specs: Sequence[Spec], why: Mapping[str | None, str]
+        self,
+        candidate: Candidate,
+        specs: Sequence[Spec],
+        why: Mapping[str | None, str],
+        undefended: Sequence[StoredRun],
     ) -> Candidate:
-        """A candidate with the results of its cells."""
+        """A candidate with the results of its cells, next to the cells without a defense."""
         lost = [why[spec.hash] for spec in specs if spec.hash in why]
         if lost:
             return replace(candidate, failed=lost[0])
@@ -147,14 +157,23 @@ class CandidateEvaluator:
         ndcg = float(np.mean(np.array([cell.utility.validation for cell in cells], dtype=np.float64)))
         if math.isnan(ndcg):
             return replace(candidate, failed="no query of the validation split counts")
-        attack = worst_attack(cells)
-        excess = self.accountant.limits.excess(None if attack is None else interval_end(attack))
+        attack, queries = worst_attack(cells), _by_query(cells)
+        difference = over_queries(queries, _by_query(undefended)) if undefended else NOT_TESTED
+        if candidate.point.alternative == NO_DEFENSE:
+            difference = NOTHING_LOST
+        leaked = self.accountant.limits.excess(None if attack is None else interval_end(attack))
         return replace(
             candidate,
-            queries=np.mean([cell.validation_ndcg for cell in cells], axis=0),
+            queries=queries,
+            difference=difference,
             attack=attack,
-            score=CandidateScore(utility=ndcg, excess=excess),
+            score=CandidateScore(utility=ndcg, excess=max(leaked, difference.upper_loss - MOST_LOSS)),
         )
+
+
+def _by_query(cells: Sequence[StoredRun]) -> Floats:
+    """nDCG@10 by query, a mean over cells, float64 (Q,); NaN where a query does not count."""
+    return np.asarray(np.mean([cell.validation_ndcg for cell in cells], axis=0))
 
 
 def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
@@ -174,5 +193,5 @@ def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
 
 def _with_auc_alone(record: AttackRecord) -> AttackRecord:
     """The record without the metrics that nobody reads, which hold the judged lists in memory."""
-    auc = record.metric("auc")
-    return record.model_copy(update={"metrics": {"auc": Estimate(auc.value, auc.ci95)}})
+    kept = {name: record.metric(name) for name in ("auc", "above_guess")}
+    return record.model_copy(update={"metrics": kept})

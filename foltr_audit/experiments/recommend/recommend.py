@@ -24,6 +24,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import failure_error, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.decide import MOST_LOSS, cost_doubt
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search
 from foltr_audit.experiments.recommend.space import (
     Candidate,
@@ -35,8 +36,7 @@ from foltr_audit.experiments.recommend.space import (
 )
 from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.experiments.table import ComparedPool, proof_of, worst_audit
-from foltr_audit.judge.bootstrap import FEW
+from foltr_audit.experiments.table import ComparedPool, Difference, proof_of, worst_audit
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -94,6 +94,7 @@ class Recommendation:
             "different": len({candidate.point for candidate in self.judged}),
             "kept": outcomes["kept"],
             "above_auc": outcomes["above --max-attack-auc"] + outcomes["unknown attack"],
+            "above_loss": outcomes["costs too much"] + outcomes["cost not known"],
             "refused": outcomes["refused"],
             "failed": outcomes["failed"],
             "defenses_refused": len(self.refused),
@@ -136,7 +137,7 @@ LARGEST_TIE = 0.005
 
 
 def choose(judged: Sequence[Candidate]) -> int | None:
-    """Index of the chosen candidate; None where none is within the limits.
+    """Index of the chosen candidate; None where none is within the limits, of which one is on the loss.
 
     A candidate ties with the best one if its mean nDCG@10 on the validation split is less than one standard
     error of their paired difference below, and less than `LARGEST_TIE`. Among those the smallest proven
@@ -231,20 +232,23 @@ def broken_on_test(pool: ComparedPool | None, lost: Sequence[GapRecord], limits:
     """
     if pool is None or lost:
         return [f"the confirmation could not be run: {lost[0].why if lost else ''}"]
-    return [*_leaks(pool, limits), *_claims(pool, limits)]
+    return [*_leaks(pool, limits), *_claims(pool, limits), *_costs(pool)]
 
 
 def _leaks(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
     if limits.max_auc is None:
         return []
-    ends = {attack.method: interval_end(attack) for attack in pool.attacks if attack.role == "attack"}
-    known = [(end, method) for method, end in ends.items() if end is not None]
+    ends = ((interval_end(attack), attack) for attack in pool.attacks if attack.role == "attack")
+    known = [(end, attack) for end, attack in ends if end is not None]
     if not known:
         return ["no attack could be run on the test split"]
     upper, worst = max(known, key=lambda pair: pair[0])
     if limits.excess(upper) <= 0:
         return []
-    return [f"the 95 % interval of {worst}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)})"]
+    return [
+        f"the 95 % interval of {worst.method}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)}); "
+        f"the best guess without a message has {short(worst.more['guess_auc'])}"
+    ]
 
 
 def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
@@ -262,17 +266,34 @@ def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
     return faults
 
 
-CHANCE = 0.5
-"""The AUC of an attack that only guesses."""
+def _costs(pool: ComparedPool) -> list[str]:
+    doubt = cost_doubt(pool.difference) if pool.defended else None
+    return [describe_cost(doubt, pool.difference, "test")] if doubt else []
+
+
+def describe_cost(doubt: str, difference: Difference, split: str) -> str:
+    """What speaks against a loss on the queries of a split, and how many would show what is not known."""
+    loss, needed = difference.loss, difference.queries_needed(MOST_LOSS)
+    if loss is None:
+        return f"{doubt}: there is no run without a defense to compare with"
+    shown, more = f"up to {short(loss.upper)}", ""
+    if doubt == "costs too much":
+        shown = f"at least {short(loss.lower)}"
+    elif needed is not None:
+        more = f"; about {needed:,} {split} queries would settle it, instead of {loss.n:,}"
+    return (
+        f"{doubt}: {short(loss.mean)} of nDCG@10 lost, at 95 % confidence {shown} "
+        f"(limit {short(MOST_LOSS)}){more}"
+    )
+
 
 SPARE = 1.25
 """Times as many draws as the interval would need on average, since its width is an estimate too."""
 
-FEWEST_QUERIES = 2 * FEW
+FEWEST_QUERIES = 4
 """With fewer queries it takes more queries, not more draws of each.
 
-Below `FEW` of them an interval is widened, however many draws there are (`judge.bootstrap.share_interval`),
-and just above it while the queries differ.
+Of so few, many resamples hold one query only, whatever its spread (`judge.significance.mean_ends`).
 """
 
 
@@ -280,18 +301,20 @@ class AttackSample(NamedTuple):
     """The sample behind an attack's AUC.
 
     Attributes:
-        half_width: from the AUC to the upper end of its 95 % interval.
+        half_width: from the AUC to its one-sided 95 % upper bound.
         queries: that were attacked.
         repeats: draws of clicks and noise for each.
+        guess: the AUC of the best guess without a message, which an attack that only guesses has.
     """
 
     half_width: float
     queries: int
     repeats: int
+    guess: float
 
     def too_small(self, limit: float) -> bool:
         """Whether even an attack that only guesses is above a limit, by the width of its interval alone."""
-        return CHANCE + self.half_width > limit
+        return self.guess + self.half_width > limit
 
     def times(self, limit: float) -> float:
         """How many times as large the sample would have to be for an attack that only guesses to pass.
@@ -300,7 +323,7 @@ class AttackSample(NamedTuple):
         at chance comes from clicks and noise, which are new in each draw, and not from which queries there
         are. Infinite where no sample is large enough.
         """
-        room = limit - CHANCE
+        room = limit - self.guess
         return SPARE * (self.half_width / room) ** 2 if room > 0 else math.inf
 
     def describe(self, limit: float) -> str:
@@ -310,12 +333,12 @@ class AttackSample(NamedTuple):
         each = "" if self.repeats == 1 else f", {self.repeats} times each"
         start = (
             f"The sample is too small: with {self.queries} queries{each}, the interval of an "
-            f"attack that only guesses (AUC {short(CHANCE)}) ends at about "
-            f"{short(CHANCE + self.half_width)} (limit {short(limit)})"
+            f"attack that only guesses (AUC {short(self.guess)}) ends at about "
+            f"{short(self.guess + self.half_width)} (limit {short(limit)})"
         )
         times = self.times(limit)
         if math.isinf(times):
-            return f"{start}. No sample is large enough, since the limit is not above {short(CHANCE)}."
+            return f"{start}. No sample is large enough, since the limit is not above {short(self.guess)}."
         if self.queries < FEWEST_QUERIES:
             queries = max(FEWEST_QUERIES, math.ceil(times * self.queries))
             return f"{start}. About {queries} queries would be enough; more draws of these few would not."
@@ -333,7 +356,12 @@ def describe_sample(found: Recommendation, pool: ComparedPool | None, broken: Se
         return ""
     attacks = [attack for attack in tested if attack.role == "attack"]
     samples = [
-        AttackSample(max(0.0, end - attack.metric("auc").value), attack.counts["queries"], protocol.repeats)
+        AttackSample(
+            max(0.0, end - attack.metric("auc").value),
+            attack.counts["queries"],
+            protocol.repeats,
+            attack.more["guess_auc"],
+        )
         for attack in attacks or [one.attack for one in found.judged if one.attack is not None]
         if (end := interval_end(attack)) is not None
     ]

@@ -15,6 +15,8 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import PROVEN, DefenseAlternative
 from foltr_audit.experiments.comparison.grid import DefenseLabel
+from foltr_audit.experiments.decide import cost_doubt
+from foltr_audit.experiments.table import NOT_TESTED, Difference
 from foltr_audit.privacy.accounting import UpperBound, run_bound, trade_off, upper_bound
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.privacy.tradeoff import epsilon_of_auc
@@ -173,7 +175,8 @@ class Candidate:
     The proof, in the limits' view, is of one interaction in one message, and of one client over the whole
     run. `refused` and `failed` say why accounting rejects it or why it could not be run; else they are empty.
     `queries` holds the nDCG@10 of each query, a mean over repetitions, float64 (Q,), NaN where it does not
-    count. The attack is the one with the largest upper end of its AUC.
+    count, and `difference` compares them with no defense. The attack is the one with the largest upper end of
+    its AUC.
     """
 
     point: CandidatePoint
@@ -182,6 +185,7 @@ class Candidate:
     refused: str = ""
     failed: str = ""
     queries: Floats | None = None
+    difference: Difference = NOT_TESTED
     attack: AttackRecord | None = None
     score: CandidateScore | None = None
 
@@ -200,21 +204,33 @@ class Candidate:
         return None if self.attack is None else interval_end(self.attack)
 
     @property
-    def outcome(self) -> Literal["refused", "failed", "kept", "unknown attack", "above --max-attack-auc"]:
-        """What came of it."""
+    def outcome(
+        self,
+    ) -> Literal[
+        "refused",
+        "failed",
+        "kept",
+        "cost not known",
+        "costs too much",
+        "unknown attack",
+        "above --max-attack-auc",
+    ]:
+        """What came of it; of one that breaks several limits what its loss of nDCG@10 says."""
         if self.refused:
             return "refused"
         if self.score is None:
             return "failed"
         if self.score.feasible:
             return "kept"
+        if doubt := cost_doubt(self.difference):
+            return doubt
         return "unknown attack" if self.attack_end is None else "above --max-attack-auc"
 
 
 def interval_end(attack: AttackRecord) -> float | None:
-    """The upper end of the 95 % interval of an attack's AUC; None without one."""
-    interval = attack.metric("auc").ci95
-    return None if interval is None else interval[1]
+    """The one-sided 95 % upper bound of an attack's AUC; None without one."""
+    bounds = attack.metric("auc").bounds
+    return None if bounds is None else bounds[1]
 
 
 class CandidateAccountant:

@@ -57,7 +57,7 @@ function chosenRows() {
     .map((name) => rows.filter((row) => row.alternative === name))
     .filter((same) => same.length)
     .map((same) => {
-      const leak = worst(same, (row) => row.auc ?? -1);
+      const leak = worst(same, (row) => row.above_guess ?? -1);
       const cost = worst(same, (row) => -(row["ndcg@10_difference"] ?? row["ndcg@10"] ?? 0));
       const quality = Object.fromEntries(QUALITY.map((name) => [name, cost[name]]));
       return { ...leak, ...quality, cost_clicks: cost.click_model };
@@ -84,11 +84,12 @@ function tableRow(row, view) {
   const place = DATA.defenses.indexOf(row.alternative);
   const [mark, sign] = DATA.marks[row.verdict];
   const letter = element("i", `${LETTERS[place]} `, { className: `k${place % 7}` });
-  const beats = row.auc_ci95 && row.guess !== null && row.auc_ci95[0] > row.guess;
   const numbers = [
     ...DATA.audited.map((each) => [[bound(row[`eps_proven_${each}`])], each === view ? "seen" : ""]),
-    [row.runs_without_sum === row.runs ? ["no sum"] : [number(row.auc), small(interval(row.auc_ci95))], beats ? "bad" : ""],
-    [[number(row.guess), small(row.guess_by)], ""],
+    [row.runs_without_sum === row.runs ? ["no sum"] : [number(row.auc), small(interval(row.auc_ci95))], ""],
+    [[number(row.baseline_auc), small(row.guess_by)], ""],
+    [[number(row.above_guess), small(interval(row.above_guess_ci95))], row.beats ? "bad" : ""],
+    [[number(row.grades_auc)], ""],
     [[number(row["ndcg@10"]), small(interval(row["ndcg@10_ci95"]))], ""],
     [[difference(row), small(interval(row["ndcg@10_difference_ci95"]))], ""],
     [[row.bytes_per_client?.toLocaleString("en", { maximumFractionDigits: 0 }) ?? "–"], ""],
@@ -126,7 +127,8 @@ function words(row, view) {
     row.name,
     `${row.click_model} clicks, attacked by one who sees: ${DATA.sees[row.attacked]}`,
     `AUC ${number(row.auc)} ${interval(row.auc_ci95)} by ${row.attack ?? "no attack"}`,
-    `guess without message and grades ${number(row.guess)} (${row.guess_by}); with the grades ${number(row.knowing)}`,
+    `guess without message and grades ${number(row.baseline_auc)} (${row.guess_by}); with the grades ${number(row.grades_auc)}`,
+    `the attack adds ${number(row.above_guess)} ${interval(row.above_guess_ci95)} to that guess`,
     `proven for ${DATA.sees[view]}: ${proven}`,
     `nDCG@10 ${number(row["ndcg@10"])}, difference to no defense ${difference(row)} (${row.cost_clicks} clicks)`,
   ];
@@ -171,7 +173,7 @@ function drawRow(row, view, size, x, y, taken) {
     draw("line", { class: "to", x1: px, x2: x(cap), y1: py, y2: py }, [], group);
     draw("line", { class: "cap", x1: x(cap), x2: x(cap), y1: py - 9, y2: py + 9 }, [], group);
   }
-  if (row.guess !== null) draw("circle", { class: "guess", cx: x(row.guess), cy: py, r: 4 }, [], group);
+  if (row.baseline_auc !== null) draw("circle", { class: "guess", cx: x(row.baseline_auc), cy: py, r: 4 }, [], group);
   const text = words(row, view);
   const mark = draw(
     "g",
