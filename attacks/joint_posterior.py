@@ -85,8 +85,6 @@ class JointMaximumPosterior(Attack):
         search = JointSearch(PatternDecoder(view, self.prior), self.shortlist, self.sweeps, lists=told)
         for found in search.found():
             rows = found.best.message
-            guess[rows] = found.clicks
             part = None if patterns is None else patterns[rows[0] : rows[-1] + 1]
-            scores[rows], any_click[rows] = search.conditionals(found.best, part)
-            scores[rows[found.lost]] = found.votes[found.lost]
+            scores[rows], guess[rows], any_click[rows] = search.answer(found, part)
         return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)

@@ -52,7 +52,7 @@ class ShownLists(Attack):
         decoder = PatternDecoder(view, self.prior)
         search = ListDecoder(decoder, self.histories)
         posteriors = (
-            (rows, b, posterior)
+            (rows, b, decoder.of_true_clicks(posterior, rows, b))
             for rows in decoder.chunks()
             for b, posterior in enumerate(search.posteriors(rows))
         )

@@ -228,49 +228,100 @@ def fill_pattern_likelihoods(
         out[i, (1 << L) - 1] = nothing  # all or none clicked: no pairs, the same message
 
 
+Reports = tuple[float, float]
+"""P(reported as a click) of a document that was not clicked, and of one that was."""
+
+AS_THEY_ARE: Reports = (0.0, 1.0)
+
+
 @kernel
-def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> float:
-    """Log probability of a pattern under a cascade with these probabilities by position."""
-    below = 1.0  # no click below the last one: the user has stopped, or read on and liked nothing
-    j = L - 1
-    while j >= 0 and not (pattern >> j) & 1:
-        below *= 1.0 - click[i, j]
-        j -= 1
-    if j < 0:
-        return log(below) if below > 0.0 else -np.inf
-    chance = click[i, j] * (stop[i, j] + (1.0 - stop[i, j]) * below)
-    for above in range(j):
-        clicked = click[i, above] * (1.0 - stop[i, above])
-        chance *= clicked if (pattern >> above) & 1 else 1.0 - click[i, above]
+def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int, reports: Reports) -> float:
+    """Log probability of a reported pattern under a cascade with these probabilities by position."""
+    reading, stopped = (
+        1.0,
+        0.0,
+    )  # probability of the reports so far, and that the user reads on or has stopped
+    for j in range(L):
+        skipped, clicked = reports
+        if not (pattern >> j) & 1:
+            skipped, clicked = 1.0 - skipped, 1.0 - clicked
+        chosen = reading * click[i, j] * clicked
+        stopped = stopped * skipped + chosen * stop[i, j]
+        reading = reading * (1.0 - click[i, j]) * skipped + chosen * (1.0 - stop[i, j])
+    chance = reading + stopped
     return log(chance) if chance > 0.0 else -np.inf
 
 
-def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints) -> Floats:
+def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints, reports: Reports = AS_THEY_ARE) -> Floats:
     """Log probability of every click pattern of lists under a cascade, (n, 2^k); -inf beyond the length.
 
-    `click` and `stop` (n, k) hold P(click | examined) and P(stop | clicked) of each document.
+    `click` and `stop` (n, k) hold P(click | examined) and P(stop | clicked) of each document. With other
+    `reports` these are patterns of reported clicks, by the forward recursion (Rabiner 1989, "A tutorial on
+    hidden Markov models", section III).
     """
     n, k = click.shape
     out = np.full((n, 1 << k), -np.inf)
-    in_parts(lambda begin, end: fill_log_priors(click, stop, lengths, out, begin, end), n, _LISTS)
+    given = (click, stop, lengths, reports, out)
+    in_parts(lambda begin, end: fill_log_priors(*given, begin, end), n, _LISTS)
     return out
 
 
 @kernel
-def fill_log_priors(click: Floats, stop: Floats, lengths: Ints, out: Floats, begin: int, end: int) -> None:
+def fill_log_priors(
+    click: Floats, stop: Floats, lengths: Ints, reports: Reports, out: Floats, begin: int, end: int
+) -> None:
     """Fill out[begin:end] of `cascade_log_priors`."""
     for i in range(begin, end):
         for pattern in range(1 << lengths[i]):
-            out[i, pattern] = _log_prior(click, stop, i, lengths[i], pattern)
+            out[i, pattern] = _log_prior(click, stop, i, lengths[i], pattern, reports)
 
 
 @kernel
-def cascade_log_prior(click: Floats, stop: Floats, lengths: Ints, patterns: Ints) -> Floats:
+def cascade_log_prior(
+    click: Floats, stop: Floats, lengths: Ints, patterns: Ints, reports: Reports = AS_THEY_ARE
+) -> Floats:
     """Log probability of one click pattern each, (n,); as `cascade_log_priors`."""
     out = np.empty(patterns.size)
     for i in range(patterns.size):
-        out[i] = _log_prior(click, stop, i, lengths[i], patterns[i])
+        out[i] = _log_prior(click, stop, i, lengths[i], patterns[i], reports)
     return out
+
+
+@inlined
+def _log_sum(a: float, b: float) -> float:
+    """`log(e^a + e^b)`."""
+    top = max(a, b)
+    return top + log(1.0 + exp(min(a, b) - top)) if top > -np.inf else -np.inf
+
+
+def before_reports(log_likelihood: Floats, lengths: Ints, reports: Reports) -> Floats:
+    """Log likelihood of every pattern of true clicks (n, 2^k), from that of every pattern of reported ones.
+
+    The sum over all patterns of reports, each with its probability given the true clicks. It factors into
+    one step for each document.
+    """
+    out = log_likelihood.copy()
+    with np.errstate(divide="ignore"):
+        logs = np.log([[1.0 - p, p] for p in reports])
+    in_parts(lambda begin, end: fill_before_reports(lengths, logs, out, begin, end), len(out), _LISTS)
+    return out
+
+
+@kernel
+def fill_before_reports(lengths: Ints, logs: Floats, out: Floats, begin: int, end: int) -> None:
+    """Fill out[begin:end] of `before_reports`, which begins as the likelihoods of reported patterns.
+
+    `logs` (2, 2) is log P(reported | true).
+    """
+    for i in range(begin, end):
+        for j in range(lengths[i]):
+            for without in range(1 << lengths[i]):
+                if (without >> j) & 1:
+                    continue
+                clicked = without | 1 << j
+                a, b = out[i, without], out[i, clicked]
+                out[i, without] = _log_sum(a + logs[0, 0], b + logs[0, 1])
+                out[i, clicked] = _log_sum(a + logs[1, 0], b + logs[1, 1])
 
 
 def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Ints, Floats, Floats]:
