@@ -246,8 +246,8 @@ def _knows_all_steps(header: TraceHeader, known: Knowledge) -> bool:
     if not isinstance(chain, list) or known.noise is None or header.intents > 1:
         return False
     balls = int(known.clip is not None)
-    # How a link scales messages is not stated, even if it randomises clicks by a known law.
-    if sum(act.kind == "reduction" for act in acts) > balls:
+    # A clip scales and bounds messages. How another link scales them is not stated.
+    if sum(act.kind == "reduction" for act in acts) > 2 * balls:
         return False
     laws = [law for law in parts(known.noise) if law != "none"]
     laws += [act.text for act in acts if act.reports is not None]
