@@ -236,11 +236,29 @@ AS_THEY_ARE: Reports = (0.0, 1.0)
 
 @kernel
 def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int, reports: Reports) -> float:
-    """Log probability of a reported pattern under a cascade with these probabilities by position."""
-    reading, stopped = (
-        1.0,
-        0.0,
-    )  # probability of the reports so far, and that the user reads on or has stopped
+    """Log probability of a pattern under a cascade with these probabilities by position."""
+    if reports[0] > 0.0 or reports[1] < 1.0:
+        return _log_prior_of_reports(click, stop, i, L, pattern, reports)
+    below = 1.0  # no click below the last one: the user has stopped, or read on and liked nothing
+    j = L - 1
+    while j >= 0 and not (pattern >> j) & 1:
+        below *= 1.0 - click[i, j]
+        j -= 1
+    if j < 0:
+        return log(below) if below > 0.0 else -np.inf
+    chance = click[i, j] * (stop[i, j] + (1.0 - stop[i, j]) * below)
+    for above in range(j):
+        clicked = click[i, above] * (1.0 - stop[i, above])
+        chance *= clicked if (pattern >> above) & 1 else 1.0 - click[i, above]
+    return log(chance) if chance > 0.0 else -np.inf
+
+
+@inlined
+def _log_prior_of_reports(
+    click: Floats, stop: Floats, i: int, L: int, pattern: int, reports: Reports
+) -> float:
+    """The same for a pattern of reported clicks: it does not show where the user stopped."""
+    reading, stopped = 1.0, 0.0  # with the reports so far
     for j in range(L):
         skipped, clicked = reports
         if not (pattern >> j) & 1:
@@ -287,11 +305,7 @@ def cascade_log_prior(
     return out
 
 
-@inlined
-def _log_sum(a: float, b: float) -> float:
-    """`log(e^a + e^b)`."""
-    top = max(a, b)
-    return top + log(1.0 + exp(min(a, b) - top)) if top > -np.inf else -np.inf
+_SURE = 1e-12  # a report that a law rules out has this probability, so that no message is impossible
 
 
 def before_reports(log_likelihood: Floats, lengths: Ints, reports: Reports) -> Floats:
@@ -301,27 +315,32 @@ def before_reports(log_likelihood: Floats, lengths: Ints, reports: Reports) -> F
     one step for each document.
     """
     out = log_likelihood.copy()
-    with np.errstate(divide="ignore"):
-        logs = np.log([[1.0 - p, p] for p in reports])
-    in_parts(lambda begin, end: fill_before_reports(lengths, logs, out, begin, end), len(out), _LISTS)
+    law = np.array([[1.0 - p, p] for p in np.clip(reports, _SURE, 1.0 - _SURE)])
+    in_parts(lambda begin, end: fill_before_reports(lengths, law, out, begin, end), len(out), _LISTS)
     return out
 
 
 @kernel
-def fill_before_reports(lengths: Ints, logs: Floats, out: Floats, begin: int, end: int) -> None:
+def fill_before_reports(lengths: Ints, law: Floats, out: Floats, begin: int, end: int) -> None:
     """Fill out[begin:end] of `before_reports`, which begins as the likelihoods of reported patterns.
 
-    `logs` (2, 2) is log P(reported | true).
+    `law` (2, 2) is P(reported | true), a row for each truth.
     """
     for i in range(begin, end):
+        patterns = 1 << lengths[i]
+        top = out[i, :patterns].max()
+        if top == -np.inf:
+            continue
+        for p in range(patterns):
+            out[i, p] = exp(out[i, p] - top)
         for j in range(lengths[i]):
-            for without in range(1 << lengths[i]):
-                if (without >> j) & 1:
-                    continue
-                clicked = without | 1 << j
-                a, b = out[i, without], out[i, clicked]
-                out[i, without] = _log_sum(a + logs[0, 0], b + logs[0, 1])
-                out[i, clicked] = _log_sum(a + logs[1, 0], b + logs[1, 1])
+            for p in range(patterns):
+                if (p >> j) & 1:
+                    skipped, clicked = out[i, p ^ (1 << j)], out[i, p]
+                    out[i, p ^ (1 << j)] = law[0, 0] * skipped + law[0, 1] * clicked
+                    out[i, p] = law[1, 0] * skipped + law[1, 1] * clicked
+        for p in range(patterns):
+            out[i, p] = top + log(out[i, p])
 
 
 def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Ints, Floats, Floats]:
