@@ -418,3 +418,14 @@ def test_a_run_is_attacked_at_least_as_well_as_by_position(eps: float) -> None:
     for method in methods[:2]:
         assert auc[False][method] > auc[False]["position-prior"]
         assert auc[True][method] < auc[True]["position-prior"] - 0.02
+
+
+@pytest.mark.slow
+def test_a_guess_that_no_list_has_a_click_is_no_sign_of_wrong_facts() -> None:
+    """Behind strong randomisation it is often the most probable one; lists without a click are not judged."""
+    options = "--rounds 2 --clients 50 --repeats 10 --click-model perfect --data synthetic:mq2007:1000"
+    found = answer_of(f"attack {options} --defense click-rr:eps=1.2 --method map,olsr")
+    rows = {row["method"]: row for row in found["results"]}
+    assert rows["map"]["exact_ci95"][1] < rows["olsr"]["exact_ci95"][0]
+    assert rows["map"]["precision_undefined"] > 0.9 * rows["map"]["lists"]
+    assert not found["warnings"]
