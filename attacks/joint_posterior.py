@@ -36,11 +36,12 @@ class JointMaximumPosterior(Attack):
     the search may miss the maximum. In a sum over several clients, each client starts from the global model.
     Where local models rank, a list is also evidence about the clicks on the lists before it, as in
     `shown-lists`; `lists=false` uses the message alone. With a client step a shorter search replays that, and
-    uses the message alone.
+    uses the message alone. Where a defense randomises clicks by a known law, the search is for the reports,
+    and the answer about the true clicks of each list given the reports on the others.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings or the client
-    step, the clip, the noise law, the click model with the usual grades by position; for the evidence of
-    lists, all candidates' features and how lists are made.
+    step, the clip, the laws of noise and of randomised clicks, the click model with the usual grades by
+    position; for the evidence of lists, all candidates' features and how lists are made.
 
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
     section 2.5, on the posterior of `map`.
@@ -85,8 +86,6 @@ class JointMaximumPosterior(Attack):
         search = JointSearch(PatternDecoder(view, self.prior), self.shortlist, self.sweeps, lists=told)
         for found in search.found():
             rows = found.best.message
-            guess[rows] = found.clicks
             part = None if patterns is None else patterns[rows[0] : rows[-1] + 1]
-            scores[rows], any_click[rows] = search.conditionals(found.best, part)
-            scores[rows[found.lost]] = found.votes[found.lost]
+            scores[rows], guess[rows], any_click[rows] = search.answer(found, part)
         return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)

@@ -30,10 +30,13 @@ class MaximumPosterior(Attack):
     most lists exactly right; `guess=marginal` names every document that was more likely clicked than not,
     which makes the fewest errors. Clicks on all documents and on none give the same message; there the prior
     decides. Without the noise law, the attack assumes a heavy-tailed one; without the click model, a uniform
-    prior. With a client step, every pattern goes through it, so that any learner can be attacked.
+    prior. With a client step, every pattern goes through it, so that any learner can be attacked. Where a
+    defense randomises clicks by a known law, patterns are those of the true clicks, and their likelihood is
+    summed over all reports.
 
     Sees: the message, the global model, features and order of the shown list, PDGD's settings or the client
-    step, the clip, the noise law, the click model with the usual grades by position.
+    step, the clip, the laws of noise and of randomised clicks, the click model with the usual grades by
+    position.
 
     Source: maximum a posteriori decoding, e.g. Cover & Thomas 2006, "Elements of information theory",
     section 7; the linear form of PDGD follows from Oosterhuis & de Rijke 2018, eq. 5-8, the law of a share

@@ -102,7 +102,8 @@ def expected_updates(view: View) -> tuple[Floats, Floats]:
     approximate where a client has several in a round.
     """
     alone = _one_list_each(view)
-    decoder, worlds = PatternDecoder(alone), under_each(alone)
+    # Updates follow from reported clicks.
+    decoder, worlds = PatternDecoder(alone), [replace(each, reported=True) for each in under_each(alone)]
     (n, B, _), P = view.shown.shape, view.parameters.shape[1]
     mean, covariance = np.zeros((n * B, len(worlds), P)), np.zeros((n, P, P))
     for rows in decoder.chunks():

@@ -24,7 +24,8 @@ class ShownLists(Attack):
     Scores are posterior probabilities of a click.
 
     Sees: the shown lists with their order, all candidates' features, the global model, PDGD's settings, the
-    clip, how lists are made, the click model with the usual grades by position. Not the message.
+    clip, how lists are made, the law of randomised clicks, the click model with the usual grades by position.
+    Not the message.
 
     Source: the list probabilities are those of Oosterhuis & de Rijke 2018, "Differentiable unbiased online
     learning to rank", eq. 2; several lists are decoded by a beam search over the forward recursion (Rabiner
@@ -52,7 +53,7 @@ class ShownLists(Attack):
         decoder = PatternDecoder(view, self.prior)
         search = ListDecoder(decoder, self.histories)
         posteriors = (
-            (rows, b, posterior)
+            (rows, b, decoder.of_true_clicks(posterior, rows, b))
             for rows in decoder.chunks()
             for b, posterior in enumerate(search.posteriors(rows))
         )

@@ -26,7 +26,7 @@ class ClickRR(Defense):
 
     Guarantees: eps-DP for one flipped click (unit click, replace-one), for any observer, since learning from
     the reports is post-processing. Queries and shown lists are not protected. An interaction with k shown
-    documents gets k eps, and the epsilons of a client's interactions add up.
+    documents gets k eps, and the epsilons of a client's interactions add up. Attacks know `keep`.
 
     With `debias` the client divides its update by 2 keep - 1. A PDGD update with `pairs=all` is linear in the
     clicks, and equal for no clicks and for clicks on every document. So after *one* interaction without a

@@ -52,7 +52,8 @@ def table() -> Iterator[str]:
     yield HEADING
     yield ""
     yield "The least that each attack needs to know besides the message or the sum and the global model. Some"
-    yield "do better if they know more: `map` uses the noise law and the click model where it knows them."
+    yield "do better if they know more: `map` uses the laws of noise and of randomised clicks, and the click"
+    yield "model where it knows them."
     yield "The table is made of what the attacks declare (`needs`)."
     yield ""
     yield f"| attack | looks for | in each | {' | '.join(GROUPS)} |"

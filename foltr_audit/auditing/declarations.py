@@ -145,21 +145,27 @@ _SEED_MOMENTS = 16  # that are played under another seed too
 
 
 def check_clicks(
-    clients: GameClients, link: Defense, place: int, epsilon: float, interactions: int = 1
+    clients: GameClients, link: Defense, place: int, event: ClickRandomization, interactions: int = 1
 ) -> Iterator[LawTestResult]:
-    """Tests of one link that declares to randomise every click with at most this epsilon.
+    """Tests of one link that declares to randomise every click with at most an epsilon, and maybe by a law.
 
     `place` is that of the link in the chain, which names its streams; B interactions of a client in a round.
     """
     lists = _DrawnLists(link, place, DrawnRounds(clients, interactions, f"clicks/{place}"))
     truth, flips, again = lists.panel()
     R, K, C, L = truth.shape
-    alike, rng = "randomised clicks are alike in several", lists.drawn.rng
+    alike, rng, epsilon = "randomised clicks are alike in several", lists.drawn.rng, event.epsilon
     yield from _check_answers(truth, flips, epsilon, {
         "round": np.arange(K)[:, np.newaxis, np.newaxis],
         "client": (np.arange(R)[:, np.newaxis] * C + np.arange(C))[:, np.newaxis, :, np.newaxis],
         "place": np.arange(L),
     })  # fmt: skip
+    for kind, chance in ((~truth, event.law.unclicked), (truth, event.law.clicked)):
+        if event.reported is None:  # then the law says no more than the epsilon
+            break
+        hits, count = int((flips ^ truth)[kind].sum()), int(kind.sum())
+        p = min(upper_tail(hits, count, chance), upper_tail(count - hits, count, 1.0 - chance))
+        yield LawTestResult(2.0 * p, "clicks are not reported by the declared law")
     # Of every mechanism a list of fair clicks is reported as it is at most this often.
     whole, most = int((~flips).all(axis=-1).sum()), (1.0 + math.exp(-epsilon)) ** -L
     yield LawTestResult(
@@ -726,7 +732,7 @@ def check_declarations(
         events = [event for other, event in acts if other is link and isinstance(event, ClickRandomization)]
         if events:
             links.tests.setdefault(id(link), []).extend(
-                check_clicks(clients, link, place, events[0].epsilon, interactions)
+                check_clicks(clients, link, place, events[0], interactions)
             )
         for event in (event for other, event in acts if other is link and isinstance(event, CorrelatedNoise)):
             links.tests.setdefault(id(link), []).extend(

@@ -48,7 +48,7 @@ def _arrived(decoder: PatternDecoder) -> Iterator[tuple[Ints, int, Floats]]:
     for rows in decoder.chunks():
         for b in range(B):
             seen = patterns[rows, b, np.newaxis] == np.arange(1 << k)
-            yield rows, b, np.where(seen, 0.0, -np.inf)
+            yield rows, b, decoder.before_reports(np.where(seen, 0.0, -np.inf), rows, b)
 
 
 def above_best(evidence: Floats) -> Floats:

@@ -23,6 +23,7 @@ _TRIED = 32  # patterns of one list that are tried with the best pattern of anot
 _SOFT = tuple(ScaleFreeNoise(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
 _SOFT_SWEEPS = 2  # passes over the lists at each of these resolutions
 _HISTORIES = 16  # click histories kept for each message by the start from lists alone
+_NO_CHANCE = 1e-9  # of a click that no end of a search has
 _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
 
@@ -72,7 +73,8 @@ class JointSearch:
     """The search for the most probable clicks of all lists of a message, for each message of a view.
 
     Where lists depend on the clicks on earlier lists, their probability is multiplied with that of the
-    message, and the clicks decoded from lists alone are one more start.
+    message, and the clicks decoded from lists alone are one more start. Where a defense randomises clicks, it
+    searches those that clients learn from.
 
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
     section 2.5.
@@ -84,8 +86,8 @@ class JointSearch:
         `shortlist` patterns of a list are replayed exactly. Lists may be evidence about the clicks before
         them in views that `why_no_evidence` accepts.
         """
-        self.decoder = decoder
-        self.evidence = ListLikelihood(decoder) if lists else None
+        self.decoder = replace(decoder, reported=True)
+        self.evidence = ListLikelihood(self.decoder) if lists else None
         self.view = decoder.view
         patterns = 1 << self.view.shown.shape[2]
         self.shortlist, self.tried = min(shortlist, patterns), min(_TRIED, patterns)
@@ -225,29 +227,50 @@ class JointSearch:
         likely = self.decoder.likelihoods(state.message, b, local, rest)
         return likely + self.decoder.log_priors(state.message, b)
 
-    def conditionals(self, state: SearchState, patterns: Floats | None = None) -> tuple[Floats, Floats]:
-        """P(click) of each document (n, B, k) and P(any click) of each list (n, B), given the other lists.
+    def answer(
+        self, found: JointSearchResult, patterns: Floats | None = None
+    ) -> tuple[Floats, Bools, Floats]:
+        """P(click) of each document and guesses (n, B, k), and P(any click) of each list (n, B).
 
-        Fills `patterns` (n, B, 2^k), if given, with the probability of each click pattern.
+        Given the clicks found on the other lists; of a lost message, given the share of ends that clicked
+        each document. Fills `patterns` (n, B, 2^k), if given, with the probability of each click pattern.
         """
         from foltr_audit.kernels.patterns import marginals, pattern_probabilities
 
+        state, randomised = found.best, self.view.knowledge.click_law is not None
         n, B, k = state.clicks.shape
-        scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
+        scores, guess, any_click = np.zeros((n, B, k)), found.clicks, np.zeros((n, B))
         for b in range(B):
             lengths = self.decoder.replay.lengths[state.message, b]
             posterior = self.posteriors(state, b)
             if self.evidence is not None:
                 before = self.decoder.replay.paths(state.message, state.clicks)[b]
                 posterior = self.evidence.of_patterns(before, state.message, b, posterior, state.clicks)
-            scores[:, b], _, any_click[:, b], _ = marginals(posterior, lengths, k)
+            if randomised:
+                posterior[found.lost] = _log_chances(found.votes[found.lost, b])
+                posterior = self.decoder.of_true_clicks(posterior, state.message, b)
+            scores[:, b], likely, any_click[:, b], _ = marginals(posterior, lengths, k)
+            if randomised:
+                guess[:, b] = patterns_as_clicks(likely, k)
             if patterns is not None:
                 patterns[:, b] = pattern_probabilities(posterior, lengths)
-        return scores, any_click
+        if not randomised:
+            scores[found.lost] = found.votes[found.lost]
+        return scores, guess, any_click
+
+
+def _log_chances(clicked: Floats) -> Floats:
+    """Log probability of every pattern (H, 2^k) of independent clicks with these probabilities (H, k)."""
+    clicks = patterns_as_clicks(np.arange(1 << clicked.shape[1]), clicked.shape[1])
+    logs = (np.log(np.maximum(chance, _NO_CHANCE)) for chance in (clicked, 1.0 - clicked))
+    return np.asarray(sum(log @ where.T for log, where in zip(logs, (clicks, ~clicks), strict=True)))
 
 
 def joint_clicks(decoder: PatternDecoder, shortlist: int, sweeps: int) -> Bools:
-    """Clicks on all lists of a view's messages, bool (n, B, k); without sweeps the relaxed ones, rounded."""
+    """Clicks on all lists of a view's messages, bool (n, B, k); without sweeps the relaxed ones, rounded.
+
+    Where a defense randomises clicks, those that clients learn from.
+    """
     if not sweeps:
         return np.asarray(ClickRelaxation(decoder.view).starts(_TURNS)[:, 0])
     clicks = np.zeros(decoder.view.shown.shape, np.bool_)
@@ -282,7 +305,7 @@ class StepSearch:
 
     def __init__(self, decoder: PatternDecoder, sweeps: int) -> None:
         """Search with the belief and the noise law of a decoder, in at most so many passes over the lists."""
-        self.decoder, self.sweeps = decoder, sweeps
+        self.decoder, self.sweeps = replace(decoder, reported=True), sweeps
         self.view, self.replay = decoder.view, StepReplay(decoder.view)
 
     def answer(self) -> Inference:
@@ -298,8 +321,13 @@ class StepSearch:
             guess[i] = best.clicks
             for b in range(B):
                 posterior = self._posterior(self.decoder, i, b, best.path)
+                posterior = self.decoder.of_true_clicks(posterior, np.array([i]), b)
                 length = self.replay.lengths[i, [b]]
-                scores[i, b], _, any_click[i, b], _ = (part[0] for part in marginals(posterior, length, k))
+                scores[i, b], likely, any_click[i, b], _ = (
+                    part[0] for part in marginals(posterior, length, k)
+                )
+                if self.view.knowledge.click_law is not None:
+                    guess[i, b] = patterns_as_clicks(likely, k)
                 if patterns is not None:
                     patterns[i, b] = pattern_probabilities(posterior, length)[0]
         return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)

@@ -6,7 +6,7 @@ Noise is added only when the message is sent, so it does not hide these clicks i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -158,9 +158,12 @@ class ListDecoder:
     """
 
     def __init__(self, decoder: PatternDecoder, histories: int) -> None:
-        """Decode a view that `why_no_evidence` accepts, with this many histories for each message."""
-        self.decoder = decoder
-        self.evidence = ListLikelihood(decoder)
+        """Decode a view that `why_no_evidence` accepts, with this many histories for each message.
+
+        Where a defense randomises clicks, those that clients learn from.
+        """
+        self.decoder = replace(decoder, reported=True)
+        self.evidence = ListLikelihood(self.decoder)
         self.histories = histories
 
     def posteriors(self, messages: Ints) -> list[Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -77,12 +77,15 @@ class PatternDecoder:
     """Weighs the click patterns of a view's lists.
 
     `prior` says how likely clicks are before the message: by `position`, by known `relevance`, or `uniform`;
-    one that the observer does not know falls back to `position`, then to `uniform`.
+    one that the observer does not know falls back to `position`, then to `uniform`. Where a defense
+    randomises clicks by a known law, patterns are those of the true clicks, or of the `reported` ones, from
+    which clients learn.
     """
 
     view: View
     prior: Prior = "position"
     law: NoiseLaw | None = None
+    reported: bool = False
 
     @cached_property
     def replay(self) -> Replay:
@@ -131,8 +134,35 @@ class PatternDecoder:
         `models` (H, P) are the local models before that interaction, `rest` (H, P) the sum of
         later steps.
         """
-        if self.view.knowledge.client_step is not None:
-            return self._by_client_step(messages, b, models, rest)
+        by_step = self.view.knowledge.client_step is not None
+        found = (self._by_client_step if by_step else self._by_pdgd)(messages, b, models, rest)
+        return found if self.reported else self.before_reports(found, messages, b)
+
+    def before_reports(self, likelihoods: Floats, messages: Ints, b: int) -> Floats:
+        """Log likelihood of every pattern of true clicks on list b of some messages (H,), (H, 2^k).
+
+        From that of every pattern of reported clicks, which is the same without a click law.
+        """
+        from foltr_audit.kernels.patterns import before_reports
+
+        law, lengths = self.view.knowledge.click_law, self.view.is_document[messages, b].sum(axis=1)
+        if law is None:
+            return likelihoods
+        return before_reports(likelihoods, lengths, (law.unclicked, law.clicked))
+
+    def of_true_clicks(self, posterior: Floats, messages: Ints, b: int) -> Floats:
+        """Log posterior of every pattern of true clicks on list b of some messages (H,), (H, 2^k).
+
+        From that of every pattern of reported clicks, which is the same without a click law.
+        """
+        if self.view.knowledge.click_law is None:
+            return posterior
+        true, reported = (replace(self, reported=kind).log_priors(messages, b) for kind in (False, True))
+        possible = (posterior > -np.inf) & (reported > -np.inf)
+        likely = np.subtract(posterior, reported, out=np.full(posterior.shape, -np.inf), where=possible)
+        return self.before_reports(likely, messages, b) + true
+
+    def _by_pdgd(self, messages: Ints, b: int, models: Floats, rest: Floats | None) -> Floats:
         from foltr_audit.kernels.patterns import pattern_likelihoods
 
         replay = self.replay
@@ -192,27 +222,35 @@ class PatternDecoder:
         """
         from foltr_audit.kernels.patterns import cascade_log_priors
 
-        click, stop = self._beliefs(messages, b)
+        click, stop, reports = *self._beliefs(messages, b), self._reports
         lengths = self.view.is_document[messages, b].sum(axis=1)
         facts = np.column_stack([click, stop, lengths])
         _, first, which = np.unique(facts, axis=0, return_index=True, return_inverse=True)
         click, stop, lengths = (np.ascontiguousarray(one[first]) for one in (click, stop, lengths))
 
         def key() -> tuple[object, ...]:
-            return "log priors", click.shape, click.tobytes(), stop.tobytes(), lengths.tobytes()
+            return "log priors", click.shape, click.tobytes(), stop.tobytes(), lengths.tobytes(), reports
 
         # Attacks, and the judge, ask for those of one view.
-        priors = remembered(key, lambda: cascade_log_priors(click, stop, lengths))
+        priors = remembered(key, lambda: cascade_log_priors(click, stop, lengths, reports))
         return priors, lengths, which.reshape(-1)
 
     def log_prior_of(self, messages: Ints, b: int, clicks: Bools) -> Floats:
         """Log prior of clicks (H, k) on list b of some messages (H,): (H,)."""
         from foltr_audit.kernels.patterns import cascade_log_prior
 
-        click, stop = self._beliefs(messages, b)
         lengths = self.view.is_document[messages, b].sum(axis=1)
         patterns = clicks @ (1 << np.arange(clicks.shape[1]))
-        return cascade_log_prior(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths, patterns)
+        click, stop = (np.ascontiguousarray(each) for each in self._beliefs(messages, b))
+        return cascade_log_prior(click, stop, lengths, patterns, self._reports)
+
+    @property
+    def _reports(self) -> tuple[float, float]:
+        """The click law where patterns are those of reported clicks."""
+        from foltr_audit.kernels.patterns import AS_THEY_ARE
+
+        law = self.view.knowledge.click_law
+        return (law.unclicked, law.clicked) if self.reported and law is not None else AS_THEY_ARE
 
     def _beliefs(self, messages: Ints, b: int) -> tuple[Floats, Floats]:
         """P(click | examined) and P(stop | clicked) of each document, each (H, k)."""

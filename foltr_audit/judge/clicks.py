@@ -27,6 +27,7 @@ from foltr_audit.judge.task import AttackSession, AttackTask, NothingToReadError
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
+from foltr_audit.trace.declared_header import NoiseDeclaration
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.blas_threads import one_blas_thread
 
@@ -240,12 +241,16 @@ class _ClickSurprisals:
 
 
 def _knows_all_steps(header: TraceHeader, known: Knowledge) -> bool:
-    """Whether an observer knows how users click, and what every defense does: a clip or a noise law."""
-    chain = header.knowledge.get("defense")
+    """Whether an observer knows how users click, and what every defense does: a clip, or draws of a law."""
+    chain, acts = header.knowledge.get("defense"), NoiseDeclaration.of(header).acts or ()
     if not isinstance(chain, list) or known.noise is None or header.intents > 1:
         return False
-    laws = [law for law in parts(known.noise) if law != "none"]
     balls = int(known.clip is not None)
+    # A clip scales and bounds messages. How another link scales them is not stated.
+    if sum(act.kind == "reduction" for act in acts) > 2 * balls:
+        return False
+    laws = [law for law in parts(known.noise) if law != "none"]
+    laws += [act.text for act in acts if act.reports is not None]
     return len([link for link in chain if link != NO_DEFENSE]) == len(laws) + balls
 
 

@@ -91,7 +91,9 @@ def doubts(pools: Sequence[tuple[str, Sequence[AttackRecord]]]) -> Iterator[Code
                 exact, better = best.metrics["exact"], other.metrics["exact"]
                 if not other.needs < best.needs or exact.ci95 is None or better.ci95 is None:
                     continue
-                if exact.ci95[1] < better.ci95[0]:
+                # A guess that names nothing is right on lists without a click, which are not judged.
+                nothing = (best.counts.get("precision_undefined") or 0) / (best.counts.get("lists") or 1)
+                if exact.ci95[1] + nothing < better.ci95[0]:
                     text = (
                         f"{best.method} reads {short(exact.value)} of the lists with {clicks} clicks right, "
                         f"and {other.method}, which needs fewer facts, {short(better.value)}: "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -26,9 +26,10 @@ from foltr_audit.core.records.view import Candidates, ClickBelief, Knowledge, Vi
 from foltr_audit.core.shown_lists import lists_in_score_order
 from foltr_audit.errors import FoltrAuditError, PluginError, TraceError, UsageError
 from foltr_audit.judge.pieces import with_rows
-from foltr_audit.privacy.events import Ball
+from foltr_audit.privacy.events import Ball, ClickLaw
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
+from foltr_audit.trace.declared_header import NoiseDeclaration
 from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.seed_generators import PERTURBATIONS
 
@@ -100,11 +101,19 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         antithetic=facts.get("antithetic", True) is not False,
         perturbation=_perturbation(header),
         noise=noise,
+        click_law=_click_law(header),
         number_format=_number_format(header),
         feature_format=header.feature_format,
         click_model=text("click_model"),
         update_clip=Ball(norm=update_norm, ord=2) if update_norm is not None else None,
     )
+
+
+def _click_law(header: TraceHeader) -> ClickLaw | None:
+    """How the defenses of a trace randomise clicks, one after the other; None where none says so."""
+    acts = NoiseDeclaration.of(header).acts or ()
+    laws = [act.reports for act in acts if act.reports is not None]
+    return reduce(ClickLaw.then, laws) if laws else None
 
 
 def _perturbation(header: TraceHeader) -> str | None:

@@ -228,9 +228,17 @@ def fill_pattern_likelihoods(
         out[i, (1 << L) - 1] = nothing  # all or none clicked: no pairs, the same message
 
 
+Reports = tuple[float, float]
+"""P(reported as a click) of a document that was not clicked, and of one that was."""
+
+AS_THEY_ARE: Reports = (0.0, 1.0)
+
+
 @kernel
-def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> float:
+def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int, reports: Reports) -> float:
     """Log probability of a pattern under a cascade with these probabilities by position."""
+    if reports[0] > 0.0 or reports[1] < 1.0:
+        return _log_prior_of_reports(click, stop, i, L, pattern, reports)
     below = 1.0  # no click below the last one: the user has stopped, or read on and liked nothing
     j = L - 1
     while j >= 0 and not (pattern >> j) & 1:
@@ -245,32 +253,94 @@ def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> flo
     return log(chance) if chance > 0.0 else -np.inf
 
 
-def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints) -> Floats:
+@inlined
+def _log_prior_of_reports(
+    click: Floats, stop: Floats, i: int, L: int, pattern: int, reports: Reports
+) -> float:
+    """The same for a pattern of reported clicks: it does not show where the user stopped."""
+    reading, stopped = 1.0, 0.0  # with the reports so far
+    for j in range(L):
+        skipped, clicked = reports
+        if not (pattern >> j) & 1:
+            skipped, clicked = 1.0 - skipped, 1.0 - clicked
+        chosen = reading * click[i, j] * clicked
+        stopped = stopped * skipped + chosen * stop[i, j]
+        reading = reading * (1.0 - click[i, j]) * skipped + chosen * (1.0 - stop[i, j])
+    chance = reading + stopped
+    return log(chance) if chance > 0.0 else -np.inf
+
+
+def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints, reports: Reports = AS_THEY_ARE) -> Floats:
     """Log probability of every click pattern of lists under a cascade, (n, 2^k); -inf beyond the length.
 
-    `click` and `stop` (n, k) hold P(click | examined) and P(stop | clicked) of each document.
+    `click` and `stop` (n, k) hold P(click | examined) and P(stop | clicked) of each document. With other
+    `reports` these are patterns of reported clicks, by the forward recursion (Rabiner 1989, "A tutorial on
+    hidden Markov models", section III).
     """
     n, k = click.shape
     out = np.full((n, 1 << k), -np.inf)
-    in_parts(lambda begin, end: fill_log_priors(click, stop, lengths, out, begin, end), n, _LISTS)
+    given = (click, stop, lengths, reports, out)
+    in_parts(lambda begin, end: fill_log_priors(*given, begin, end), n, _LISTS)
     return out
 
 
 @kernel
-def fill_log_priors(click: Floats, stop: Floats, lengths: Ints, out: Floats, begin: int, end: int) -> None:
+def fill_log_priors(
+    click: Floats, stop: Floats, lengths: Ints, reports: Reports, out: Floats, begin: int, end: int
+) -> None:
     """Fill out[begin:end] of `cascade_log_priors`."""
     for i in range(begin, end):
         for pattern in range(1 << lengths[i]):
-            out[i, pattern] = _log_prior(click, stop, i, lengths[i], pattern)
+            out[i, pattern] = _log_prior(click, stop, i, lengths[i], pattern, reports)
 
 
 @kernel
-def cascade_log_prior(click: Floats, stop: Floats, lengths: Ints, patterns: Ints) -> Floats:
+def cascade_log_prior(
+    click: Floats, stop: Floats, lengths: Ints, patterns: Ints, reports: Reports = AS_THEY_ARE
+) -> Floats:
     """Log probability of one click pattern each, (n,); as `cascade_log_priors`."""
     out = np.empty(patterns.size)
     for i in range(patterns.size):
-        out[i] = _log_prior(click, stop, i, lengths[i], patterns[i])
+        out[i] = _log_prior(click, stop, i, lengths[i], patterns[i], reports)
     return out
+
+
+_SURE = 1e-12  # a report that a law rules out has this probability, so that no message is impossible
+
+
+def before_reports(log_likelihood: Floats, lengths: Ints, reports: Reports) -> Floats:
+    """Log likelihood of every pattern of true clicks (n, 2^k), from that of every pattern of reported ones.
+
+    The sum over all patterns of reports, each with its probability given the true clicks. It factors into
+    one step for each document.
+    """
+    out = log_likelihood.copy()
+    law = np.array([[1.0 - p, p] for p in np.clip(reports, _SURE, 1.0 - _SURE)])
+    in_parts(lambda begin, end: fill_before_reports(lengths, law, out, begin, end), len(out), _LISTS)
+    return out
+
+
+@kernel
+def fill_before_reports(lengths: Ints, law: Floats, out: Floats, begin: int, end: int) -> None:
+    """Fill out[begin:end] of `before_reports`, which begins as the likelihoods of reported patterns.
+
+    `law` (2, 2) is P(reported | true), a row for each truth.
+    """
+    for i in range(begin, end):
+        patterns = 1 << lengths[i]
+        top = out[i, :patterns].max()
+        if top == -np.inf:
+            continue
+        for p in range(patterns):
+            out[i, p] = exp(out[i, p] - top)
+        for j in range(lengths[i]):
+            for p in range(patterns):
+                if (p >> j) & 1:
+                    skipped, clicked = out[i, p ^ (1 << j)], out[i, p]
+                    out[i, p ^ (1 << j)] = law[0, 0] * skipped + law[0, 1] * clicked
+                    out[i, p] = law[1, 0] * skipped + law[1, 1] * clicked
+        for p in range(patterns):
+            out[i, p] = top + log(out[i, p])
 
 
 def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Ints, Floats, Floats]:

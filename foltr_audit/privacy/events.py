@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.privacy.noise.base import plain
 from foltr_audit.privacy.observer_views import BY_SIGHT
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.utils.arrays import Floats
 
 UNITS = {
@@ -147,21 +148,70 @@ class NoiseAddition:
     law: AdditiveNoise
 
 
+class ClickLaw(NamedTuple):
+    """P(reported as a click) of a document that was not clicked, and of one that was."""
+
+    unclicked: float
+    clicked: float
+
+    def then(self, other: ClickLaw) -> ClickLaw:
+        """The law of reports that are randomised once more.
+
+        >>> ClickLaw(0.0, 0.5).then(ClickLaw(0.25, 0.75))
+        ClickLaw(unclicked=0.25, clicked=0.5)
+        """
+        twice = (p * other.clicked + (1.0 - p) * other.unclicked for p in self)
+        return ClickLaw(*twice)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClickRandomization:
     """Every click and non-click is randomised independently before the client learns from it.
 
+    Where `reported` says nothing else, both are flipped with the probability `1 / (1 + e^epsilon)` (Warner
+    1965). Attacks know that law; no law of this epsilon tells them more.
+
     Attributes:
         epsilon: the largest log ratio of one reported bit, `ln(p / (1 - p))`.
+        reported: P(reported as a click) of a document that was not clicked, and of one that was.
     """
 
     epsilon: float
+    reported: ClickLaw | None = None
+
+    @classmethod
+    def reporting(cls, unclicked: float, clicked: float) -> ClickRandomization:
+        """The event of a law that reports a non-click and a click as a click with these probabilities.
+
+        >>> round(ClickRandomization.reporting(unclicked=0.1, clicked=0.4).epsilon, 4)
+        1.3863
+
+        Raises:
+            ValueError: a number outside 0..1.
+        """
+        if not (0 <= unclicked <= 1 and 0 <= clicked <= 1):
+            raise ValueError(f"reports of clicks: {unclicked}, {clicked}; expected probabilities")
+        pairs = (clicked, unclicked), (1.0 - clicked, 1.0 - unclicked)
+        usual = clicked >= 0.5 and unclicked == 1.0 - clicked
+        ratios = [
+            abs(math.log(one / other)) if one > 0 < other else math.inf
+            for one, other in pairs[: 1 if usual else 2]
+            if one != other
+        ]
+        return cls(epsilon=max(ratios, default=0.0), reported=None if usual else ClickLaw(unclicked, clicked))
 
     @classmethod
     def kept_with(cls, probability: float) -> ClickRandomization:
         """The event of randomised response that reports the truth with this probability."""
-        epsilon = math.inf if probability in (0.0, 1.0) else abs(math.log(probability / (1.0 - probability)))
-        return cls(epsilon=epsilon)
+        return cls.reporting(1.0 - probability, probability)
+
+    @property
+    def law(self) -> ClickLaw:
+        """How clicks and non-clicks are reported."""
+        if self.reported is not None:
+            return self.reported
+        keep = RandomizedResponse.with_epsilon(self.epsilon, 2).p
+        return ClickLaw(1.0 - keep, keep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,7 +336,7 @@ def event_text(event: PrivacyEvent) -> str:
         case NoiseAddition():
             return f"noised:{event.law.text}"
         case ClickRandomization():
-            return f"randomised-clicks:eps={plain(event.epsilon)}"
+            return f"randomised-clicks:{_reports(event)}"
         case MetricRandomization():
             return f"randomised-metrics:eps={plain(event.epsilon)}"
         case MessageAggregation():
@@ -297,6 +347,14 @@ def event_text(event: PrivacyEvent) -> str:
             return f"noised-sum:sigma={plain(event.sigma)},bands={event.bands}"
         case OpaqueChange() | FloatRounding() | RevealedDraws():
             return _word(event)
+
+
+def _reports(event: ClickRandomization) -> str:
+    """How an event randomises clicks, as text."""
+    if event.reported is None:
+        return f"eps={plain(event.epsilon)}"
+    unclicked, clicked = map(plain, event.reported)
+    return f"unclicked={unclicked},clicked={clicked}"
 
 
 def _word(event: OpaqueChange | FloatRounding | RevealedDraws) -> str:
@@ -327,6 +385,11 @@ def _noised(text: str) -> NoiseAddition | UnknownNoise:
     return UnknownNoise(law=text) if law is None else NoiseAddition(law=law)
 
 
+def _reporting(unclicked: str, clicked: str) -> ClickRandomization | None:
+    law = float(unclicked), float(clicked)
+    return ClickRandomization.reporting(*law) if max(law) <= 1 else None
+
+
 def _summed(at_least: str, neighbours: str | None, needed: str | None) -> MessageAggregation:
     if neighbours is None or needed is None:
         return MessageAggregation(at_least=int(at_least))
@@ -335,7 +398,7 @@ def _summed(at_least: str, neighbours: str | None, needed: str | None) -> Messag
     )
 
 
-_FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise]], ...] = (
+_FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise | None]], ...] = (
     (
         f"bounded:{_OF},norm={_NUMBER},ord={_NUMBER}(,not-always)?",
         lambda of, norm, order, never: NormBound(
@@ -351,6 +414,7 @@ _FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise]], ...] = (
     ("draws-revealed:(.*)", lambda by: RevealedDraws(by=by)),
     ("noised:(.+)", _noised),
     (f"randomised-clicks:eps={_NUMBER}", lambda eps: ClickRandomization(epsilon=float(eps))),
+    (f"randomised-clicks:unclicked={_NUMBER},clicked={_NUMBER}", _reporting),
     (f"randomised-metrics:eps={_NUMBER}", lambda eps: MetricRandomization(epsilon=float(eps))),
     # Fifteen digits bound the integers: `int` would read thousands of them, and raise an error beyond.
     ("summed:at-least=([0-9]{1,15})(?:,neighbours=([0-9]{1,15}),needed=([0-9]{1,15}))?", _summed),

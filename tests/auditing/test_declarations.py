@@ -375,6 +375,7 @@ class UnaryEncoding(Defense):
     name = "toy-unary-encoding"
     eps: float = 1.0
     ahead: bool = False
+    stated: float | None = None
 
     def on_clicks(
         self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
@@ -389,7 +390,9 @@ class UnaryEncoding(Defense):
         return np.where(clicks, drawn < 0.5, drawn < 1 / (1 + np.exp(self.eps))) & (shown >= 0)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        return (ClickRandomization(epsilon=self.eps),)
+        if self.stated is None:
+            return (ClickRandomization(epsilon=self.eps),)
+        return (ClickRandomization.reporting(unclicked=1 / (1 + np.exp(self.eps)), clicked=self.stated),)
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -399,6 +402,14 @@ def test_clicks_that_lie_more_often_than_others_are_as_declared(ahead: bool, set
     for interactions in (1, 3):
         assert declared(setup, interactions=interactions).state == "as declared"
     assert declared(setup_of(chain=(UnaryEncoding(eps=0.5),))).state == "as declared"
+
+
+@pytest.mark.parametrize(("stated", "holds"), [(0.5, True), (0.53, False), (0.47, False)])
+def test_clicks_are_reported_by_the_law_that_is_stated(stated: float, holds: bool, setup_of: SetupOf) -> None:
+    for seed in range(3):
+        found = declared(setup_of(chain=(UnaryEncoding(stated=stated),), seed=seed))
+        assert found.state == ("as declared" if holds else "broken"), found.why
+        assert holds or "clicks are not reported by the declared law" in found.why
 
 
 @pytest.mark.parametrize("text", ["click-rr:keep=0.999", "click-rr:eps=7"])

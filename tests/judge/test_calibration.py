@@ -449,7 +449,8 @@ def test_patterns_are_read_in_the_observers_order(setup_of: SetupOf, collection:
         (("clip:norm=1", "laplace:eps=1,sensitivity=2"), True),
         (("laplace:eps=1,sensitivity=2",), True),
         (("none",), False),
-        (("click-rr:eps=2", "laplace:eps=1,sensitivity=2"), False),
+        (("click-rr:eps=2", "laplace:eps=1,sensitivity=2"), True),
+        (("click-rr:eps=2,debias=true", "laplace:eps=1,sensitivity=2"), False),
         (("laplace:eps=1,sensitivity=2", "sign:scale=0.5"), False),
     ],
 )

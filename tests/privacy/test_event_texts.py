@@ -43,6 +43,7 @@ EVENTS: st.SearchStrategy[PrivacyEvent] = st.one_of(
     st.builds(GridRounding, step=SIZES, nearest=st.booleans()),
     st.builds(NoiseAddition, law=LAWS),
     st.builds(ClickRandomization, epsilon=st.one_of(SIZES, st.just(math.inf))),
+    st.builds(ClickRandomization.reporting, st.floats(0, 1), st.floats(0, 1)),
     st.builds(MetricRandomization, epsilon=st.one_of(SIZES, st.just(math.inf))),
     st.builds(MessageAggregation, at_least=st.integers(1, 10**9)),
     st.builds(CorrelatedNoise, sigma=SIZES, bands=st.integers(1, 10**9)),
@@ -64,6 +65,7 @@ DOCUMENTED: dict[str, PrivacyEvent] = {
     "rounded:step=2": GridRounding(step=2.0),
     "noised:gamma-share:n=1000,scale=2.5": NoiseAddition(law=GammaShare(n=1000, scale=2.5)),
     "randomised-clicks:eps=1": ClickRandomization(epsilon=1.0),
+    "randomised-clicks:unclicked=0.1,clicked=0.6": ClickRandomization.reporting(unclicked=0.1, clicked=0.6),
     "randomised-metrics:eps=inf": MetricRandomization(epsilon=math.inf),
     "summed:at-least=10": MessageAggregation(at_least=10),
     "summed:at-least=10,neighbours=8,needed=5": MessageAggregation(at_least=10, key_shares=SHARES),
@@ -71,6 +73,7 @@ DOCUMENTED: dict[str, PrivacyEvent] = {
     "opaque:home-made": OpaqueChange(mechanism="home-made"),
 }
 NONE = "|bounded|bounded:norm=1,ord=2|resized:of=clicks,factor=1|rounded:step=-1|noised:|summed:at-least=x"
+NONE += "|randomised-clicks:unclicked=0.1|randomised-clicks:unclicked=0.1,clicked=1.5"
 
 
 def test_texts_are_as_documented() -> None:

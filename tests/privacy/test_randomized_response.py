@@ -259,3 +259,37 @@ def test_what_a_message_composes_is_said(setup_of: SetupOf) -> None:
     for quiet in ("foltr-es:interactions=1,antithetic=false", "foltr-es"):
         defense = "metric-rr:eps=1.2" if "interactions" in quiet else "metric-rr:p=1"
         assert setup_of(learner=quiet, defense=(defense,)).privacy.warnings() == ()
+
+
+# --- reports of clicks ------------------------------------------------------------------------------
+
+
+@given(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]), st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.75, 1.0]))
+def test_the_epsilon_of_reports_is_the_largest_log_ratio_of_their_law(
+    unclicked: float, clicked: float
+) -> None:
+    event = ClickRandomization.reporting(unclicked, clicked)
+    law = np.array([[1 - p, p] for p in event.law])
+    np.testing.assert_allclose(law[:, 1], (unclicked, clicked), atol=1e-15)
+    with np.errstate(divide="ignore"):
+        possible = law[:, law.any(axis=0)]
+        ratios = np.abs(np.log(possible[0]) - np.log(possible[1]))
+    np.testing.assert_allclose(event.epsilon, ratios.max(), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.2, 0.5, 0.9, 1.0])
+def test_randomised_response_keeps_with_its_probability(keep: float) -> None:
+    event = ClickRandomization.kept_with(keep)
+    np.testing.assert_allclose(event.law, (1 - keep, keep), atol=1e-15)
+    np.testing.assert_allclose(event.epsilon, RandomizedResponse(keep, 2).epsilon, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.12, 1.2, 20.0, math.inf])
+def test_an_epsilon_alone_stands_for_randomised_response(eps: float) -> None:
+    np.testing.assert_allclose(ClickRandomization(epsilon=eps).law[1], 1 / (1 + math.exp(-eps)), rtol=1e-12)
+
+
+def test_a_report_needs_probabilities() -> None:
+    for wrong in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="expected probabilities"):
+            ClickRandomization.reporting(0.5, wrong)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.rankers import FirstLayer, Ranker, known_ranker, make_ranker
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.events import Ball
+from foltr_audit.privacy.events import Ball, ClickLaw
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, freeze, read_only, read_only_features
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ KNOWLEDGE = {
     "clip": "the ball that local models are kept in",
     "sigma": "the scale of the perturbations that clients try",
     "metric": "the online metric that clients send",
-    "noise": "the law of the noise in a message",
+    "noise": "the law of the noise in a message, and of randomised clicks",
     "click_model": "how users click, given relevance",
 }
 """What an observer may know in addition to the messages; each item can be hidden."""
@@ -207,6 +207,7 @@ class Knowledge:
             seeds.
         noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`; for a message of metrics, the
             law of each metric, e.g. `metric-rr:p=0.25`; or `none`.
+        click_law: how clients randomise the clicks that they learn from; None if they do not.
         number_format: `bfloat16`, `float16`, `float32` or `float64`, the number format of messages.
         feature_format: the same for the features with which clients learn.
         encoding_error: largest error of a number of a message from its encoding as an integer.
@@ -237,6 +238,7 @@ class Knowledge:
     antithetic: bool = True
     perturbation: str | None = "foltr-audit"
     noise: str | None = None
+    click_law: ClickLaw | None = None
     number_format: str = "float32"
     feature_format: str = "float32"
     encoding_error: float = 0.0
@@ -266,6 +268,8 @@ class Knowledge:
         }
         if "click_model" in hidden:
             lost["belief"] = None
+        if "noise" in hidden:
+            lost["click_law"] = None
         if "clip" in hidden:
             lost["update_clip"] = None
         if hidden & STEP_FACTS:

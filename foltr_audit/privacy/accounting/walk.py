@@ -9,6 +9,7 @@ from typing import Literal
 
 from foltr_audit.privacy.events import (
     DIGITS,
+    ClickLaw,
     ClickRandomization,
     CorrelatedNoise,
     FloatRounding,
@@ -73,11 +74,13 @@ class ChainAction:
         kind: what it is.
         text: the event or defense as text.
         law: of noise, its law as text; None where it is not stated.
+        reports: how clicks are reported, where they are randomised.
     """
 
     kind: Kind
     text: str
     law: str | None = None
+    reports: ClickLaw | None = None
 
     @property
     def is_noise(self) -> bool:
@@ -94,7 +97,8 @@ def action_of(event: PrivacyEvent | UnknownNoise | None, text: str | None = None
     if event is None:
         return ChainAction("unknown", text or "")
     kind = next(kind for known, kind in _KINDS.items() if isinstance(event, known))
-    return ChainAction(kind, text or event_text(event))
+    reports = event.law if isinstance(event, ClickRandomization) else None
+    return ChainAction(kind, text or event_text(event), reports=reports)
 
 
 def actions_of(events: Iterable[PrivacyEvent]) -> tuple[ChainAction, ...]:
