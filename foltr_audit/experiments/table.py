@@ -84,10 +84,7 @@ class Difference(NamedTuple):
 
         None if no number would, or nothing is compared.
         """
-        if self.loss is None or self.loss.mean <= limit:
-            return None if self.loss is None else self.loss.needed(limit)
-        gain = self.loss._replace(mean=-self.loss.mean, lower=-self.loss.upper, upper=-self.loss.lower)
-        return gain.needed(-limit)
+        return None if self.loss is None else self.loss.needed(limit)
 
 
 NOT_TESTED = Difference()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.results import UNKNOWN, Estimate, Interval
 from foltr_audit.judge.significance import (
     FEWEST,
+    mean_bounds,
     mean_ends,
     resample_weights,
     simultaneous_tail,
@@ -74,6 +75,10 @@ class QueryMetric(Estimate):
         others = [-math.inf if ends is None else ends[0] for ends in (one.ends(tail) for one in self.beside)]
         low, high = max(min([low, *others]), self.lowest), min(high, self.highest)
         return (low, high) if math.isfinite(high - low) else None
+
+    def needed(self, limit: float) -> int | None:
+        """About how many queries would show it to be on one side of a limit, see `MeanBounds.needed`."""
+        return mean_bounds(self.values, self.lowest, self.highest).needed(limit)
 
     def minus(self, other: QueryMetric) -> QueryMetric:
         """The difference to another metric of the same queries."""

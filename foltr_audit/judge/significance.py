@@ -141,18 +141,21 @@ class MeanBounds(NamedTuple):
     upper: float
 
     def needed(self, limit: float) -> int | None:
-        """About how many values like these would bring `upper` to the limit; None if the mean is above it.
+        """About how many values like these would put both bounds on one side of a limit.
 
-        The bound is taken as mean + z spread / sqrt(n) + c / n, with the c that it has now: that of a normal
-        mean, and what skewness and the ends of the range add, which falls faster.
+        None if no number would, since the mean is at the limit. The distance of a bound is taken as
+        z spread / sqrt(n) + c / n, with the c that it has now: that of a normal mean, and what skewness and
+        the ends of the range add, which falls faster.
         """
-        room = limit - self.mean
-        if self.upper <= limit:
+        if self.upper <= limit or self.lower > limit:
             return self.n
+        room, reach = limit - self.mean, self.upper - self.mean
+        if room < 0.0:
+            room, reach = -room, self.mean - self.lower
         if not room > 0.0 or self.n < 2:
             return None
         normal = _ONE_SIDED * self.spread
-        rest = max(0.0, self.n * (self.upper - self.mean) - normal * math.sqrt(self.n))
+        rest = max(0.0, self.n * reach - normal * math.sqrt(self.n))
         root = (normal + math.sqrt(normal**2 + 4.0 * room * rest)) / (2.0 * room)
         return max(self.n + 1, math.ceil(root**2))
 

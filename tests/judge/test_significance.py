@@ -276,10 +276,12 @@ def test_as_many_queries_as_are_needed_do() -> None:
     assert np.median(ends) == pytest.approx(0.03, abs=0.004)
 
 
-def test_no_number_of_queries_brings_a_bound_below_the_mean() -> None:
+def test_a_limit_near_the_mean_takes_more_queries() -> None:
     found = mean_bounds(np.linspace(0.0, 0.2, 20), -1.0)
-    assert found.needed(0.09) is None
-    assert found.needed(1.0) == 20
+    assert found.needed(found.mean) is None
+    assert found.needed(1.0) == found.needed(-0.5) == 20
+    below = found.needed(2 * found.mean - 0.11)
+    assert below == pytest.approx(found.needed(0.11), rel=0.05), "the values are symmetric"
     first, second = found.needed(0.12), found.needed(0.11)
     assert first is not None
     assert second is not None

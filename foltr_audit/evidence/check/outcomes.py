@@ -12,6 +12,7 @@ from foltr_audit.core.warning_kinds import CodedWarning, coded, warning_code
 from foltr_audit.evidence.check.limits import PRIVACY_LIMITS, PROOF_LIMITS, SystemLimits
 from foltr_audit.experiments.decide import cost_doubt
 from foltr_audit.experiments.table import NOT_TESTED, Difference
+from foltr_audit.judge.bootstrap import QueryMetric
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.judge.significance import FEWEST
 from foltr_audit.privacy.observer_views import sees, sees_lists, with_article, without_lists
@@ -149,10 +150,8 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _read(
-    limits: SystemLimits, found: Estimate, about: str, missing: str | None, *, high_is_bad: bool
-) -> LimitOutcome:
-    """An estimate; with `use = "interval"` the worse of its one-sided bounds is compared too."""
+def _read(limits: SystemLimits, name: str, found: Estimate, about: str, missing: str | None) -> LimitOutcome:
+    """An estimate for a limit; with `use = "interval"` the worse of its one-sided bounds is compared too."""
     value, interval = found.value, found.bounds
     if not found.known:
         return LimitOutcome(about=about, missing=missing or f"no value is known: {about}")
@@ -163,8 +162,17 @@ def _read(
         return LimitOutcome(
             value, None, None, about, f'no interval: {why}; use = "value" judges the value alone'
         )
-    judged = max(value, interval[1]) if high_is_bad else min(value, interval[0])
+    judged = min(value, interval[0]) if name == "min_ndcg" else max(value, interval[1])
+    limit = float(getattr(limits, name) or 0.0)
+    if isinstance(found, QueryMetric) and min(value, judged) <= limit < max(value, judged):
+        about += _would_settle(found.needed(limit), found.values.size)
     return LimitOutcome(value, judged, interval, about)
+
+
+def _would_settle(needed: int | None, queries: int) -> str:
+    if needed is None:
+        return ""
+    return f"; about {needed:,} queries would settle it, instead of {queries:,}"
 
 
 def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
@@ -196,7 +204,7 @@ def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> Limi
     missing = None if auc.known else "no attacked list has both clicked and unclicked documents"
     few = describe_few_lists([attack.counts["lists"]])
     about = ", ".join(part for part in (f"attack {attack.method}", others, few) if part)
-    return _read(limits, auc, about, missing, high_is_bad=True)._replace(attack=attack)
+    return _read(limits, "max_attack_auc", auc, about, missing)._replace(attack=attack)
 
 
 def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
@@ -214,7 +222,7 @@ def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
 
 
 def _ndcg(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
-    return _read(limits, subject.ndcg, "offline nDCG@10", subject.missing.get("ndcg"), high_is_bad=False)
+    return _read(limits, "min_ndcg", subject.ndcg, "offline nDCG@10", subject.missing.get("ndcg"))
 
 
 def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
@@ -229,9 +237,8 @@ def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
         missing = f'no interval: {loss.n} queries have a value; use = "value" judges the value alone'
         return LimitOutcome(loss.mean, None, None, about, missing)
     limit = limits.max_ndcg_loss or 0.0
-    needed = subject.difference.queries_needed(limit)
-    if cost_doubt(subject.difference, limit) == "cost not known" and needed is not None:
-        about += f"; about {needed:,} queries would settle it, instead of {loss.n:,}"
+    if cost_doubt(subject.difference, limit) == "cost not known":
+        about += _would_settle(subject.difference.queries_needed(limit), loss.n)
     return LimitOutcome(loss.mean, loss.upper, (loss.lower, loss.upper), about)
 
 
