@@ -12,10 +12,16 @@ SHARES = st.sampled_from([0.3, 0.4997, 0.5, 0.5004, 0.6, 0.6004, 0.6006, 0.7, 0.
 LEAKS = st.sampled_from([-0.2, -0.0003, 0.0, 0.0004, 0.1, 0.1004, 0.1006, 0.2, 0.4])
 
 
+class SureChoice(ParetoChoice):
+    """A choice of which everything is known exactly: a larger nDCG is a larger one."""
+
+    def _is_more_useful(self, other: ParetoChoice) -> bool:
+        return True
+
+
 def sure(leak: float | None, utility: float | None, *, refuted: bool = False) -> ParetoChoice:
-    """A choice of which everything is known exactly."""
-    queries = np.array(["a", "b", "c"]), np.full(3, np.nan if utility is None else utility)
-    return ParetoChoice(leak, utility, None if leak is None else (leak, leak), queries, refuted)
+    none = np.array([], dtype=np.str_), np.array([])
+    return SureChoice(leak, utility, None if leak is None else (leak, leak), none, refuted)
 
 
 CHOICES = st.lists(st.builds(sure, st.none() | LEAKS, st.none() | SHARES, refuted=st.booleans()), max_size=7)
