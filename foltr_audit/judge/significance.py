@@ -264,13 +264,13 @@ def resample_weights(streams: Streams, n: int) -> Ints:
     return read_only(np.stack([np.bincount(draw, minlength=n) for draw in draws]), np.int64)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _factors(streams: Streams, n: int) -> Floats:
     """The same as floats, which are faster to sum."""
     return read_only(resample_weights(streams, n), np.float64)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _random_weights(streams: Streams, n: int) -> tuple[Floats, Floats, Floats]:
     """Random weights of n values, float64 (R, n), their sums (R,), and a weight of one value more (R,)."""
     drawn = streams.generator("bootstrap/weights").exponential(size=(RESAMPLES, n + 1))
