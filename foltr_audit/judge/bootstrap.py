@@ -170,16 +170,16 @@ class QueryBootstrap:
         denominators: Floats,
         transform: Transform | None = None,
         *,
-        share: bool = False,
+        lowest: float = -math.inf,
+        highest: float = math.inf,
     ) -> Estimate:
         """Sum of numerators over sum of denominators, both (L,), or a function of that.
 
-        With `share` each ratio lies between 0 and 1. The interval of a function holds all its values over
-        that of the ratio.
+        The ratio of each query lies between `lowest` and `highest`. The interval of a function holds all its
+        values over that of the ratio.
         """
         total = float(numerators.sum()), float(denominators.sum())
-        ends = (0.0, 1.0) if share else (-math.inf, math.inf)
-        ratio = self._ratio(numerators, denominators, total, *ends)
+        ratio = self._ratio(numerators, denominators, total, lowest, highest)
         if transform is None or not ratio.known:
             return ratio
 

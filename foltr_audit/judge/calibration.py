@@ -82,10 +82,12 @@ def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) 
         role=role_of(evidence, label),
         counts={"lists": int(evidence.query.size), "documents": int(here.sum())},
         metrics={
-            "brier": resamples.ratio(squares, count, share=True),
-            "brier_base_rate": resamples.ratio(clicked, count, lambda share: share * (1 - share), share=True),
-            "log_loss": resamples.ratio(surprise, count),
-            "log_loss_base_rate": resamples.ratio(clicked, count, _entropy, share=True),
+            "brier": resamples.ratio(squares, count, lowest=0.0, highest=1.0),
+            "brier_base_rate": resamples.ratio(
+                clicked, count, lambda share: share * (1 - share), lowest=0.0, highest=1.0
+            ),
+            "log_loss": resamples.ratio(surprise, count, lowest=0.0),
+            "log_loss_base_rate": resamples.ratio(clicked, count, _entropy, lowest=0.0, highest=1.0),
         },
         more={"calibration_error": calibration_error(bins), "reliability": bins},
     )

@@ -86,10 +86,12 @@ class CountEvidence(Evidence):
         errors = np.where(here, (estimates - self.counts) / self.clients[:, np.newaxis], 0.0)
         right = here & (np.rint(estimates) == self.counts)
         return {
-            "error": resamples.ratio(np.abs(errors).sum(axis=1), documents),
-            "rmse": resamples.ratio((errors**2).sum(axis=1), documents, np.sqrt),
+            "error": resamples.ratio(np.abs(errors).sum(axis=1), documents, lowest=0.0),
+            "rmse": resamples.ratio((errors**2).sum(axis=1), documents, np.sqrt, lowest=0.0),
             "spearman": resamples.mean(rank_correlations(estimates, self.counts, here)),
-            "exact": resamples.ratio(right.sum(axis=1).astype(np.float64), documents, share=True),
+            "exact": resamples.ratio(
+                right.sum(axis=1).astype(np.float64), documents, lowest=0.0, highest=1.0
+            ),
         }
 
 

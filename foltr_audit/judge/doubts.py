@@ -51,7 +51,9 @@ def wrong_sign(attacks: Sequence[AttackedClicks]) -> str | None:
     the question is not what an attack adds to one, but whether it reads the opposite of the truth.
     """
     worse = [
-        each for each in attacks if (own := each.auc.ends(TAIL / len(attacks))) is not None and own[1] < 0.5
+        each
+        for each in attacks
+        if each.auc.value < 0.5 and (own := each.auc.ends(TAIL / len(attacks))) is not None and own[1] < 0.5
     ]
     if not worse:
         return None

@@ -88,9 +88,9 @@ class IntentEvidence(Evidence):
             }
             metrics = {
                 "shown": resamples.share(shown.first),
-                "shown_balanced": resamples.ratio(shown.first * weights, weights, share=True),
+                "shown_balanced": resamples.ratio(shown.first * weights, weights, lowest=0.0, highest=1.0),
                 "accuracy": resamples.share(named.first),
-                "balanced_accuracy": resamples.ratio(named.first * weights, weights, share=True),
+                "balanced_accuracy": resamples.ratio(named.first * weights, weights, lowest=0.0, highest=1.0),
                 "probability": resamples.share(named.probability),
                 "bits": resamples.mean(told.bits),
             }

@@ -214,14 +214,15 @@ def mean_ends(
     if n > MOST_RESAMPLED:
         return low, high
     t = studentised(values, streams)
-    spread, drawn, last = float(values.std()), _random_weights(streams, n), n / counted
+    spread = float(values.std())
     low = min(low, mean - spread * _quantile(np.where(np.isnan(t), np.inf, t), 1.0 - tail))
     high = max(high, mean - spread * _quantile(np.where(np.isnan(t), -np.inf, t), tail))
-    known, total = np.einsum("bq,q->b", drawn[:, :n], values), drawn[:, :n].sum(axis=1) + last * drawn[:, n]
+    drawn, sums, more = _random_weights(streams, n)
+    known, more = np.einsum("bq,q->b", drawn, values), n / counted * more
     if math.isfinite(lowest):
-        low = max(low, _quantile((known + last * drawn[:, n] * lowest) / total, tail))
+        low = max(low, _quantile((known + more * lowest) / (sums + more), tail))
     if math.isfinite(highest):
-        high = min(high, _quantile((known + last * drawn[:, n] * highest) / total, 1.0 - tail))
+        high = min(high, _quantile((known + more * highest) / (sums + more), 1.0 - tail))
     return low, high
 
 
@@ -263,16 +264,18 @@ def resample_weights(streams: Streams, n: int) -> Ints:
     return read_only(np.stack([np.bincount(draw, minlength=n) for draw in draws]), np.int64)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _factors(streams: Streams, n: int) -> Floats:
     """The same as floats, which are faster to sum."""
     return read_only(resample_weights(streams, n), np.float64)
 
 
-@lru_cache(maxsize=2)
-def _random_weights(streams: Streams, n: int) -> Floats:
-    """Random weights of n values and one more, float64 (R, n + 1)."""
-    return read_only(streams.generator("bootstrap/weights").exponential(size=(RESAMPLES, n + 1)), np.float64)
+@lru_cache(maxsize=4)
+def _random_weights(streams: Streams, n: int) -> tuple[Floats, Floats, Floats]:
+    """Random weights of n values, float64 (R, n), their sums (R,), and a weight of one value more (R,)."""
+    drawn = streams.generator("bootstrap/weights").exponential(size=(RESAMPLES, n + 1))
+    own: Floats = read_only(drawn[:, :n], np.float64)
+    return own, own.sum(axis=1), drawn[:, n]
 
 
 def _quantile(values: Floats, share: float) -> float:

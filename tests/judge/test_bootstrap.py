@@ -45,17 +45,19 @@ def test_a_ratio_and_its_interval_equal_plain_loops(seed: int) -> None:
     resamples = QueryBootstrap(QUERIES, Streams(seed))
     values = influences(lambda w: float((w[NUMBER] * above).sum() / (w[NUMBER] * below).sum()), 5)
     ends = plain_ends(values, seed=seed)
-    plain = resamples.ratio(above, below, share=True)
+    plain = resamples.ratio(above, below, lowest=0.0, highest=1.0)
     assert plain.value == pytest.approx(12 / 26, rel=1e-12)
     assert plain.ci95 == pytest.approx(ends, rel=1e-5)
-    squared = resamples.ratio(above, below, lambda share: share**2, share=True)
+    squared = resamples.ratio(above, below, lambda share: share**2, lowest=0.0, highest=1.0)
     assert squared.value == pytest.approx((12 / 26) ** 2, rel=1e-12)
     assert squared.ci95 == pytest.approx((ends[0] ** 2, ends[1] ** 2), rel=1e-5)
 
 
 def test_a_function_with_its_peak_inside_the_interval_has_it_as_its_end() -> None:
     values = np.tile([0.4, 0.6], 10)
-    found = queries_of(20).ratio(values, np.ones(20), lambda share: share * (1 - share), share=True)
+    found = queries_of(20).ratio(
+        values, np.ones(20), lambda share: share * (1 - share), lowest=0.0, highest=1.0
+    )
     assert found.value == found.ci95[1] == 0.25 > found.ci95[0] if found.ci95 else False
 
 

@@ -69,8 +69,7 @@ def test_count_rows_by_hand() -> None:
     assert constant["error"] == pytest.approx((0.0 + 0.5 + 0.5 + 0.5 + 0.3) / 5)
     assert constant["spearman"] is None
     assert constant["spearman_ci95"] is None
-    low, high = attack["error_ci95"]
-    assert low <= attack["error"] <= high
+    assert attack["error_ci95"] is None, "two queries have no interval"
     (refused,) = found["refused"]
     assert refused["view"] == "aggregate"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -228,7 +229,7 @@ def _ndcg(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
 def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     """The loss; unless the value alone counts, its one-sided bounds: the rule of `decide.cost_doubt`."""
     about, loss = "offline nDCG@10 compared with no defense", subject.difference.loss
-    if loss is None or loss.n == 0:
+    if loss is None or math.isnan(loss.mean):
         missing = subject.missing.get("loss", f"no value is known: {about}")
         return LimitOutcome(about=about, missing=missing)
     if limits.use == "value":
