@@ -60,7 +60,7 @@ def main(folder: str) -> None:
     """Print the online MaxRR of every ranker, click model and fold."""
     rankers, users = ("linear", "neural:hidden=10"), ("perfect", "navigational", "informational")
     for ranker, click_model, fold in product(rankers, users, range(1, 6)):
-        data = fa.load_data(folder, fold=fold, normalise="none")
+        data = fa.load_data(folder, fold=fold, normalise="none", document_order="file")
         rounds = replayed_rounds(data, ranker, click_model)
         played = [next(rounds) for _ in range(ROUNDS)]
         print(f"{ranker} {click_model} Fold{fold} {np.mean(played[-LAST_ROUNDS:]):.4f}", flush=True)

@@ -56,6 +56,7 @@ def load_data(
     normalise: str = "zscore",
     missing: float | str | None = None,
     dtype: str = "float32",
+    document_order: str = "content",
     seed: int = 1,
     intents: str | None = None,
 ) -> Collection:
@@ -68,6 +69,7 @@ def load_data(
         missing: what missing features become: a number, `min` or `mean`, as `--missing`; None for 0, and NaN
             is refused.
         dtype: of the features, float32 or float64.
+        document_order: content, so that the order of rows changes no result, or file.
         seed: splits data that come in one part.
         intents: folder with qrels for each intent, or `synthetic[:I]`; None for one intent.
 
@@ -84,7 +86,8 @@ def load_data(
         <Collection: synthetic synthetic:mq2007:30, 18 / 6 / 6 queries, 46 features>
     """
     how: dict[str, object] = {"fold": fold, "normalise": normalise, "missing": missing, "dtype": dtype}
-    spec = Spec.parse({"data": how | {"source": str(source), "intents": intents}}, "load_data")
+    how |= {"source": str(source), "document_order": document_order, "intents": intents}
+    spec = Spec.parse({"data": how}, "load_data")
     return load_collection(spec.data, seed)
 
 

@@ -282,11 +282,6 @@ class TraceAttack:
             self.path, self.traces, self.spec, data=self.data, intents=self.intents, seed=self.used_seed
         )
 
-    @cached_property
-    def _located(self) -> dict[str, Trace]:
-        """The traces with their data set."""
-        return {name: trace.on(self.collection) for name, trace in self.traces.items()}
-
     @property
     def data_record(self) -> DataRecord:
         """The facts of the data; of a trace that embeds features what its header says."""
@@ -326,8 +321,11 @@ class TraceAttack:
     def facts(self) -> dict[str, FactCheck]:
         """Whether the facts of each trace explain its messages, by click model."""
         return {
-            name: check_facts(trace, Observer(trace.header, self.collection, client_step=self.client_step))
-            for name, trace in self._located.items()
+            name: check_facts(
+                trace.on(self.collection),
+                Observer(trace.header, self.collection, client_step=self.client_step),
+            )
+            for name, trace in self.traces.items()
         }
 
     @cached_property
@@ -338,11 +336,11 @@ class TraceAttack:
             malicious = Setup(self.spec, self.collection).malicious
         return {
             name: check_truth(
-                trace,
+                trace.on(self.collection),
                 Observer(trace.header, self.collection, client_step=self.client_step),
                 None if malicious is None else malicious.among,
             )
-            for name, trace in self._located.items()
+            for name, trace in self.traces.items()
             if trace.has_truth
         }
 
@@ -374,9 +372,9 @@ class TraceAttack:
         _ = self.truth
         sums = self.protocol.sums_of_rounds  # a sum is of clients of all groups
         groups = ONE_GROUP if sums else ClientGroups.of(self.population, fresh=self.fresh)
-        for click_model, trace in self._located.items():
+        for click_model, trace in self.traces.items():
             found = judge_attacks(
-                trace,
+                trace.on(self.collection),
                 self.collection,
                 self.protocol,
                 self.streams,
@@ -424,7 +422,8 @@ class TraceAttack:
             raise UsageError(f"--guesses: {path} {problem}; expected the name of a new file")
         import polars as pl
 
-        frame = pl.concat([self._guesses(name, trace, progress) for name, trace in self._located.items()])
+        every = {name: trace.on(self.collection) for name, trace in self.traces.items()}
+        frame = pl.concat([self._guesses(name, trace, progress) for name, trace in every.items()])
         buffer = io.BytesIO()
         if path.suffix == ".csv":
             frame.write_csv(buffer)

@@ -42,15 +42,16 @@ def pooled(collection: Collection, name: str) -> NDArray[np.generic]:
 
 
 def ndcg10(part: Dataset, scores: NDArray[np.float64]) -> float:
-    """Mean nDCG@10, gain 2^r - 1, ideal from all candidates; 0 for a query without relevant documents."""
+    """Mean nDCG@10, gain 2^r - 1, over all orders of equal scores; 0 without relevant documents."""
+    from sklearn.metrics import ndcg_score
+
     total = 0.0
-    discount = 1.0 / np.log2(np.arange(2, 12))
     for start, stop in zip(part.offsets[:-1], part.offsets[1:], strict=True):
         gain = 2.0 ** part.labels[start:stop] - 1.0
-        top = gain[np.argsort(-scores[start:stop], kind="stable")][:10]
-        best = np.sort(gain)[::-1][:10]
-        if best[0] > 0:
-            total += (top * discount[: top.size]).sum() / (best * discount[: best.size]).sum()
+        if stop - start > 1 and gain.any():
+            total += ndcg_score(gain[np.newaxis], scores[np.newaxis, start:stop], k=10)
+        elif gain.any():
+            total += 1.0
     return total / part.n_queries
 
 

@@ -108,7 +108,7 @@ def test_letor_files_are_read_as_the_package_reads_them(app: dict[str, ModuleTyp
     ]
     for part in ("train", "vali", "test"):
         (tmp_path / f"{part}.txt").write_text("\n".join(lines), encoding="utf-8")
-    wanted = fa.load_data(str(tmp_path), normalise="none").train
+    wanted = fa.load_data(str(tmp_path), normalise="none", document_order="file").train
     found = app["letor_data"].load_queries(str(tmp_path))
     assert [query.number for query in found] == [0, 1, 2]
     np.testing.assert_array_equal(np.concatenate([query.features for query in found]), wanted.features)

@@ -88,7 +88,7 @@ def test_messages_of_one_client_are_pooled() -> None:
     whole = "--defense clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
     done = run(f"attack {whole} --view pooled --repeats 5 --method aggregate:restarts=0", *FEW)
     assert done.code == 0
-    assert "sums over 5 messages of one client" in " ".join(done.out.split())
+    assert "5 messages of one client" in " ".join(done.out.split())
     rows = answer(f"{ONE} --view pooled --repeats 5 --method aggregate:restarts=1", *FEW)["counts"]
     assert {row["view"] for row in rows} == {"pooled"}
     errors = {row["method"]: row["error"] for row in rows}

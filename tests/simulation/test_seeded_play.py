@@ -81,7 +81,7 @@ def _fold(folder: Path) -> Collection:
     for part, names in given.items():
         texts = [(PARTS / f"{name}.txt").read_text() for name in names]
         (folder / f"{part}.txt").write_text("".join(texts))
-    return fa.load_data(str(folder), normalise="none")
+    return fa.load_data(str(folder), normalise="none", document_order="file")
 
 
 @pytest.mark.parametrize(("ranker", "click_model"), PUBLISHED)
