@@ -47,7 +47,6 @@ from foltr_audit.trace.facts import checked_facts, plain_facts, with_facts
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
-from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -128,7 +127,7 @@ def recorded_collection(
         "missing": header.knowledge.get("missing") if spec is None else spec.data.missing,
         "dtype": header.knowledge.get("feature_dtype", "float32"),
         "intents": intents or (header.knowledge.get("intents_from") if spec is None else spec.data.intents),
-        "document_order": _document_order(header) if spec is None else spec.data.document_order,
+        "document_order": header.knowledge.get("document_order", "content"),
     }
     try:
         found = load_collection(Spec.parse({"data": wanted}, f"trace: {path}").data, seed)
@@ -145,11 +144,6 @@ def recorded_collection(
         check_collection(trace.header, found)
     numbered = _numbering(path, header)
     return found if numbered is None else balance_collection(found, numbered)
-
-
-def _document_order(header: TraceHeader) -> str:
-    """The order by which equal scores rank: that of the file in the published program of FOLtR-ES."""
-    return "file" if header.knowledge.get("perturbation") == NUMPY_RANDOMSTATE else "content"
 
 
 def _numbering(path: Path, header: TraceHeader) -> Streams | None:

@@ -247,6 +247,8 @@ def trace_header(
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
     known = {"noise": noise, "missing": spec.data.missing}
     knowledge |= {name: text for name, text in known.items() if text is not None}
+    if collection.document_order != "content":
+        knowledge["document_order"] = collection.document_order
     if spec.data.dtype != "float32":
         knowledge["feature_dtype"] = spec.data.dtype
     if spec.data.intents is not None:

@@ -75,6 +75,7 @@ FACTS: dict[str, FactDomain] = {
     "eps_claimed": FactDomain(
         "a number above 0", lambda value: _above_0(value) or (_is_number(value) and value == math.inf)
     ),
+    "document_order": _one_of("content", "file"),
     "events": FactDomain(
         "a list of texts such as noised:laplace:scale=2.5",
         lambda value: isinstance(value, list) and all(parse_event(text) is not None for text in value),
