@@ -124,9 +124,10 @@ def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
     row = re.compile(r"^\| ([\w+-]+) \| (\S+ \(.*?\)) \| (.*?) \|$", re.MULTILINE)
     found = row.findall(README.read_text(encoding="utf-8"))
     assert len(found) == 4
-    for defense, auc, ndcg in found:
+    for defense, auc, rest in found:
         name = defense if defense == "none" else f"{defense}, eps 1.2"
-        assert f"| {name} | map | {auc} | {ndcg} |" in results, defense
+        row = rf"^\| {re.escape(name)} \| [\w-]+ \| {re.escape(auc)} \| {re.escape(rest)} \|$"
+        assert re.search(row, results, re.MULTILINE), defense
 
 
 def test_the_generated_pages_have_every_command_plug_in_warning_and_public_name() -> None:
