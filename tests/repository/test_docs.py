@@ -126,8 +126,8 @@ def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
     assert len(found) == 4
     for defense, auc, rest in found:
         name = defense if defense == "none" else f"{defense}, eps 1.2"
-        row = rf"^\| {re.escape(name)} \| [\w-]+ \| {re.escape(auc)} \| {re.escape(rest)} \|$"
-        assert re.search(row, results, re.MULTILINE), defense
+        listed = rf"^\| {re.escape(name)} \| [\w-]+ \| {re.escape(auc)} \| {re.escape(rest)} \|$"
+        assert re.search(listed, results, re.MULTILINE), defense
 
 
 def test_the_generated_pages_have_every_command_plug_in_warning_and_public_name() -> None:
