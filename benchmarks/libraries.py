@@ -9,14 +9,10 @@ import numpy as np
 from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.timing import TimingTask, interleave
-from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.kernels.regression import box_least_absolute, box_least_squares, least_absolute
-from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 
 _PARAMETERS, _DOCUMENTS, _SYSTEMS = 46, 10, 64
-_LISTS, _RESAMPLES = 400, 100
 
 Solver = Callable[[Floats, Floats], Floats]
 
@@ -54,7 +50,7 @@ def _bounded(columns: Floats, values: Floats) -> Floats:
 
 
 def libraries(options: BenchmarkOptions) -> list[BenchmarkFigure]:
-    """Systems a second of the solvers, and intervals of an AUC a second, each over those of the library."""
+    """Systems a second of the solvers over those of the library."""
     columns, values = _systems(4 if options.quick else _SYSTEMS)
     upper, n = np.ones(columns.shape[::2]), len(columns)
     figures = []
@@ -79,32 +75,7 @@ def libraries(options: BenchmarkOptions) -> list[BenchmarkFigure]:
         ),
     ):
         figures.append(_ratio(f"libraries.{name}", text, ours, theirs, n, options))
-    return [*figures, _auc(options)]
-
-
-def _auc(options: BenchmarkOptions) -> BenchmarkFigure:
-    from sklearn.metrics import roc_auc_score
-
-    rng = np.random.default_rng(2)
-    lists = 20 if options.quick else _LISTS
-    cluster = np.repeat(np.arange(lists), _DOCUMENTS)
-    scores, clicked = rng.random(cluster.size), rng.random(cluster.size) < 0.3
-    queries = QueryBootstrap(np.arange(lists).astype(np.str_), Streams(1))
-    weights = rng.multinomial(lists, np.full(lists, 1 / lists), size=_RESAMPLES)
-
-    def theirs() -> None:
-        for row in weights:
-            roc_auc_score(clicked, scores, sample_weight=row[cluster])
-
-    text = f"interval of an AUC / sklearn.metrics.roc_auc_score of {_RESAMPLES} bootstrap resamples"
-    return _ratio(
-        "libraries.auc",
-        text,
-        lambda: ScoreRanking.of(scores, clicked, cluster).auc(queries).ci95,
-        theirs,
-        1,
-        options,
-    )
+    return figures
 
 
 def _ratio(
