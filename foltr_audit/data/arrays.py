@@ -82,7 +82,7 @@ def make_data(
             frame, of which `y` and `query_ids` may name columns; the other columns are the features then.
             Memory holds them dense.
         y: relevance grade of each row, whole numbers from 0 to 31, (n,).
-        query_ids: the query of each row, (n,): text, or numbers, which become text.
+        query_ids: the query of each row, (n,): text, or numbers, which become text (1.0 is 1).
         document_ids: the document of each row, (n,), where None is no name; None for no names.
         vali: the validation split, as (X, y, query_ids).
         test: the test split, as (X, y, query_ids).
@@ -114,10 +114,11 @@ def make_data(
     """
     how = validated(DataSpec, {"normalise": normalise, "missing": missing, "dtype": dtype}, "make_data: ")
     given = {"train": (X, y, query_ids), "vali": vali, "test": test}
+    split = {part: _named_taken_out(part, arrays) for part, arrays in given.items() if arrays is not None}
+    _check_columns(split)
     read = [
         (part, _read(part, arrays, document_ids if part == "train" else None, how))
-        for part, arrays in given.items()
-        if arrays is not None
+        for part, arrays in split.items()
     ]
     wide = same_width([(f"X of {part}", one) for part, one in read])
     parts = {part: in_content_order(one, overwrite=True) for (part, _), one in zip(read, wide, strict=True)}
@@ -222,19 +223,16 @@ def made_collection(data: DataSpec) -> Collection:
 
 def _read(part: str, given: Part, document_ids: Iterable[object] | None, how: DataSpec) -> LetorFile:
     """The rows of a part, by query; its features are new memory."""
-    try:
-        X, y, query_ids = given
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{part}: expected (X, y, query_ids)") from error
-    X, y, query_ids = _named_taken_out(X, y, query_ids)
+    X, y, query_ids = given
     what = f"X of {part}"
     features = _of_columns(what, X, how) if isinstance(X, _Columns) else _of_matrix(what, X, how)
     grades = _grades(f"y of {part}", y)
     queries = _names(f"query_ids of {part}", query_ids, needed=True)
     documents = [""] * len(queries)
+    sizes = {"X": len(features), "y": len(grades), "query_ids": len(queries)}
     if document_ids is not None:
         documents = _names("document_ids", document_ids, needed=False)
-    sizes = {"X": len(features), "y": len(grades), "query_ids": len(queries), "document_ids": len(documents)}
+        sizes["document_ids"] = len(documents)
     if len(set(sizes.values())) > 1:
         said = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise DataError(f"{part}: numbers of rows differ: {said}")
@@ -266,15 +264,19 @@ def _columns(X: Any) -> _Columns | None:
     return None
 
 
-def _named_taken_out(X: object, y: object, query_ids: object) -> Part:
-    """The three arrays; columns that are named are taken out of the data frame."""
+def _named_taken_out(part: str, given: Part) -> Part:
+    """The three arrays of a part; columns that are named are taken out of the data frame."""
+    try:
+        X, y, query_ids = given
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{part}: expected (X, y, query_ids)") from error
     columns = _columns(X)
     named = [one for one in (y, query_ids) if isinstance(one, str)]
     names = [name for name, _ in columns or ()]
     for one in named:
         if names.count(one) != 1:
             problem = f"{'several columns' if one in names else 'no column'} {one!r}"
-            raise DataError(f"X: {problem}; expected one of {', '.join(names) or 'a data frame'}")
+            raise DataError(f"X of {part}: {problem}; expected one of {', '.join(names) or 'a data frame'}")
     if columns is None:
         return X, y, query_ids
     of_name = dict(columns)
@@ -283,6 +285,17 @@ def _named_taken_out(X: object, y: object, query_ids: object) -> Part:
         of_name[y] if isinstance(y, str) else y,
         of_name[query_ids] if isinstance(query_ids, str) else query_ids,
     )
+
+
+def _check_columns(parts: Mapping[str, Part]) -> None:
+    """Refuse data frames of parts whose columns have different names, or another order."""
+    frames = [(part, [name for name, _ in X]) for part, (X, _, _) in parts.items() if isinstance(X, _Columns)]
+    for part, names in frames[1:]:
+        first, expected = frames[0]
+        # Of different numbers `same_width` says how many each has.
+        for name, other in zip(names, expected, strict=False):
+            if name != other:
+                raise DataError(f"X of {part}: column {name}; expected {other}, as in X of {first}")
 
 
 def _is_sparse(X: object) -> bool:
@@ -320,13 +333,18 @@ def _of_matrix(what: str, X: Any, how: DataSpec) -> Features:
 
 def _fill(features: Features, where: str, given: NDArray[Any], first: int, how: DataSpec) -> None:
     """Write checked features into a matrix or column, whose first row has the number `first`."""
-    values = _numbers(where, given)
+    values = _numbers(where, given, first)
     features[...], refused = checked_features(values, how.dtype, nan_is_missing=how.missing is not None)
     if refused.any():
-        row, *column = np.argwhere(refused)[0].tolist()
-        place = "".join([f"row {first + row}", *(f", column {one}" for one in column)])
-        value = float(values[(row, *column)])
-        raise DataError(f"{where}: {place}: value {_number_text(value)}{value_problem(value)}")
+        index = tuple(np.argwhere(refused)[0])
+        value = float(values[index])
+        place = f"{where}: {_place(index, first)}"
+        raise DataError(f"{place}: value {_number_text(value)}{value_problem(value)}")
+
+
+def _place(index: tuple[Any, ...], first: int) -> str:
+    """How messages name an element of rows from the number `first` on: by row, and column if it has one."""
+    return ", column ".join(map(str, (f"row {first + index[0]}", *index[1:])))
 
 
 def _grades(what: str, y: object) -> Ints:
@@ -348,7 +366,7 @@ def _names(what: str, given: Any, *, needed: bool) -> list[str]:
     names = []
     for row, one in enumerate(given if is_flat else _array(what, given, 1)):
         missing = _is_missing(one)
-        name = "" if missing else one.decode(errors="replace") if isinstance(one, bytes) else str(one)
+        name = "" if missing else _name(one)
         if needed and not name.strip():
             said = one if missing else repr(name)
             raise DataError(f"{what}: row {row}: no name ({said}); expected the name or number of each")
@@ -356,6 +374,14 @@ def _names(what: str, given: Any, *, needed: bool) -> list[str]:
             raise DataError(f"{what}: row {row}: {name!r} {problem}; expected a name")
         names.append(name)
     return names
+
+
+def _name(one: Any) -> str:
+    if isinstance(one, bytes):
+        return one.decode(errors="surrogateescape")  # which is no text, and refused
+    # Equal numbers are one name: a column of whole numbers may have become one of floats.
+    whole = isinstance(one, float | np.floating) and one.is_integer()
+    return str(int(one) if whole else one)
 
 
 def _number_text(value: float) -> str:
@@ -374,20 +400,27 @@ def _check_width(what: str, width: int) -> None:
 
 def _array(what: str, value: Any, dimensions: int) -> NDArray[Any]:
     """An array, column or list, with its mask if it has one."""
-    listed = isinstance(value, list | tuple) and any(isinstance(one, np.ma.MaskedArray) for one in value)
+    listed = value if isinstance(value, list | tuple) else ()
+    masked = any(isinstance(one, np.ma.MaskedArray) for one in listed)
     try:
-        array: NDArray[Any] = np.ma.asarray(value) if listed else np.asanyarray(value)
+        array: NDArray[Any] = np.ma.asarray(value) if masked else np.asanyarray(value)
+        if listed and array.dtype.kind in "SU":  # NumPy makes text of all elements where one is text
+            array = np.array(value, dtype=object)
     except (TypeError, ValueError, RuntimeError) as error:  # such as rows of different lengths
         raise DataError(f"{what}: expected an array of numbers, its rows of one length") from error
     _check_shape(what, array.shape, dimensions)
     return array
 
 
-def _numbers(what: str, given: NDArray[Any]) -> Floats:
-    """Numbers of any type as float64, NaN where they are missing."""
+def _numbers(what: str, given: NDArray[Any], first: int = 0) -> Floats:
+    """Numbers of any type as float64, NaN where they are missing, of rows from the number `first` on."""
     kind = given.dtype.kind
     if kind == "O":
-        listed = [_number(what, one) for one in given.ravel()]
+        listed = [_number(one) for one in given.ravel()]
+        if None in listed:
+            index = np.unravel_index(listed.index(None), given.shape)
+            place = f"{what}: {_place(index, first)}"
+            raise DataError(f"{place}: expected numbers, not {type(given[index]).__name__}")
         return np.array(listed, dtype=np.float64).reshape(given.shape)
     if kind not in "biuf":
         raise DataError(f"{what}: expected numbers, not {given.dtype}")
@@ -397,12 +430,13 @@ def _numbers(what: str, given: NDArray[Any]) -> Floats:
     return values
 
 
-def _number(what: str, one: Any) -> float:
+def _number(one: Any) -> float | None:
+    """An element as float64, NaN where it is missing; None of what is no number."""
     if _is_missing(one):
         return math.nan
     is_number = isinstance(one, numbers.Real | decimal.Decimal | np.bool_)
     if not is_number or isinstance(one, np.timedelta64):
-        raise DataError(f"{what}: expected numbers, not {type(one).__name__}")
+        return None
     try:
         return float(one)
     except OverflowError:

@@ -57,8 +57,23 @@ def test_frames_name_columns() -> None:
     assert fa.make_data(frame, "grade", "qid").fingerprint == fa.make_data(X, Y, QUERY).fingerprint
     columns = frame.drop("grade", "qid"), frame["grade"], frame["qid"]
     assert fa.make_data(*columns).fingerprint == fa.make_data(X, Y, QUERY).fingerprint
-    with pytest.raises(DataError, match="X: no column 'label'; expected one of grade, a, qid"):
+    with pytest.raises(DataError, match="X of train: no column 'label'; expected one of grade, a, qid"):
         fa.make_data(frame, "label", "qid")
+
+
+def test_frames_of_parts_have_the_same_columns() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    columns = {"grade": Y, "a": X[:, 0], "b": X[:, 1], "qid": QUERY}
+    for frame in (pl.DataFrame(columns), pandas.DataFrame(columns)):
+        same = (frame[["a", "qid", "b", "grade"]], "grade", "qid")
+        three = fa.make_data(X[:, :2], Y, QUERY, vali=(X[:, :2], Y, QUERY), test=(X[:, :2], Y, QUERY))
+        both = fa.make_data(frame, "grade", "qid", vali=same, test=(X[:, :2], Y, QUERY))
+        assert both.fingerprint == three.fingerprint
+        for names, message in (("bagq", "column b; expected a"), ("acgq", "column c; expected b")):
+            renamed = pl.DataFrame({"b": X[:, 1], "a": X[:, 0], "c": X[:, 2], "g": Y, "q": QUERY})
+            other = (renamed[list(names)], "g", "q")
+            with pytest.raises(DataError, match=f"X of test: {message}, as in X of train"):
+                fa.make_data(frame, "grade", "qid", test=other)
 
 
 def test_frames_of_pandas() -> None:
@@ -148,11 +163,11 @@ def test_types_of_pandas_that_can_be_missing() -> None:
             fa.make_data(frame, "grade", "qid")
     whole = pandas_frame(qid=pandas.Categorical(QUERY), grade=pandas.array(Y, dtype="Int8"))
     assert fa.make_data(whole, "grade", "qid").fingerprint == plain.fingerprint
-    with pytest.raises(DataError, match="X of train: column f0: expected numbers, not"):
+    with pytest.raises(DataError, match="X of train: column f0: row 0: expected numbers, not"):
         fa.make_data(pandas_frame(f0=pandas.Categorical(["a", "b"] * 120)), "grade", "qid")
     with pytest.raises(DataError, match="X of train: column f0: expected numbers, not datetime64"):
         fa.make_data(pandas_frame(f0=pandas.date_range("2020", periods=240)), "grade", "qid")
-    with pytest.raises(DataError, match="X: several columns 'qid'"):
+    with pytest.raises(DataError, match="X of train: several columns 'qid'"):
         fa.make_data(pandas.concat([pandas_frame(), pandas_frame()[["qid"]]], axis=1), "grade", "qid")
     with pytest.raises(DataError, match="X of train: no features"):
         fa.make_data(pandas_frame()[["grade", "qid"]], "grade", "qid")
@@ -243,7 +258,7 @@ def test_sparse_columns_of_pandas() -> None:
         ({"relevance": 32}, "label 32 is above 31; expected 0 to 31"),
         ({"relevance": 1.5}, "label 1.5 is fractional"),
         ({"relevance": None}, "label nan is not a number"),
-        ({"relevance": "1"}, "relevance of qrels: expected numbers, not"),
+        ({"relevance": "1"}, "relevance of qrels: row 3: expected numbers, not str"),
         ({"query_id": None}, "query_id of qrels: row 3: no name"),
         ({"doc_id": ""}, "doc_id of qrels: row 3: no name"),
         ({"doc_id": "d2"}, "qrels: query q0, document d2 is judged twice"),
@@ -263,7 +278,7 @@ def test_features_of_judgements_that_are_refused() -> None:
         (lambda _, name: [0.0] * len(name), "different numbers of features"),
         (lambda *_: [math.nan], "X of train: row 0, column 0: value nan"),
         (lambda *_: [1e39], "X of train: row 0, column 0: value 1e[+]39 is beyond float32"),
-        (lambda *_: ["a"], "X of train: expected numbers"),
+        (lambda *_: ["a"], "X of train: row 0, column 0: expected numbers, not str"),
     )
     for features, message in refused:
         with pytest.raises(DataError, match=message):

@@ -75,6 +75,7 @@ QUERY_IDS: dict[str, tuple[str, object, str]] = {
     "empty": ("", "", "query id missing|row 5: no name"),
     "NUL": ("a\0", "a\0", "a NUL"),
     "half a character": ("a\udc80", "a\udc80", "not UTF-8|is not text"),
+    "half a character of bytes": ("a\udc80", b"a\x80", "not UTF-8|is not text"),
 }
 
 
@@ -196,15 +197,17 @@ def test_forms_of_the_marker(text: str, is_one: bool) -> None:
         ({"X": X.astype(complex)}, "X of train: expected numbers, not complex128"),
         ({"X": X.astype("M8[s]")}, "X of train: expected numbers, not datetime64"),
         ({"X": X.astype(str)}, "X of train: expected numbers, not <U"),
+        ({"X": [*X.tolist()[:-1], [1, "?", 3]]}, "X of train: row 23, column 1: expected numbers, not str"),
         ({"X": np.full((ROWS, 3), np.inf, np.float16)}, "row 0, column 0: value inf; expected a finite"),
         (
             {"X": np.ma.masked_where(X[4, 2] == X, X)},
             "row 4, column 2: value nan; expected .* missing to say",
         ),
         ({"X": [np.ma.masked_where(X[4, 2] == row, row) for row in X]}, "row 4, column 2: value nan"),
-        ({"y": Y[1:]}, "train: numbers of rows differ: X 24, y 23"),
+        ({"y": Y[1:]}, "train: numbers of rows differ: X 24, y 23, query_ids 24$"),
         ({"y": Y[:, np.newaxis]}, r"y of train: shape \(24, 1\); expected \(n,\)"),
         ({"y": np.ma.masked_where(Y == 2, Y)}, "y of train: row 2: label nan is not a number"),
+        ({"y": [*Y.tolist()[:-1], "1"]}, "y of train: row 23: expected numbers, not str"),
         ({"y": Y.astype("m8[s]")}, "y of train: expected numbers, not timedelta64"),
         ({"y": Y.astype(str)}, "y of train: expected numbers, not <U"),
         ({"query_ids": QUERY[:, np.newaxis]}, r"query_ids of train: shape \(24, 1\); expected \(n,\)"),
@@ -251,6 +254,14 @@ def test_documents_without_a_name_have_none() -> None:
     names = [name for part in Collection.PARTS for name in made.part(part).document_ids]
     assert sorted(set(names)) == ["", "7", "a", "b"]
     assert fa.make_data(X, Y, QUERY.astype("S")).train.query_ids == made.train.query_ids
+
+
+def test_equal_numbers_are_one_query() -> None:
+    plain = fa.make_data(X, Y, QUERY)
+    for kind in (float, np.float32, object):
+        assert fa.make_data(X, Y, QUERY.astype(kind)).fingerprint == plain.fingerprint
+    mixed = [float(one) if row % 2 else one for row, one in enumerate(QUERY.tolist())]
+    assert fa.make_data(X, Y, mixed).fingerprint == plain.fingerprint
 
 
 def test_given_arrays_stay_as_they_are() -> None:
