@@ -33,7 +33,7 @@ MOST_LOSS = 0.05
 
 MOST_AUC = 0.75
 """The one-sided 95 % upper bound of the AUC of the best attack has to be at most this, or that of what it
-adds to the best guess at most `ABOVE_GUESS`: with few lists no attack is shown to succeed, however good it is."""
+adds to the best guess at most `ABOVE_GUESS`: with few lists no attack is shown to succeed, however good."""
 
 ABOVE_GUESS = 0.1
 

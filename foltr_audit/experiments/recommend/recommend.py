@@ -247,7 +247,8 @@ def _leaks(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
         return []
     return [
         f"the AUC of {worst.method} is at 95 % confidence at most {short(upper)} "
-        f"(limit {short(limits.max_auc)}); the best guess without a message has {short(worst.more['guess_auc'])}"
+        f"(limit {short(limits.max_auc)}); the best guess without a message has "
+        f"{short(worst.more['guess_auc'])}"
     ]
 
 
