@@ -421,7 +421,7 @@ def recommend(
     Args:
         spec: the experiment; its own defense does not matter. None for the default one.
         max_eps: limit of the epsilon that is proven for one interaction in a message; inf for no limit.
-        max_attack_auc: limit of the upper end of the interval of the best attack's AUC.
+        max_attack_auc: limit of the one-sided 95 % upper bound of the AUC of every attack.
         max_proven_auc: limit of the AUC that the proof leaves to any attack on a click.
         view: what the server sees, as `--view` of `recommend`.
         delta: of defenses without a pure bound.

@@ -53,7 +53,7 @@ def recommend(
         panel=_LIMITS,
     ),
     max_attack_auc: float | None = option(
-        "Limit of the AUC of the best attack; the upper end of its 95 % interval must not exceed it. "
+        "Limit of the AUC of every attack, which its one-sided 95 % upper bound must not exceed. "
         "Default: no limit.",
         panel=_LIMITS,
     ),

@@ -32,8 +32,8 @@ MOST_LOSS = 0.05
 """A defense passes whose loss of nDCG@10 to no defense is shown to be at most this, see `cost_doubt`."""
 
 MOST_AUC = 0.75
-"""The 95 % interval of the best attack has to end below this, or that of what it adds to the best guess below
-`ABOVE_GUESS`: with few lists no attack is shown to succeed, however good it is."""
+"""The one-sided 95 % upper bound of the AUC of the best attack has to be at most this, or that of what it
+adds to the best guess at most `ABOVE_GUESS`: with few lists no attack is shown to succeed, however good."""
 
 ABOVE_GUESS = 0.1
 
@@ -394,4 +394,4 @@ def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, *, lists: bool) -> 
 
 
 def _may_exceed(estimate: Estimate, limit: float) -> bool:
-    return estimate.ci95 is not None and estimate.ci95[1] > limit
+    return estimate.bounds is not None and estimate.bounds[1] > limit

@@ -196,10 +196,11 @@ def mean_ends(
     The ends are the farther ones of two intervals. That of Student's t on the logit scale of the range
     (Pepe 2003, "The statistical evaluation of medical tests", section 5.2) holds for heavy tails. Bootstrap-t
     (Efron 1979; Davison & Hinkley 1997, section 5.2.2) holds for skewed values; a resample without spread is
-    infinitely far on either side. No end is farther than that of Gaffke (2005, "Three test statistics for a
-    nonparametric one-sided hypothesis on the mean of a nonnegative variable"), the mean of the values and one
-    more at the end of the range under random weights: that of Clopper & Pearson (1934) where values are 0 or
-    1.
+    infinitely far on either side. No end is nearer than the mean of the values and one more at the end of the
+    range, since a rare large value may not be among them. No end is farther than that of Gaffke (2005, "Three
+    test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable"), the mean
+    of the values and one more at the end of the range under random weights: that of Clopper & Pearson (1934)
+    where values are 0 or 1.
 
     >>> [round(end, 3) for end in mean_ends(np.ones(5), 0.0, 1.0)]
     [0.478, 1.0]
@@ -220,8 +221,10 @@ def mean_ends(
     drawn, sums, more = _random_weights(streams, n)
     known, more = np.einsum("bq,q->b", drawn, values), n / counted * more
     if math.isfinite(lowest):
+        low = min(low, mean + (lowest - mean) / (counted + 1))
         low = max(low, _quantile((known + more * lowest) / (sums + more), tail))
     if math.isfinite(highest):
+        high = max(high, mean + (highest - mean) / (counted + 1))
         high = min(high, _quantile((known + more * highest) / (sums + more), 1.0 - tail))
     return low, high
 

@@ -505,7 +505,7 @@ _UNTRIED = " Stronger attacks were not tried: leave out --method to run them."
 
 
 def _strongest(results: Sequence[Row]) -> tuple[Row, Sequence[Row], bool] | None:
-    """The strongest attack on the smallest claimed epsilon; None where no list with a click was attacked.
+    """The strongest attack on the smallest claimed epsilon; None where no attack has an AUC.
 
     With the attacks that it was chosen from, and whether it is shown to beat the best guess that does not
     know the grades. The strongest of several is the luckiest too, so this is corrected for their number.
@@ -528,10 +528,14 @@ def describe_results(results: Sequence[Row]) -> str:
     """What the strongest attack on the smallest claimed epsilon shows."""
     strongest = _strongest(results)
     if strongest is None:
-        return "No list with a click was attacked, so nothing can be said."
+        clicked = any(row["lists"] for row in results)
+        kind = "clicked and unclicked documents" if clicked else "a click"
+        return f"No list with {kind} was attacked, so nothing can be said."
     row, rows, sure = strongest
     eps, few = row["eps_claimed"], few_lists([row["lists"]])
     auc, above = (selected(row[name], [each[name] for each in rows]) for name in ("auc", "above_guess"))
+    if auc.ci95 != row["auc"].ci95:
+        few = f" Its interval allows for the choice among {len(rows)}.{few}"
     words = {
         "claim": "Without a claimed epsilon" if math.isinf(eps) else f"At a claimed epsilon of {eps:g}",
         "clicks": row["click_model"],

@@ -18,6 +18,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.markup import escape
 
+from foltr_audit.core.results import Estimate
 from foltr_audit.evidence.check.limits import NAMES, PRIVACY_LIMITS
 from foltr_audit.evidence.check.outcomes import Checked, LimitOutcome, Status, outcomes, printable
 from foltr_audit.recorder import atomic_files
@@ -158,10 +159,11 @@ def _beside_guess(row: Row) -> str:
     """How an attack compares with the best guess without a message; empty of other limits."""
     if row["guess"] is None:
         return ""
+    shown: Estimate = row["above_guess"]
     above = "; that guess is above the limit itself" if row["guess_auc"] > row["allowed"] else ""
     return (
         f"; less the best guess without a message ({row['guess']}, {short(row['guess_auc'])}): "
-        f"{estimate_text(row['above_guess'])}{above}"
+        f"{estimate_text(Estimate(shown.value, shown.bounds))}{above}"
     )
 
 

@@ -32,8 +32,8 @@ VERDICTS: dict[Judgement, str] = {
     "cost not known": "the one-sided 95 % bounds of the loss of nDCG@10 lie on both sides of "
     f"{short(MOST_LOSS, 2)}",
     "costs too much": f"shown to lose more than {short(MOST_LOSS, 2)} of nDCG@10 (one-sided 95 % bound)",
-    "too few lists": f"the interval of the AUC ends above {short(MOST_AUC, 2)}, and that of what the attack "
-    f"adds to the guess above {short(ABOVE_GUESS, 1)}",
+    "too few lists": f"the AUC may be above {short(MOST_AUC, 2)}, and what the attack adds to the guess "
+    f"above {short(ABOVE_GUESS, 1)} (one-sided 95 % bounds)",
     "leaks": "the best attack is shown to add to the guess (one-sided 95 % bound above 0)",
     "false claim": "a claim is refuted where the server does not see the shown lists, or its proof cannot "
     "hold",

@@ -359,12 +359,12 @@ def _none(report: RecommendReport) -> str:
     if not report.nearest:
         return f"{start}; none could be run."
     first = report.nearest[0]
-    ends, reasons = first["auc"].ci95, [first["why"]] if first["why"] else []
+    ends, reasons = first["auc"].bounds, [first["why"]] if first["why"] else []
     if limits.max_auc is not None and ends is None:
         return f"{start}; attacks could not be measured on any."
     if limits.max_auc is not None and ends[1] > limits.max_auc:
         reasons.append(
-            f"the 95 % interval of the AUC of {first['attack']} ends at {short(ends[1])} "
+            f"the AUC of {first['attack']} is at 95 % confidence at most {short(ends[1])} "
             f"(limit {short(limits.max_auc)}); the best guess without a message has "
             f"{short(first['guess_auc'])}"
         )

@@ -180,7 +180,7 @@ def test_a_config_of_attack_does_not_make_the_gate_weaker(
     (told,) = done.json()["outcomes"]
     assert set(told["attacks"]) == {"olsr", "lad", "map"}
     assert told["value"] > 0.9
-    assert "with the highest interval end of olsr, lad and map" in told["about"]
+    assert "with the highest upper bound of olsr, lad and map" in told["about"]
 
 
 def test_a_gate_by_one_weak_attack_says_so(folder: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
     assert done.code == 1
     assert found["recommended"]["name"] == "none"
     assert not found["confirmed"]
-    said = r"Not confirmed on the test split: the 95 % interval of \w+'s AUC ends at"
+    said = r"Not confirmed on the test split: the AUC of \w+ is at 95 % confidence at most"
     assert re.search(said, found["sentence"])
     assert found["evidence"]["auc"] > 0.6
 

@@ -63,7 +63,7 @@ def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_val
     rows = [attack("sure", 0.70, (0.69, 0.71)), attack("wide", 0.65, (0.5, 0.8))]
     told = judged("max_attack_auc", 0.75, subject(attacks=rows))
     assert (told.status, told.value) == ("broken", 0.65)
-    assert told.about == "attack wide, with the highest interval end of sure and wide"
+    assert told.about == "attack wide, with the highest upper bound of sure and wide"
     by_value = judged("max_attack_auc", 0.75, subject(attacks=rows), use="value")
     assert by_value.about == "attack sure, with the highest AUC of sure and wide"
     assert told.attacks == ("sure", "wide")

@@ -36,7 +36,7 @@ def test_within_all_limits_nothing_is_broken() -> None:
         (
             {"max_eps": 2.0, "max_auc": 0.56},
             {},
-            "AUC ends at .570 (limit .560); the best guess without a message has .600",
+            "at most .570 (limit .560); the best guess without a message has .600",
         ),
         ({"max_eps": 2.0, "max_auc": 0.6}, {"auc": None}, "no attack could be run on the test split"),
         ({"max_eps": 1.0}, {}, "the audit proves epsilon 1.2, above 1"),

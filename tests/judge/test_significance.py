@@ -277,7 +277,7 @@ def test_as_many_queries_as_are_needed_do() -> None:
 
 
 def test_a_limit_near_the_mean_takes_more_queries() -> None:
-    found = mean_bounds(np.linspace(0.0, 0.2, 20), -1.0)
+    found = mean_bounds(np.linspace(0.0, 0.2, 20), -0.8)
     assert found.needed(found.mean) is None
     assert found.needed(1.0) == found.needed(-0.5) == 20
     below = found.needed(2 * found.mean - 0.11)

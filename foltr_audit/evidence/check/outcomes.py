@@ -182,7 +182,7 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
         why = subject.missing.get("attacks", "no attack was run")
         return LimitOutcome(missing=f"no attack on clicks could run: {refused}" if refused else why)
     ran = [str(attack.method) for attack in subject.attacks]
-    highest = "the highest AUC" if limits.use == "value" else "the highest interval end"
+    highest = "the highest AUC" if limits.use == "value" else "the highest upper bound"
     others = f"with {highest} of {join_names(ran)}" if len(ran) > 1 else "the only one that ran"
     found = [_one_attack(limits, attack, others) for attack in subject.attacks]
     worst = max(found, key=_judged_then_value)

@@ -177,7 +177,7 @@ def _by_query(cells: Sequence[StoredRun]) -> Floats:
 
 
 def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
-    """The attack with the largest upper end of its AUC's interval, pooled over repetitions; None without one.
+    """The attack with the largest upper bound of its AUC, pooled over repetitions; None without one.
 
     Guesses, which read no message, do not count.
     """

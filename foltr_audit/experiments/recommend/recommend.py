@@ -141,7 +141,7 @@ def choose(judged: Sequence[Candidate]) -> int | None:
 
     A candidate ties with the best one if its mean nDCG@10 on the validation split is less than one standard
     error of their paired difference below, and less than `LARGEST_TIE`. Among those the smallest proven
-    epsilon comes first, then the smallest upper end of an attack's interval, then the highest nDCG@10.
+    epsilon comes first, then the smallest upper bound of an attack's AUC, then the highest nDCG@10.
 
     Source: Breiman, Friedman, Olshen & Stone 1984, "Classification and regression trees", section 3.4.3 (the
     1 SE rule), here for paired queries.
@@ -246,8 +246,9 @@ def _leaks(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
     if limits.excess(upper) <= 0:
         return []
     return [
-        f"the 95 % interval of {worst.method}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)}); "
-        f"the best guess without a message has {short(worst.more['guess_auc'])}"
+        f"the AUC of {worst.method} is at 95 % confidence at most {short(upper)} "
+        f"(limit {short(limits.max_auc)}); the best guess without a message has "
+        f"{short(worst.more['guess_auc'])}"
     ]
 
 

@@ -35,8 +35,8 @@ ROUNDING = 1.0 + 1e-9
 class PrivacyLimits:
     """Limits on what one observer may learn: infinite or None for none.
 
-    They are on the proven epsilon of one message for one interaction, on the upper end of the best attack's
-    95 % interval of AUC, and on the AUC that the proof leaves to any attack on a click. Of the views,
+    They are on the proven epsilon of one message for one interaction, on the one-sided 95 % upper bound
+    of the AUC of every attack, and on the AUC that the proof leaves to any attack on a click. Of the views,
     `individual` is a server that sees what each client sends, which is the sum under secure aggregation;
     `aggregate` one that gets only sums, which something outside of the chain computes. With `+lists` the
     epsilon must also hold for a server that sees the shown lists; attacks always see them.
@@ -104,7 +104,7 @@ class PrivacyLimits:
         return self.max_proven_auc is None or auc <= self.max_proven_auc * ROUNDING
 
     def excess(self, auc_upper: float | None) -> float:
-        """By how much the upper end of an attack's interval exceeds the limit; at most 0 within it.
+        """By how much the upper bound of an attack's AUC exceeds the limit; at most 0 within it.
 
         Where attacks are limited and none could run, this is 1, the largest excess: nothing is known.
         """
@@ -175,8 +175,8 @@ class Candidate:
     The proof, in the limits' view, is of one interaction in one message, and of one client over the whole
     run. `refused` and `failed` say why accounting rejects it or why it could not be run; else they are empty.
     `queries` holds the nDCG@10 of each query, a mean over repetitions, float64 (Q,), NaN where it does not
-    count, and `difference` compares them with no defense. The attack is the one with the largest upper end of
-    its AUC.
+    count, and `difference` compares them with no defense. The attack is the one with the largest upper bound
+    of its AUC.
     """
 
     point: CandidatePoint
@@ -200,7 +200,7 @@ class Candidate:
 
     @property
     def attack_end(self) -> float | None:
-        """The upper end of the attack's 95 % interval; None where it is not known."""
+        """The one-sided 95 % upper bound of the attack's AUC; None where it is not known."""
         return None if self.attack is None else interval_end(self.attack)
 
     @property
