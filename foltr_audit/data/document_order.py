@@ -72,7 +72,9 @@ def _content_rows(data: Dataset, place: Ints) -> Ints:
         tied = np.flatnonzero(_repeats(group))
         if not tied.size:  # as after the hashes of most data
             return rows
-        _refine(rows, group, tied, column[rows[tied]])
+        keys = column[rows[tied]]
+        # By their bits: NaN would differ from itself, and -0 would be 0, so that the order of rows decided.
+        _refine(rows, group, tied, keys.astype(np.float64).view(np.int64) if keys.dtype.kind == "f" else keys)
     tied = np.flatnonzero(_repeats(group))
     _refine(rows, group, tied, np.array([data.document_ids[row] for row in rows[tied].tolist()]))
     return rows

@@ -74,8 +74,8 @@ def same_content(a: Dataset, b: Dataset) -> None:
     rows=st.lists(
         st.tuples(
             st.integers(0, 3),
-            st.sampled_from([-0.5, 0.0, 1.0]),
-            st.sampled_from([0.0, 2.0]),
+            st.sampled_from([-0.5, 0.0, -0.0, 1.0]),
+            st.sampled_from([0.0, 2.0, np.nan]),
             st.integers(0, 2),
         ),
         min_size=1,
