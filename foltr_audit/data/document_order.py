@@ -16,47 +16,48 @@ from foltr_audit.utils.arrays import Bools, Features, Ints
 _BATCH_ROWS = 8_192  # copies of about this many rows at a time
 
 
-def in_content_order(data: Dataset, *, overwrite: bool = False) -> Dataset:
+def in_content_order(data: Dataset, *, times: Ints | None = None, overwrite: bool = False) -> Dataset:
     """The same data with queries by id, and the documents of each in an order of features, grades and ids.
 
+    With `times` (queries,) queries are in order of time, and those of one time by id.
+
     Random draws are named by the numbers of queries and documents, and sums add documents in their order.
-    That order is one of hashes, so that the place of a document says nothing about it. The queries of users
-    stay in order of time. `file_queries` and `file_documents` keep the order of the file. With `overwrite`
-    the given features, which must not be used afterwards, are sorted where they are if queries are, so that
-    large data need memory once.
+    That order is one of hashes, so that the place of a document says nothing about it. `file_queries` and
+    `file_documents` keep the order of the file. With `overwrite` the given features, which must not be used
+    afterwards, are sorted where they are, so that data in about this order need memory once.
     """
-    queries = np.arange(data.n_queries)
-    if data.users is None:
-        queries = np.array(sorted(queries.tolist(), key=lambda query: _natural(data.query_ids[query])))
+    when = [0] * data.n_queries if times is None else times.tolist()
+    keys = [(time, natural_key(name)) for time, name in zip(when, data.query_ids, strict=True)]
+    queries = np.array(sorted(range(data.n_queries), key=keys.__getitem__), dtype=np.int64)
     rows = _content_rows(data, np.repeat(np.argsort(queries), data.lengths))
     inside = np.arange(data.n_documents) - np.repeat(data.offsets[:-1], data.lengths)
-    in_place = overwrite and np.array_equal(queries, np.arange(data.n_queries))
     names = map(tuple(data.document_ids).__getitem__, rows.tolist())
     return replace(
         data,
-        features=_sorted_in_place(data, rows) if in_place else data.features[rows],
+        features=_sorted_in_place(data, rows) if overwrite else data.features[rows],
         labels=data.labels[rows],
         offsets=np.concatenate([[0], np.cumsum(data.lengths[queries])]),
         query_ids=tuple(data.query_ids[query] for query in queries.tolist()),
         document_ids=tuple(names),
         intents=None if data.intents is None else data.intents[:, rows],
-        users=data.users,
+        users=None if data.users is None else data.users[queries],
         file_queries=queries,
         file_documents=inside[rows],
     )
 
 
 def _sorted_in_place(data: Dataset, rows: Ints) -> Features:
-    """The features in the order of rows that stay in their queries, some queries at a time."""
+    """The features in the order of rows, some at a time that stay among themselves."""
     own = data.features.view()
     own.flags.writeable = True  # data sets hold read-only views of their features
-    ends = np.searchsorted(data.offsets, np.arange(0, data.n_documents, _BATCH_ROWS) + _BATCH_ROWS)
-    for first, end in pairwise([0, *data.offsets[np.minimum(ends, data.n_queries)].tolist()]):
+    ends = np.flatnonzero(np.maximum.accumulate(rows) == np.arange(rows.size)) + 1
+    last = np.searchsorted(ends, np.arange(0, rows.size, _BATCH_ROWS) + _BATCH_ROWS)
+    for first, end in pairwise([0, *ends[np.minimum(last, ends.size - 1)].tolist()]):
         own[first:end] = own[rows[first:end]]
     return own
 
 
-def _natural(name: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
+def natural_key(name: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
     """Sorts names with numbers by these: `q9` before `q10`."""
     pieces = re.split(r"([0-9]+)", name)
     digits = (piece.lstrip("0") for piece in pieces[1::2])

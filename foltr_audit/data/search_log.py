@@ -17,7 +17,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.data.document_order import in_content_order
+from foltr_audit.data.document_order import in_content_order, natural_key
 from foltr_audit.data.letor import line_batches, name_in_messages, read_letor
 from foltr_audit.data.sources import LOG_FILES, normalise
 from foltr_audit.data.values import fill_missing
@@ -42,7 +42,7 @@ class SearchLog:
 
     Attributes:
         users: number of the user; the user with the most searches before the validation split is 0, and of
-            equals the one that the file names first.
+            equals the one whose id comes first.
         times: microseconds since 1970.
         clicked: id of the clicked document.
         listed: number of documents in the list; 0 where the file does not say.
@@ -169,19 +169,18 @@ class _Rows:
             name=self.name,
             lines=np.array(self.lines, dtype=np.int64),
             query_ids=tuple(self.searches),
-            users=_by_activity(np.array(self.users, dtype=np.int64), training),
+            users=_by_activity(np.array(self.users, dtype=np.int64), list(self.numbers), training),
             times=times,
             clicked=tuple(self.clicked),
             listed=np.array(self.listed, dtype=np.int64),
         )
 
 
-def _by_activity(users: Ints, training: Bools) -> Ints:
+def _by_activity(users: Ints, names: list[str], training: Bools) -> Ints:
     """The same users numbered by their searches in the training split, most first, int64 (n,)."""
-    counts = np.bincount(users[training], minlength=int(users.max()) + 1)
-    rank = np.empty_like(counts)
-    rank[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
-    return np.asarray(rank[users])
+    counts = np.bincount(users[training], minlength=len(names)).tolist()
+    order = sorted(range(len(names)), key=lambda user: (-counts[user], natural_key(names[user])))
+    return np.argsort(order)[users]
 
 
 def _parts_in_time(times: Ints, name: str) -> Ints:
@@ -307,9 +306,13 @@ def load_search_log(data: DataSpec, files: LogFiles) -> Collection:
     )
     name = name_in_messages(files.letor)
     searches = _searches(log, letor.dataset, name)
-    parts = _split(_with_clicks(log, letor.dataset, searches, name), log.part[searches], log.times[searches])
+    part, times = log.part[searches], log.times[searches]
+    parts = _split(_with_clicks(log, letor.dataset, searches, name), part, times)
     if data.document_order == "content":
-        parts = [in_content_order(part, overwrite=True) for part in parts]
+        whens = [np.sort(times[part == number]) for number in range(3)]
+        parts = [
+            in_content_order(one, times=when, overwrite=True) for one, when in zip(parts, whens, strict=True)
+        ]
     filled, n_missing = fill_missing(dict(zip(Collection.PARTS, parts, strict=True)), data.missing)
     collection = Collection.parsed(
         filled.values(),

@@ -95,17 +95,16 @@ _STEEPNESS = 3  # tau of the softmax over ranks
 def ranking(scores: Floats, query: int, ties: TieStream) -> Ints:
     """Positions (n,) of the documents of a query by falling score (n,)."""
     order = np.argsort(-scores, kind="mergesort")
-    for rank in range(1, order.size if ties.drawn else 0):
-        document, place = order[rank], rank
-        number = uniform(document, query, ties.round, ties.purpose, ties.key)
-        while place > 0 and scores[order[place - 1]] == scores[document]:
-            before = order[place - 1]
-            if uniform(before, query, ties.round, ties.purpose, ties.key) <= number:
-                break
-            order[place] = before
-            place -= 1
-        order[place] = document
-    return order
+    tied = False
+    for rank in range(1, scores.size):
+        tied |= scores[order[rank]] == scores[order[rank - 1]]
+    if not (tied and ties.drawn):
+        return order
+    numbers = np.empty(scores.size)
+    for i in range(scores.size):
+        numbers[i] = uniform(i, query, ties.round, ties.purpose, ties.key)
+    order = np.argsort(numbers, kind="mergesort")
+    return order[np.argsort(-scores[order], kind="mergesort")]
 
 
 @kernel
