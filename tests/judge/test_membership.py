@@ -154,7 +154,7 @@ def test_an_interval_covers_candidates_that_differ_and_federations_that_differ()
     members = halves(rng)
     shape = members.shape
     by_candidate = np.broadcast_to(rng.normal(size=shape[1]), shape)
-    by_federation = np.broadcast_to(rng.normal(size=(shape[0], 1)), shape)
+    by_federation = np.broadcast_to(3 * rng.normal(size=(shape[0], 1)), shape)
     noise = rng.normal(size=shape)
     ends: list[float] = []
     for effect in (by_candidate, by_federation, 0 * noise):

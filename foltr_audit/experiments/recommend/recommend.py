@@ -294,7 +294,8 @@ SPARE = 1.25
 FEWEST_QUERIES = 4
 """With fewer queries it takes more queries, not more draws of each.
 
-Of so few, many resamples hold one query only, whatever its spread (`judge.significance.mean_ends`).
+Of so few, many resamples hold one query only, whatever its spread (`judge.significance.mean_ends`). Beyond
+that an interval is never narrower than one more query at an end of the range makes it.
 """
 
 
