@@ -74,8 +74,8 @@ def make_data(
 ) -> Collection:
     """Ranking data from arrays: NumPy, SciPy, pandas, polars, or lists.
 
-    They are checked by the rules of files. The rows of a query may stand anywhere; queries keep the order of
-    their first rows. Parts that are not given are split off by query, 20 % of the queries each.
+    They are checked by the rules of files, and the order of rows changes nothing: those of a query may stand
+    anywhere. Parts that are not given are split off by query, 20 % of the queries each.
 
     Args:
         X: features, (n, d): an array, a sparse matrix of SciPy, whose d may differ between parts, or a data

@@ -97,12 +97,10 @@ BY_POSITION = TieStream(0, 0, np.uint64(0), False)
 
 @uncounted
 def first_of_equals(scores: Floats, top: float, query: int, ties: TieStream) -> int:
-    """Position of the first document with the score `top`, of which there is one at least."""
+    """Position of the first document with the score `top`, of which there is one at least, by drawn ties."""
     first, place = -1, 2.0
     for i in range(scores.size):
         if scores[i] == top:
-            if not ties.drawn:
-                return i
             number = uniform(i, query, ties.round, ties.purpose, ties.key)
             first = i if number < place else first
             place = min(number, place)
