@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.results import UNKNOWN, DataRecord, GapRecord
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.comparison.grid import CellPlan
@@ -28,7 +29,7 @@ from foltr_audit.experiments.table import (
     worst_audit,
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
-from foltr_audit.privacy.observer_views import VIEWS, sees
+from foltr_audit.privacy.observer_views import VIEWS, attacked_view, sees
 from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
 from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decision_sentences, decision_table
 from foltr_audit.report.documents import Document, Row, Section, nested
@@ -68,12 +69,19 @@ _COSTS = (
     "online_mean_difference:est online_mean_p:num|null "
     "bytes_per_client:num|null worst_served_group:str|null worst_served_online:num|null groups:int|null"
 )
+ATTACKED = Section(
+    "view sees runs:int runs_without_sum:int attack:str|null lists:int|null auc:est baseline:str|null "
+    "baseline_auc:num|null above_guess:est grades_auc:num|null shown:str|null"
+)
+"""What the best attack of one observer finds; `shown` is a `LeakKind`."""
+
 RESULT = Section(
     COMPARED,
     "attack:str|null attacks:int accuracy:est precision:est recall:est f1:est auc:est tpr_at_1:est "
     "lists:int|null runs_without_sum:int ceiling_auc:num|null",
     nested("ceilings", CEILING),
     "baseline:str|null baseline_auc:num|null above_guess:est grades_auc:num|null",
+    nested("attacked", ATTACKED),
     _COSTS,
     "runs_asked:int worst_attacked_group:str|null worst_attacked_auc:num|null pareto:bool|null "
     "dominated_by:[str] ...",
@@ -435,6 +443,7 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             "baseline_auc": best.guess_auc,
             "above_guess": best.above_guess,
             "grades_auc": best.grades_auc,
+            "attacked": [_attacked(pool, world)],
             "ndcg@10": pool.ndcg,
             "evaluated_on": pool.utilities[0].evaluated_on,
             **{f"ndcg@10_{name}": pool.mean(name) for name in ("ceiling", "untrained", "validation")},
@@ -456,6 +465,28 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             "worst_attacked_auc": None if hardest is None else hardest.metric("auc").value,
             "pareto": place.on,
             "dominated_by": [", ".join(other.key) if several else other.name for other in place.beaten_by],
+        }
+    )
+
+
+def _attacked(pool: ComparedPool, world: ComparedWorld) -> Row:
+    best, leak = best_attack(pool), world.leaks.get(pool.key)
+    protocol = pool.spec.attack or AttackSpec()
+    view = attacked_view(protocol.view, protocol.hide)
+    return ATTACKED.row(
+        {
+            "view": view,
+            "sees": sees(view),
+            "runs": pool.runs,
+            "runs_without_sum": pool.without_sum,
+            "attack": None if best.attack is None else best.attack.method,
+            "lists": None if best.attack is None else best.attack.counts["lists"],
+            "auc": best.auc,
+            "baseline": best.guess,
+            "baseline_auc": best.guess_auc,
+            "above_guess": best.above_guess,
+            "grades_auc": best.grades_auc,
+            "shown": None if leak is None else leak.kind,
         }
     )
 
