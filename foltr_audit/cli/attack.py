@@ -114,7 +114,7 @@ def _refuse_fresh(common: CommonOptions) -> None:
     """Refuse options that only describe fresh clients; views of messages and of rounds are of others too."""
     given = common.of_table("attack")
     for name in _ONLY_FRESH:
-        if given.get(name) and not (name == "view" and given[name] != "pooled"):
+        if given.get(name) and not (name == "view" and given[name] not in ("pooled", "cohort")):
             flag = field_flags()[f"attack.{name}"]
             raise UsageError(f"{flag}: only with --target fresh; the training rounds have their own options")
 

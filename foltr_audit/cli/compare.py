@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _GRID: tuple[str | OtherHelp, ...] = (
     *words("grid.eps grid.defenses grid.sensitivity grid.sensitivity_grid grid.delta grid.attacks"),
-    *words("grid.click_models grid.scenarios grid.audit"),
+    *words("grid.click_models grid.scenarios grid.audit grid.every_observer"),
     OtherHelp("audit.trials", "Evaluated trials per hypothesis. Default: 2000.", GRID),
     OtherHelp("audit.views", "Audited views. May be repeated. Default: individual and aggregate.", GRID),
     OtherHelp(

@@ -13,6 +13,8 @@ import numpy as np
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.results import Estimate, Interval
 from foltr_audit.experiments.table import (
+    Attacked,
+    BestAttack,
     ByQuery,
     ComparedPool,
     ComparisonTable,
@@ -51,8 +53,15 @@ class ComparedWorld:
     @cached_property
     def leaks(self) -> dict[PoolKey, StrongestLeak]:
         """What an attack is shown to do; only of pools in which one was scored, or had nothing to read."""
-        found = {pool.key: find_leak(pool) for pool in self.pools}
-        return {key: leak for key, leak in found.items() if leak is not None}
+        return {pool.key: leaks[0] for pool in self.pools if (leaks := self.leaks_of[pool.key])}
+
+    @cached_property
+    def leaks_of(self) -> dict[PoolKey, list[StrongestLeak]]:
+        """The same for each attacked server, that of `leaks` first."""
+        return {
+            pool.key: [leak for seen in pool.attacked if (leak := find_leak(seen, len(pool.attacked)))]
+            for pool in self.pools
+        }
 
     @cached_property
     def front(self) -> dict[PoolKey, FrontPlace]:
@@ -82,30 +91,25 @@ BEATS: tuple[LeakKind, ...] = ("reads", "grades")
 
 
 class StrongestLeak(NamedTuple):
-    """What the best attack on a pool is shown to reveal beyond the guesses that stand beside it."""
+    """What the best attack of a server is shown to reveal beyond the guesses that stand beside it."""
 
-    pool: ComparedPool
+    seen: Attacked
     kind: LeakKind
 
-    @property
-    def held(self) -> bool:
-        """Whether the attack is not shown to beat the best guess that does not know the grades."""
-        return self.kind in ("guess", "no sum")
 
-
-def find_leak(pool: ComparedPool) -> StrongestLeak | None:
-    """What the best attack on a pool is shown to do; None where none was scored."""
-    if pool.unread:
-        return StrongestLeak(pool, "no sum")
-    best = best_attack(pool)
+def find_leak(seen: Attacked, servers: int = 1) -> StrongestLeak | None:
+    """What the best attack of one of several servers is shown to do; None where none was scored."""
+    if seen.unread:
+        return StrongestLeak(seen, "no sum")
+    best = best_attack(seen)
     if best.attack is None or not best.auc.known:
         return None
     if best.above_guess.ci95 is None:
-        return StrongestLeak(pool, "unknown")
-    if not shown_above(best.above_guess, 0.0):
-        return StrongestLeak(pool, "guess")
-    knows_more = best.grades_auc is None or shown_above(best.above_grades, 0.0)
-    return StrongestLeak(pool, "reads" if knows_more else "grades")
+        return StrongestLeak(seen, "unknown")
+    if not shown_above(best.above_guess, 0.0, servers):
+        return StrongestLeak(seen, "guess")
+    knows_more = best.grades_auc is None or shown_above(best.above_grades, 0.0, servers)
+    return StrongestLeak(seen, "reads" if knows_more else "grades")
 
 
 class FrontPlace(NamedTuple):
@@ -316,10 +320,15 @@ class Decision:
             return self.best
         return self.best_with_lists
 
-    def judgement(self, row: Mapping[str, Any]) -> Judgement:
-        """The judgement on the defense of a row, by its columns `learner` and `name`."""
+    def judgement(self, row: Mapping[str, Any], *, lists: bool = False) -> Judgement:
+        """The judgement on the defense of a row, by its columns `learner` and `name`.
+
+        With `lists` that where the server sees the shown lists.
+        """
         judged = next(one for one in self.judged if (one.learner, one.name) == (row["learner"], row["name"]))
-        return "recommended" if judged is self.best else judged.judgement
+        if judged is (self.to_use_with_lists if lists else self.best):
+            return "recommended"
+        return judged.with_lists if lists else judged.judgement
 
 
 def decide(table: ComparisonTable) -> Decision | None:
@@ -335,8 +344,8 @@ def decide(table: ComparisonTable) -> Decision | None:
     judgements: dict[PoolKey, list[tuple[ComparedPool, Judgement, Judgement]]] = {}
     for world in worlds(table):
         for pool in world.pools:
-            leak = world.leaks.get(pool.key)
-            judged_so = [_of_pool(pool, leak, lists=lists) for lists in (False, True)]
+            leaks = world.leaks_of[pool.key]
+            judged_so = [_of_pool(pool, leaks, lists=lists) for lists in (False, True)]
             judgements.setdefault(pool.key, []).append((pool, judged_so[0], judged_so[1]))
     unbounded = {
         pool.label[:2]
@@ -372,16 +381,17 @@ def _best(judged: Sequence[JudgedDefense], *, lists: bool) -> JudgedDefense | No
     return min((one for one in judged if one.defended and judgement(one) in HELD), key=order, default=None)
 
 
-def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, *, lists: bool) -> Judgement:
+def _of_pool(pool: ComparedPool, leaks: Sequence[StrongestLeak], *, lists: bool) -> Judgement:
+    # Whoever sees less than a server can do no more than it.
+    leaks = [leak for leak in leaks if leak.seen is pool or lists or not sees_lists(leak.seen.view)]
     verdicts = [verdict for view, verdict in pool.verdicts.items() if lists or not sees_lists(view)]
     if {*FALSE, CONTRADICTION} & set(verdicts):
         return "false claim"
-    if leak is None or leak.kind == "unknown" or not pool.ndcg.known:
+    if not leaks or leaks[0].seen is not pool or leaks[0].kind == "unknown" or not pool.ndcg.known:
         return "not tested"
-    if not leak.held:
+    if any(leak.kind in BEATS for leak in leaks):
         return "leaks"
-    best = best_attack(pool)
-    if _may_exceed(best.auc, MOST_AUC) and _may_exceed(best.above_guess, ABOVE_GUESS):
+    if any(_may_leak(best_attack(leak.seen)) for leak in leaks):
         return "too few lists"
     if pool.defended and (doubt := cost_doubt(pool.difference)):
         return doubt
@@ -391,6 +401,10 @@ def _of_pool(pool: ComparedPool, leak: StrongestLeak | None, *, lists: bool) -> 
         proven &= all(audit.verdict == "proven" for audit in audits if audit is not None)
     alone = not pool.audits and proven_auc(pool) is not None and not lists
     return "holds" if proven or alone else "no proof"
+
+
+def _may_leak(best: BestAttack) -> bool:
+    return _may_exceed(best.auc, MOST_AUC) and _may_exceed(best.above_guess, ABOVE_GUESS)
 
 
 def _may_exceed(estimate: Estimate, limit: float) -> bool:

@@ -230,9 +230,9 @@ def _attack_clicks(
 ) -> TaskEvidence:
     """Judge attacks on the messages of fresh clients who click by one model."""
     protocol = clients.protocol
-    header = trace_header(setup, click_model, clients.queries.size, protocol.interactions, protocol.lists)
+    header = trace_header(setup, click_model, clients.per_round, protocol.interactions, protocol.lists)
     play = partial(clients.rounds, parameters, click_model)
-    with progress.task(f"send {click_model}", protocol.repeats) as tick:
+    with progress.task(f"send {click_model}", clients.n_rounds) as tick:
         recording = record_rounds(
             play,
             folder.signed(header) if folder else header,
@@ -242,6 +242,7 @@ def _attack_clicks(
             keep=True,
             tick=tick,
         )
+    sums = protocol.sums_of_rounds  # a sum is of clients of all groups
     return judge_attacks(
         recording,
         setup.collection,
@@ -249,7 +250,7 @@ def _attack_clicks(
         setup.streams,
         progress,
         click_model,
-        ClientGroups.of(setup.clients.population, fresh=True),
+        ONE_GROUP if sums else ClientGroups.of(setup.clients.population, fresh=True),
     )
 
 

@@ -24,20 +24,21 @@ from foltr_audit.core.results import (
     RunRecord,
     UtilityRecord,
 )
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
-from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
+from foltr_audit.experiments.comparison.grid import ATTACKS, CellPlan, DefenseLabel
 from foltr_audit.experiments.run import mean_utility
 from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, selected
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records, group_records
 from foltr_audit.judge.significance import MeanBounds, mean_bounds, mean_interval, paired_t_test
 from foltr_audit.privacy.bounds import UpperBound
-from foltr_audit.privacy.observer_views import VIEWS, sees_lists
+from foltr_audit.privacy.observer_views import VIEWS, attacked_view, sees_lists, without_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import json_text
@@ -93,16 +94,73 @@ NOTHING_LOST = Difference(Estimate(0.0, (0.0, 0.0)), loss=MeanBounds(0.0, 0.0, 0
 """The difference of no defense to itself."""
 
 
+class Attacked:
+    """What attacks find on what one server sees, guesses first."""
+
+    attacks: tuple[AttackRecord, ...]
+    gaps: tuple[GapRecord, ...]
+
+    @property
+    def view(self) -> str:
+        """The view of that server, a name of `VIEWS`."""
+        raise NotImplementedError
+
+    @property
+    def runs(self) -> int:
+        """Cells whose lists are judged together."""
+        raise NotImplementedError
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why attacks could not run, by their names."""
+        return {gap.method: gap.why for gap in self.gaps if gap.what == "refused"}
+
+    @property
+    def without_sum(self) -> int:
+        """Cells in which no round opened a sum, so that attacks had nothing to read."""
+        return sum(gap.what == "nothing to read" for gap in self.gaps)
+
+    @property
+    def unread(self) -> bool:
+        """Whether attacks had nothing to read in any cell, which is no success of 0."""
+        return 0 < self.runs == self.without_sum
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ComparedPool:
+class OtherAttacked(Attacked):
+    """What attacks find on what another server sees of the first run of a pool."""
+
+    spec: Spec
+    attacks: tuple[AttackRecord, ...]
+    gaps: tuple[GapRecord, ...]
+    runs: int = 1
+
+    @property
+    def view(self) -> str:
+        return view_of(self.spec)
+
+
+def view_of(spec: Spec) -> str:
+    """The view of the server that a Spec attacks as.
+
+    It knows the shown lists, but a list that was made before its clicks tells nothing of them: an attack on
+    such messages is held against the proof for servers that see no lists.
+    """
+    attack = spec.attack or AttackSpec()
+    view = attacked_view(attack.view, attack.hide)
+    return without_lists(view) if attack.of_one_search else view
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ComparedPool(Attacked):
     """The attacked cells of one defense in one world: they differ in repetition and fold only.
 
     `asked` is how many cells the grid has; some may be missing. `spec` and `record` are those of the first
     cell, `data` and `utilities` those of each. `eps_claimed` is the epsilon that the name promises a proof
     of, else what the chain claims; infinite without one. Attacks and groups are judged on the lists of all
-    cells, guesses first. `queries` are means over repetitions; intervals of `ndcg` are over queries, those of
-    `online` over cells. `served` holds the online nDCG@10 of each group of clients, served worst first; empty
-    where they do not differ.
+    cells, guesses first; `others` are what other servers see. `queries` are means over repetitions; intervals
+    of `ndcg` are over queries, those of `online` over cells. `served` holds the online nDCG@10 of each group
+    of clients, served worst first; empty where they do not differ.
     """
 
     label: DefenseLabel
@@ -117,6 +175,7 @@ class ComparedPool:
     attacks: tuple[AttackRecord, ...] = ()
     groups: tuple[AttackRecord, ...] = ()
     gaps: tuple[GapRecord, ...] = ()
+    others: tuple[OtherAttacked, ...] = ()
     queries: ByQuery
     ndcg: Estimate
     online: Estimate
@@ -151,19 +210,13 @@ class ComparedPool:
         return len(self.utilities)
 
     @property
-    def refused(self) -> dict[str, str]:
-        """Why attacks could not run, by their names."""
-        return {gap.method: gap.why for gap in self.gaps if gap.what == "refused"}
+    def view(self) -> str:
+        return view_of(self.spec)
 
     @property
-    def without_sum(self) -> int:
-        """Cells in which no round opened a sum, so that attacks had nothing to read."""
-        return sum(gap.what == "nothing to read" for gap in self.gaps)
-
-    @property
-    def unread(self) -> bool:
-        """Whether attacks had nothing to read in any cell, which is no success of 0."""
-        return 0 < self.runs == self.without_sum
+    def attacked(self) -> tuple[Attacked, ...]:
+        """What attacks find on what each server sees."""
+        return self, *self.others
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -275,8 +328,8 @@ class BestAttack(NamedTuple):
         return None if self.attack is None else self.attack.more["grades_auc"]
 
 
-def best_attack(pool: ComparedPool) -> BestAttack:
-    ran = [record for record in pool.attacks if record.role == "attack"]
+def best_attack(seen: Attacked) -> BestAttack:
+    ran = [record for record in seen.attacks if record.role == "attack"]
     return BestAttack(max(ran, key=lambda record: _or_lowest(record.metric("auc")), default=None), ran)
 
 
@@ -336,6 +389,10 @@ def read_table(
     asked = Counter(pool_of(cell.spec) for cell in planned)
     pooled = cells_by_pool(cell for cell in done if cell.kind == "attack")
     audits = {chain_of(cell.spec): folder.read(cell.spec).audits for cell in done if cell.kind == "audit"}
+    others: dict[tuple[object, ...], list[CellPlan]] = {}
+    for cell in done:
+        if cell.kind in ATTACKS[1:]:
+            others.setdefault(_system_of(cell.spec), []).append(cell)
     bases: dict[tuple[str, str, str], _Quality] = {}
     pools: dict[str, ComparedPool] = {}
     with progress.task("report", len(pooled)) as tick:
@@ -344,6 +401,8 @@ def read_table(
             runs = [folder.read(each.spec) for each in pooled[name]]
             quality, place = _Quality.of(runs), _place(cell.spec)
             pool = _pool(runs, cell.label, asked[name], audits.get(chain_of(cell.spec), ()), quality)
+            seen = others.get(_system_of(cell.spec), [])
+            pool = replace(pool, others=tuple(_other(folder.read(each.spec)) for each in seen))
             if cell.label.alternative == NO_DEFENSE:
                 bases[place] = quality
             elif place in bases:
@@ -361,6 +420,11 @@ def _place(spec: Spec) -> tuple[str, str, str]:
 def chain_of(spec: Spec) -> tuple[str, str, tuple[str, ...]]:
     """What cells share with the audit of their claim."""
     return spec.train.learner, spec.population.scenario, spec.defense
+
+
+def _system_of(spec: Spec) -> tuple[object, ...]:
+    """What the cells of a pool share with those that attack what other servers see."""
+    return *chain_of(spec), spec.train.click_model
 
 
 def _refuse_mixed_data(folder: ComparisonFolder, pools: Iterable[ComparedPool]) -> None:
@@ -418,9 +482,7 @@ def _pool(
     quality: _Quality,
 ) -> ComparedPool:
     first, streams = runs[0], Streams(runs[0].spec.seed)
-    pieces = [run.evidence for run in runs if run.evidence is not None]
-    evidence = ClickEvidence.combined(pieces) if pieces else None
-    refused = {} if evidence is None else evidence.refused
+    evidence = _evidence(runs)
     names, values = queries = quality.queries(quality.offline)
     online = quality.online_means(quality.online)
     online = online[np.isfinite(online)]
@@ -437,16 +499,32 @@ def _pool(
         audits=audits,
         attacks=() if evidence is None else _sealed(click_records(evidence, streams)),
         groups=() if evidence is None else _sealed(group_records(evidence, streams)),
-        gaps=(
-            *(GapRecord(what="refused", method=name, why=why) for name, why in sorted(refused.items())),
-            *(gap for run in runs for gap in run.gaps if gap.what == "nothing to read"),
-        ),
+        gaps=_gaps(runs, evidence),
         queries=queries,
         ndcg=QueryBootstrap(names, streams).share(values),
         online=Estimate(float(online.mean()) if online.size else math.nan, mean_interval(online)),
         curves={name: np.mean([run.rounds[name] for run in runs], axis=0) for name in CURVES},
         served=_served(runs),
     )
+
+
+def _evidence(runs: Sequence[StoredRun]) -> ClickEvidence | None:
+    pieces = [run.evidence for run in runs if run.evidence is not None]
+    return ClickEvidence.combined(pieces) if pieces else None
+
+
+def _gaps(runs: Sequence[StoredRun], evidence: ClickEvidence | None) -> tuple[GapRecord, ...]:
+    refused = {} if evidence is None else evidence.refused
+    return (
+        *(GapRecord(what="refused", method=name, why=why) for name, why in sorted(refused.items())),
+        *(gap for run in runs for gap in run.gaps if gap.what == "nothing to read"),
+    )
+
+
+def _other(run: StoredRun) -> OtherAttacked:
+    evidence = _evidence([run])
+    attacks = () if evidence is None else _sealed(click_records(evidence, Streams(run.spec.seed)))
+    return OtherAttacked(spec=run.spec, attacks=attacks, gaps=_gaps([run], evidence))
 
 
 def _sealed(records: Iterable[AttackRecord]) -> tuple[AttackRecord, ...]:

@@ -10,12 +10,12 @@ from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.results import UNKNOWN, DataRecord, GapRecord
-from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.warning_kinds import CodedWarning
-from foltr_audit.experiments.comparison.grid import CellPlan
-from foltr_audit.experiments.decide import ComparedWorld, Decision, decide, worlds
+from foltr_audit.experiments.comparison.grid import ATTACKS, CellPlan
+from foltr_audit.experiments.decide import ComparedWorld, Decision, StrongestLeak, decide, worlds
 from foltr_audit.experiments.table import (
+    Attacked,
     ComparedPool,
     ComparisonTable,
     WorldKey,
@@ -29,7 +29,7 @@ from foltr_audit.experiments.table import (
     worst_audit,
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
-from foltr_audit.privacy.observer_views import VIEWS, attacked_view, sees
+from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
 from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decision_sentences, decision_table
 from foltr_audit.report.documents import Document, Row, Section, nested
@@ -206,7 +206,12 @@ class CompareReport(Document):
         return cls.of_table(
             read_table(folder, planned, done, progress),
             config=folder.grid.public.table(),
-            cells=CELLS.row({kind: sum(cell.kind == kind for cell in cells) for kind in ("attack", "audit")}),
+            cells=CELLS.row(
+                {
+                    "attack": sum(cell.kind in ATTACKS for cell in cells),
+                    "audit": sum(cell.kind == "audit" for cell in cells),
+                }
+            ),
             sensitivities=[TRIED.of(trial) for trial in folder.sensitivities()],
             unfinished=list(_unfinished(cells, set(done))),
             left_out=[LEFT_OUT.of(exclusion) for exclusion in folder.left_out()],
@@ -234,7 +239,9 @@ class CompareReport(Document):
             refused=[
                 REFUSED.of(pool, **compared(pool), method=method, reason=why)
                 for pool in pools
-                for method, why in pool.refused.items()
+                for method, why in {
+                    name: why for seen in pool.attacked[::-1] for name, why in seen.refused.items()
+                }.items()
             ],
             groups=rows(_groups),
             served=[
@@ -332,10 +339,15 @@ class CompareReport(Document):
             console.print(self._about)
         lines(self.server)
         for tables in self.world_tables:
-            for table, notes in ((tables.leaks(), tables.no_better), (tables.costs(), tables.dominated)):
-                console.print()
-                print_table(table, console)
-                lines(f"  {line}" for line in notes)
+            for table, notes in (
+                (tables.leaks(), tables.no_better),
+                (tables.others(), []),
+                (tables.costs(), tables.dominated),
+            ):
+                if table is not None:
+                    console.print()
+                    print_table(table, console)
+                    lines(f"  {line}" for line in notes)
         if self.claims:
             console.print()
             print_table(claims_table(self.claims), console)
@@ -443,7 +455,7 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
             "baseline_auc": best.guess_auc,
             "above_guess": best.above_guess,
             "grades_auc": best.grades_auc,
-            "attacked": [_attacked(pool, world)],
+            "attacked": [_attacked(seen, world.leaks_of[pool.key]) for seen in pool.attacked],
             "ndcg@10": pool.ndcg,
             "evaluated_on": pool.utilities[0].evaluated_on,
             **{f"ndcg@10_{name}": pool.mean(name) for name in ("ceiling", "untrained", "validation")},
@@ -469,16 +481,14 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
     )
 
 
-def _attacked(pool: ComparedPool, world: ComparedWorld) -> Row:
-    best, leak = best_attack(pool), world.leaks.get(pool.key)
-    protocol = pool.spec.attack or AttackSpec()
-    view = attacked_view(protocol.view, protocol.hide)
+def _attacked(seen: Attacked, leaks: Sequence[StrongestLeak]) -> Row:
+    best = best_attack(seen)
     return ATTACKED.row(
         {
-            "view": view,
-            "sees": sees(view),
-            "runs": pool.runs,
-            "runs_without_sum": pool.without_sum,
+            "view": seen.view,
+            "sees": sees(seen.view),
+            "runs": seen.runs,
+            "runs_without_sum": seen.without_sum,
             "attack": None if best.attack is None else best.attack.method,
             "lists": None if best.attack is None else best.attack.counts["lists"],
             "auc": best.auc,
@@ -486,7 +496,7 @@ def _attacked(pool: ComparedPool, world: ComparedWorld) -> Row:
             "baseline_auc": best.guess_auc,
             "above_guess": best.above_guess,
             "grades_auc": best.grades_auc,
-            "shown": None if leak is None else leak.kind,
+            "shown": next((leak.kind for leak in leaks if leak.seen is seen), None),
         }
     )
 
@@ -534,12 +544,13 @@ def _claims(pool: ComparedPool) -> Iterator[Row]:
 
 def _attacks(pool: ComparedPool) -> Iterator[Row]:
     columns = compared(pool)
-    for record in pool.attacks:
+    several = [(seen, record) for seen in pool.attacked for record in seen.attacks]
+    for seen, record in several:
         first = {"method": record.method, "baseline": record.baseline, "click_model": columns["click_model"]}
         last = {name: record.counts[name] for name in ("precision_undefined", "unknown")}
         counts = {name: count for name, count in record.counts.items() if name not in last}
         counts |= {name: record.metric(name) for name in METRICS} | guess_columns(record)
-        yield ATTACK.row({**first, **columns, "view": "individual", **counts, **last})
+        yield ATTACK.row({**first, **columns, "view": seen.view, **counts, **last})
 
 
 def _groups(pool: ComparedPool) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from foltr_audit.report.table import (
     UNKNOWN_TEXT,
     Cell,
     Column,
+    Mark,
     Table,
     bound_text,
     claim_text,
@@ -66,6 +67,17 @@ def auc_cell(row: Row) -> Cell:
 
 
 AUC = Column("AUC", auc_cell)
+
+
+def above_cell(row: Row) -> Cell:
+    """What the best attack adds to the guess: bad where that is shown to be more than nothing."""
+    seen = row["attacked"][0] if "attacked" in row else row
+    kind: LeakKind | None = seen["shown"]
+    mark: Mark = "bad" if kind in BEATS else "good" if kind == "guess" else ""
+    return estimate_cell(seen.estimate("above_guess"))._replace(mark=mark)
+
+
+_ABOVE = Column("above\nguess", above_cell)
 
 
 def byte_count(row: Row) -> str:
@@ -144,7 +156,6 @@ class WorldTables:
         data, scenario, click_model = world.key
         self.title = f"{click_model} clicks, scenario {scenario}{'' if alone else f' on {data}'}"
         self.defense = name_column("defense", self._name)
-        self.above = Column("above\nguess", self._above)
         self.verdict = Column("verdict", self._verdict, "name")
 
     def _name(self, row: Row) -> str:
@@ -152,16 +163,6 @@ class WorldTables:
         learner = f"{self._learners[row['learner']]}, " if len(self._learners) > 1 else ""
         runs, asked = row["runs"], row["runs_asked"]
         return f"{learner}{row['name']}" + (f" ({runs} of {asked} runs)" if runs < asked else "")
-
-    def leak_of(self, row: Row) -> LeakKind | None:
-        """What the best attack on the defense of a row is shown to do."""
-        leak = self.world.leaks.get((row["learner"], row["name"]))
-        return None if leak is None else leak.kind
-
-    def _above(self, row: Row) -> Cell:
-        """What the best attack adds to the guess: bad where that is shown to be more than nothing."""
-        shown, kind = estimate_cell(row.estimate("above_guess")), self.leak_of(row)
-        return shown._replace(mark="bad" if kind in BEATS else "good" if kind == "guess" else "")
 
     def _verdict(self, row: Row) -> Cell:
         judgement = self.decision.judgement(row)
@@ -186,7 +187,7 @@ class WorldTables:
             f"{self._name(row)}: {short_method(row['attack'])} beats the guess, so messages leak; it is not "
             f"shown to be better than who knows the grades ({short(row['grades_auc'])})"
             for row in self.rows
-            if self.leak_of(row) == "grades"
+            if row["attacked"][0]["shown"] == "grades"
         ]
 
     @property
@@ -217,7 +218,7 @@ class WorldTables:
                 Column("attack", "attack", "name", narrow=short_method),
                 AUC,
                 Column("guess", guess_cell),
-                self.above,
+                _ABOVE,
                 GRADES,
                 short_column("promised", "ceiling_auc"),
                 *(Column(header, name) for header, name in metrics.items()),
@@ -258,6 +259,28 @@ class WorldTables:
             spare=("bytes", "hit hardest", "served worst", _ONLINE),
         )
 
+    def others(self) -> Table | None:
+        """What the best attacks of servers find that see lists too, or sums alone; None without any."""
+        rows = [seen.with_values(name=self._name(row)) for row in self.rows for seen in row["attacked"][1:]]
+        if not rows:
+            return None
+        return make_table(
+            f"{self.title}: what other servers find, in the first run",
+            [
+                name_column("defense", "name"),
+                Column("server sees", "sees", "name"),
+                Column("attack", "attack", "name", narrow=short_method),
+                AUC,
+                Column("guess", guess_cell),
+                _ABOVE,
+                Column("lists", "lists"),
+            ],
+            rows,
+            caption="in brackets: 95 % intervals",
+            notes=NOTES,
+            spare=("lists", "attack"),
+        )
+
     def brief(self, rows: Sequence[Row]) -> Table:
         """Some rows with what a decision needs."""
         return make_table(
@@ -267,7 +290,7 @@ class WorldTables:
                 CLAIMED,
                 AUC,
                 Column("guess", lambda row: guess_cell(row)._replace(below="")),
-                self.above,
+                _ABOVE,
                 short_column("nDCG@10", "ndcg@10"),
                 DIFFERENCE,
                 BYTES,

@@ -91,7 +91,7 @@ def decision_sentences(decision: Decision) -> list[str]:
     where = more = ""
     if best.with_lists != best.judgement:
         where = ", if the server does not see the shown lists"
-        more = f" Where it sees them, {_with_lists(decision)}."
+        more = f" Where it sees them, {_with_lists(decision)}{_read_from_lists(best)}."
     return [
         f"Use {best.name}{where}.{more}",
         f"Why: {_why(best)}",
@@ -111,6 +111,19 @@ def _with_lists(decision: Decision) -> str:
         return f"use {decision.best_with_lists.name}"
     alone = decision.to_use_with_lists is not None
     return "nothing is proven of this defense" if alone else "none of these defenses holds"
+
+
+def _read_from_lists(best: JudgedDefense) -> str:
+    """The attack by which a server that also sees the lists reads most; empty where none is shown to."""
+    if best.with_lists != "leaks":
+        return ""
+    seen = {other: pool for pool in best.pools for other in pool.others if sees_lists(other.view)}
+    attacks = {other: best_attack(other) for other in seen}
+    worst = max(attacks, key=lambda other: attacks[other].above_guess.value)
+    attack, where = attacks[worst], _under(seen[worst], best.pools)
+    method = short_method(attack.attack.method) if attack.attack else "an attack"
+    aucs = f"AUC {short(attack.auc.value)}, the guess {short(attack.guess_auc)}"
+    return f": {method} reads clicks ({aucs}; {where})"
 
 
 def _none_of(judged: Sequence[JudgedDefense]) -> str:

@@ -175,14 +175,14 @@ def make_server(setup: Setup, world: ClientData) -> TrainingServer:
     return _SERVERS[setup.learner.sends](setup, world)
 
 
-def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> Senders:
-    """Fresh clients of a setup's learner, each on its own, with deterministic or sampled lists.
+def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False, alone: bool = True) -> Senders:
+    """Fresh clients of a setup's learner, each on its own or together, with deterministic or sampled lists.
 
     Raises:
         UsageError: its lists are never sampled.
     """
     if setup.learner.sends == "models":
-        return ModelSenders(setup, world, sampled=sampled, alone=True)
+        return ModelSenders(setup, world, sampled=sampled, alone=alone)
     if sampled:
         raise UsageError(
             f"--lists sampled: learner {setup.learner.name} samples no lists of its fresh clients"

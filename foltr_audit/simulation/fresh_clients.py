@@ -27,6 +27,9 @@ _IDS_PER_PART = 1_000_000_000
 class FreshClients:
     """One fresh client for every attacked query; each repeat of the experiment is one round.
 
+    In view `cohort` a round has as many clients as a cohort, and there are as many rounds as it takes until
+    every query has been asked `repeats` times; some are asked more often, so that no round is smaller.
+
     Clients start at the trained global model, show the deterministic list (or a sampled one, if the protocol
     asks for it) and take one step. A client draws the same clicks and noise whatever other parts, methods or
     epsilons are run. With several groups of clients its group is drawn at random; it has the intent and
@@ -87,14 +90,31 @@ class FreshClients:
         """Number of queries left out for having too few documents, or a user with too few of them."""
         return self.data.n_queries - self.queries.size
 
-    def _asked(self, context: RoundContext) -> Ints:
+    @property
+    def per_round(self) -> int:
+        """Clients of a round."""
+        return self.setup.spec.population.cohort_size if self.protocol.view == "cohort" else self.queries.size
+
+    @property
+    def n_rounds(self) -> int:
+        return -(-self.protocol.repeats * self.queries.size // self.per_round)
+
+    def _members(self, number: int) -> tuple[Ints, Ints]:
+        """Place in `queries` of each client of a round, and how many clients asked the same in it before."""
+        if self.protocol.view != "cohort":
+            return np.arange(self.queries.size), np.zeros(self.queries.size, dtype=np.int64)
+        numbers = np.arange(number * self.per_round, (number + 1) * self.per_round)
+        before, places = np.divmod(numbers, self.queries.size)
+        return places, before - before[0]
+
+    def _asked(self, places: Ints, context: RoundContext) -> Ints:
         """Queries of each client, (C, B): its own, then other attacked ones, drawn without replacement.
 
         Of users' queries, the others are those of the same user.
         """
-        own = np.arange(self.queries.size)
         if self.protocol.interactions == 1:
-            return self.queries[:, np.newaxis]
+            return self.queries[places][:, np.newaxis]
+        own = np.arange(self.queries.size)
         draws = context.streams("more-queries").uniform(own.size)
         draws[own, own] = -1.0  # its own comes first
         if self.data.users is not None:
@@ -106,26 +126,32 @@ class FreshClients:
     def rounds(
         self, parameters: Floats, click_model: str, first: int = 0, last: GlobalModel | None = None
     ) -> Iterator[RoundResult]:
-        """Play repeats first .. N-1 against a trained global model (P,).
+        """Play rounds first .. N-1 against a trained global model (P,).
 
-        `last`, the server's state of a recorded run, is not needed: every repeat starts at the trained model.
+        `last`, the server's state of a recorded run, is not needed: every round starts at the trained model.
         """
         traffic = self.setup.clients.traffic(self.data, self.origin, click_model, own_clicks=False)
         clientele = self.setup.served(traffic)
         world, population = clientele.world, clientele.population
-        attacked = make_senders(self.setup, world, sampled=self.protocol.lists == "sampled")
+        attacked = make_senders(
+            self.setup,
+            world,
+            sampled=self.protocol.lists == "sampled",
+            alone=self.protocol.view != "cohort",
+        )
         state = None if self.setup.learner.sends == "models" else np.empty(0)
         after = GlobalModel(parameters, state)
         online = OnlineMetrics(
             world=world, population=population, no_relevant=self.setup.spec.train.no_relevant
         )
-        clients = self._clients(population.n_groups)
-        for repeat in range(first, self.protocol.repeats):
+        for number in range(first, self.n_rounds):
+            places, before = self._members(number)
+            clients = self._clients(places, before, population.n_groups)
             # Streams of their own: no fresh client repeats the clicks or the noise of a training client.
             context = self.setup.context(
-                repeat, clients, self.protocol.interactions, parameters, under="fresh/"
+                number, clients, self.protocol.interactions, parameters, under="fresh/"
             )
-            asked = clientele.assign(self._asked(context), context)
+            asked = clientele.assign(self._asked(places, context), context)
             sent = attacked.send(asked, context)
             yield RoundResult(
                 context=context,
@@ -137,9 +163,13 @@ class FreshClients:
                 embeds=self.setup.embeds_features,
             )
 
-    def _clients(self, groups: int) -> Ints:
-        """A client for each query; with several groups its group is drawn at random."""
-        clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
+    def _clients(self, places: Ints, before: Ints, groups: int) -> Ints:
+        """The clients of a round, each known by its query and how many asked the same in it before.
+
+        With several groups the group of each is drawn at random.
+        """
+        part, query = self.origin.part[self.queries[places]], self.origin.query[self.queries[places]]
+        clients = (before * len(self.setup.collection.PARTS) + part) * _IDS_PER_PART + query
         if groups == 1:
             return clients
         draws = self.setup.streams.clients("fresh/group", 0, clients).uniform(1)[:, 0]

@@ -77,22 +77,22 @@ def test_a_comparison_of_a_changed_plug_in_runs_its_cells_again_and_no_others(tm
     place = changed(tmp_path / "a", 0.001)
     first = command(place, *asked)
     before, cells = times(place / "out", "cells/*/records.jsonl"), stored(place / "out")
-    assert len(cells) == 2
+    assert len(cells) == 6  # of each defense: messages, lists and sums are attacked
     assert "other code" not in first.err
     same = command(place, *asked, "--resume")
     assert times(place / "out", "cells/*/records.jsonl") == before
     assert (same.out, "other code" in same.err) == (first.out, False)
     changed(place, 50.0)
     again = command(place, *asked, "--resume")
-    assert "other code made 1 cell, computed again now" in again.err
+    assert "other code made 3 cells, computed again now" in again.err
     assert times(place / "out", "cells/*/records.jsonl").items() > before.items()
-    assert len(stored(place / "out")) == 3
+    assert len(stored(place / "out")) == 9
     fresh = command(changed(tmp_path / "b", 50.0), *asked)
     assert again.out == fresh.out != first.out
     assert files(tmp_path / "b" / "out").items() <= files(place / "out").items()
     changed(place, 0.001)
     back = command(place, *asked, "--resume")
-    assert (back.out, len(stored(place / "out"))) == (first.out, 3)
+    assert (back.out, len(stored(place / "out"))) == (first.out, 9)
 
 
 def test_runs_of_a_changed_plug_in_begin_anew(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from foltr_audit.core.results import Estimate
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.decide import MOST_LOSS, Decision, JudgedDefense, cost_doubt, decide
-from foltr_audit.experiments.table import ComparedPool, ComparisonTable, Difference, over_queries
+from foltr_audit.experiments.table import (
+    ComparedPool,
+    ComparisonTable,
+    Difference,
+    OtherAttacked,
+    over_queries,
+)
+from foltr_audit.judge.doubts import shown_above
 from foltr_audit.utils.arrays import Floats
-from tests.fixtures.comparisons import checked, setting
+from tests.fixtures.comparisons import attacked, beside_guesses, checked, setting
 
 BASE = np.random.default_rng(5).uniform(0.3, 0.6, 240)
 NONE = setting("none", auc=0.99, ndcg=float(BASE.mean()))
@@ -131,3 +141,49 @@ def test_a_defense_that_costs_nothing_passes_with_enough_queries_only() -> None:
     """Equal nDCG on few queries says little of others: the bound of a share that is never hit."""
     least = next(n for n in range(1, 240) if cost_doubt(difference(np.zeros(n))) is None)
     assert least == pytest.approx(np.log(0.05) / np.log(1 - MOST_LOSS), abs=8)
+
+
+# --- what other servers see -----------------------------------------------------------------------
+
+
+LISTS: dict[str, object] = {"interactions": 2}
+SUM: dict[str, object] = {"view": "cohort"}
+
+
+def seen_as(attack: dict[str, object], auc: float | None, width: float = 0.02) -> OtherAttacked:
+    """What a server finds that attacks another way than one search a message."""
+    spec = Spec.parse({"attack": attack}, "")
+    return OtherAttacked(spec=spec, attacks=beside_guesses(attacked(auc, width=width)), gaps=())
+
+
+@pytest.mark.parametrize(
+    ("others", "without", "with_lists"),
+    [
+        ([], "holds", "holds"),
+        ([seen_as(LISTS, 0.9)], "holds", "leaks"),
+        ([seen_as(SUM, 0.9)], "leaks", "leaks"),
+        ([seen_as(LISTS, 0.55), seen_as(SUM, 0.55)], "holds", "holds"),
+        ([seen_as(LISTS, 0.55, width=0.4)], "holds", "too few lists"),
+        ([seen_as(LISTS, None)], "holds", "holds"),
+    ],
+)
+def test_an_attack_counts_for_whoever_sees_as_much(
+    others: list[OtherAttacked], without: str, with_lists: str
+) -> None:
+    pool = replace(defense([0.0] * 240, 1.2), others=tuple(others))
+    judged = decided(pool).judged[-1]
+    assert (judged.judgement, judged.with_lists) == (without, with_lists)
+
+
+def test_several_servers_share_the_chance_of_a_false_alarm() -> None:
+    """Of three attacks that add nothing, one is shown to with 5 %: each has a third of it."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(0.0, 1.0, (2000, 3))
+
+    def lower(value: float) -> Estimate:
+        return Estimate(value, lambda tail: (value - float(stats.norm.isf(tail)), value + 3.0))
+
+    alarms = [any(shown_above(lower(value), 0.0, 3) for value in row) for row in values.tolist()]
+    alone = [any(shown_above(lower(value), 0.0) for value in row) for row in values.tolist()]
+    assert np.mean(alarms) < 0.065
+    assert np.mean(alone) > 0.1

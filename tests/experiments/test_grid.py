@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
+from foltr_audit.experiments.comparison.grid import ATTACKS, CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.table import view_of
 
 STUDY = Runner()
 SPEC = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 20}, "train": {"rounds": 2}}
 
 
 def grid(**fields: Any) -> ComparisonGrid:
-    small = {"runs": 2, "eps": [1.2, 4.5], "click_models": ["perfect"], "spec": SPEC}
+    small = {"runs": 2, "eps": [1.2, 4.5], "click_models": ["perfect"], "every_observer": False, "spec": SPEC}
     return ComparisonGrid.parse({**small, **fields})
 
 
@@ -91,6 +93,55 @@ def test_clients_of_unequal_weights_are_attacked_and_not_audited() -> None:
     expansion = GridExpansion(grid(scenarios=["quantity-skew"], defenses=["published"]), STUDY, {})
     assert {cell.kind for cell in expansion.cells()} == {"attack"}
     assert ["quantity-skew" in one.why for one in expansion.left_out] == [True]
+
+
+def test_servers_that_see_lists_or_sums_are_attacked_in_the_first_run() -> None:
+    made = grid(defenses=["published"], click_models=["perfect", "navigational"], every_observer=True)
+    found = {kind: [cell for cell in cells(made) if cell.kind == kind] for kind in ATTACKS}
+    first = [cell for cell in found["attack"] if cell.spec.repetition == 0]
+    for kind in ("lists", "sum"):
+        assert [cell.label for cell in found[kind]] == [cell.label for cell in first]
+        trained = [cell.spec.only_trained for cell in found[kind]]
+        assert trained == [cell.spec.only_trained for cell in first]
+    protocols = {kind: found[kind][0].spec.attack or AttackSpec() for kind in ATTACKS}
+    assert (protocols["lists"].interactions, protocols["lists"].lists) == (2, "sampled")
+    assert protocols["sum"].view == "cohort"
+    assert [view_of(found[kind][0].spec) for kind in ATTACKS] == [
+        "individual",
+        "individual+lists",
+        "aggregate",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kinds"),
+    [
+        ({"attacks": ["map"]}, {"attack", "lists", "sum"}),
+        ({"learners": ["foltr-es"], "defenses": ["none"]}, {"attack"}),
+        ({"learners": ["fpdgd:rank_with=global"]}, {"attack", "sum"}),
+        ({"spec": {**SPEC, "attack": {"target": "training"}}}, {"attack"}),
+        ({"spec": {**SPEC, "attack": {"hide": ["order"]}}}, {"attack"}),
+        ({"spec": {**SPEC, "train": {"rounds": 2, "server": "flatten"}}}, {"attack"}),
+        ({"defenses": ["correlated-gaussian:sigma=1,bands=2"]}, {"attack", "lists"}),
+    ],
+)
+def test_other_servers_are_attacked_where_they_see_something_else(
+    fields: dict[str, Any], kinds: set[str]
+) -> None:
+    named = {"defenses": ["clip:norm=1"], "audit": False, "every_observer": True, "runs": 1, **fields}
+    assert {cell.kind for cell in cells(grid(**named)) if cell.label.alternative != "none"} | {
+        "attack"
+    } == kinds
+
+
+def test_what_cannot_be_attacked_is_left_out_for_that_server_alone() -> None:
+    data = STUDY.setup(grid().spec_of("fpdgd", "uniform", "perfect", 0, "attack")).collection
+    lengths = sorted([*data.vali.lengths.tolist(), *data.test.lengths.tolist()])
+    assert lengths[-2] < lengths[-1]
+    few = {**SPEC, "attack": {"min_documents": lengths[-1]}}  # one query, and two are asked a message
+    expansion = GridExpansion(grid(every_observer=True, audit=False, spec=few), STUDY, {})
+    assert "lists" not in {cell.kind for cell in expansion.cells()}
+    assert {one.defense for one in expansion.left_out} == {"attack on lists"}
 
 
 def test_a_grid_of_nothing_is_refused() -> None:

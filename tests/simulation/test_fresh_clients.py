@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError
+from foltr_audit.judge.round_sums import summed
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, LENGTHS, Entry, ToyMessage, ToyStep
@@ -206,3 +209,47 @@ def test_acts_without_pairs_is_the_learners_choice(setup_of: SetupOf) -> None:
         assert truth.clipped[truth.updates.any(axis=1)].all()
         stayed = np.array_equal(record.messages[silent], np.tile(MODEL, (silent.sum(), 1)))
         assert stayed == (clips == "false")
+
+
+# --- as many as a cohort --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cohort", [3, 7, 40])
+def test_a_cohort_of_fresh_clients_asks_every_query(cohort: int, setup_of: SetupOf) -> None:
+    alone = fresh(setup_of, {"min_documents": 9}, clients=cohort)
+    together = fresh(setup_of, {"min_documents": 9, "view": "cohort"}, clients=cohort)
+    queries, rounds = alone.queries.size, repeats(together)
+    assert len(rounds) == together.n_rounds == -(-queries // cohort)
+    asked = [key for record, _ in rounds for key in zip(record.part, record.query, strict=True)]
+    assert len(asked) == len(rounds) * cohort
+    times = Counter(asked)
+    assert len(times) == queries
+    assert max(times.values()) - min(times.values()) <= 1
+    for record, truth in rounds:
+        assert record.n_messages == len(set(truth.clients.tolist())) == cohort
+    (record, truth), (own, its) = rounds[0], repeats(alone)[0]
+    same = min(cohort, queries)
+    assert np.array_equal(record.messages[:same], own.messages[:same])
+    assert np.array_equal(truth.clicks[:same], its.clicks[:same])
+
+
+def test_a_second_client_of_a_query_clicks_anew(setup_of: SetupOf) -> None:
+    together = fresh(setup_of, {"min_documents": 9, "view": "cohort"}, clients=40)
+    ((_, truth),) = repeats(together)
+    each = truth.clicks.reshape(-1, truth.clicks.shape[-1])
+    queries = together.queries.size
+    assert any(not np.array_equal(each[i], each[i + queries]) for i in range(40 - queries))
+
+
+def test_the_sum_of_masked_messages_is_that_of_the_messages(setup_of: SetupOf) -> None:
+    def total(*defense: str) -> Floats:
+        attack = {"min_documents": 9, "view": "cohort"}
+        setup = setup_of(attack=attack, learner=PHAM, clients=12, defense=defense)
+        assert setup.spec.attack is not None
+        clients = FreshClients(setup, setup.spec.attack)
+        record, _ = next(clients.rounds(MODEL, "informational")).recorded()
+        header = trace_header(setup, "informational", clients.per_round, 1)
+        return np.asarray(summed(record, header).messages[0], dtype=np.float64)
+
+    masked, bare = total("clip:norm=1", "secure-aggregation"), total("clip:norm=1")
+    np.testing.assert_allclose(masked, bare, atol=1e-5)

@@ -65,12 +65,13 @@ class AttackSpec(SpecTable):
     interactions: Annotated[int, Flag("attack-interactions")] = Field(
         1, ge=1, le=100, description="Interactions in each attacked message."
     )
-    view: Literal["individual", "aggregate", "client", "pooled"] = Field(
+    view: Literal["individual", "aggregate", "client", "pooled", "cohort"] = Field(
         "individual",
         description="What the server sees. individual: each message; aggregate: sums over --repeats clients "
         "with the same query (of target training: over the cohort of a round); client: the global models "
         "before and after each round, as clients do; pooled: sums over the messages of one client in "
-        "--repeats rounds.",
+        "--repeats rounds; cohort: sums over as many fresh clients as a cohort has, each with a query of its "
+        "own.",
     )
     lists: Annotated[
         Literal["deterministic", "sampled"] | None, left_out("deterministic"), Flag(default="deterministic")
@@ -102,8 +103,8 @@ class AttackSpec(SpecTable):
             raise ValueError("view client: expected target training, whose rounds change the global model")
         if self.sums and self.target == "fresh" and self.interactions > 1:
             raise ValueError(f"view {self.view}: expected one interaction per message of fresh clients")
-        if self.view == "pooled" and self.target != "fresh":
-            raise ValueError("view pooled: expected target fresh, whose clients send again")
+        if self.view in ("pooled", "cohort") and self.target != "fresh":
+            raise ValueError(f"view {self.view}: expected target fresh, whose clients it is about")
         if self.lists == "sampled" and self.target != "fresh":
             raise ValueError(
                 "lists sampled: in training rounds the learner makes the lists; expected target fresh"
@@ -117,8 +118,13 @@ class AttackSpec(SpecTable):
 
     @property
     def sums_of_rounds(self) -> bool:
-        """Whether these are the sums of whole rounds of training, or changes of their global models."""
-        return self.sums and self.target == "training"
+        """Whether these are the sums of whole rounds, or changes of their global models."""
+        return self.sums and (self.target == "training" or self.view == "cohort")
+
+    @property
+    def of_one_search(self) -> bool:
+        """Whether each message holds one search, whose list was made before its clicks and tells nothing."""
+        return self.target == "fresh" and self.interactions == 1
 
     @property
     def sums(self) -> bool:

@@ -80,6 +80,9 @@ ONE_LIST_ATTACK: Final = "map"
 SEVERAL_LISTS_ATTACK: Final = "joint-map"
 """The attack on messages of several interactions."""
 
+LISTS_ATTACK: Final = "shown-lists"
+"""The attack on the lists that follow clicks."""
+
 SUM_ATTACK: Final = "aggregate"
 """The attack on sums of messages."""
 

@@ -65,6 +65,7 @@ class CheckRunRequest:
             "scenarios": _each(spec.population.scenario for spec in specs),
             "folds": _each(folds[run] for run in sorted(folds)),
             "audit": bool(limits.audited),
+            "every_observer": False,
             "spec": {**shared, "seed": table["seed"], "audit": {**self.audit, "views": views}},
         }
         if self.eps:

@@ -25,12 +25,19 @@ from foltr_audit.core.settings.base import (
     with_default,
 )
 from foltr_audit.core.settings.data import DataSpec, without_paths
-from foltr_audit.core.settings.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCENARIO
+from foltr_audit.core.settings.defaults import (
+    CLICK_MODELS,
+    DELTA,
+    LISTS_ATTACK,
+    MODEL_ATTACKS,
+    NO_DEFENSE,
+    SCENARIO,
+)
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.population import canonical_scenarios
 from foltr_audit.core.settings.spec_fit import with_server_defaults
 from foltr_audit.core.settings.train import default_learner
-from foltr_audit.errors import UsageError, first_problem
+from foltr_audit.errors import DataError, UsageError, first_problem
 from foltr_audit.experiments.comparison.alternatives import (
     DEFAULT_ALTERNATIVES,
     DefenseAlternative,
@@ -38,10 +45,14 @@ from foltr_audit.experiments.comparison.alternatives import (
 )
 from foltr_audit.experiments.plan import Table, apply_changes, table_in
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.privacy.events import CorrelatedNoise
+from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.utils.formatting import epsilon
 from foltr_audit.utils.reading import toml_table
 
-Kind = Literal["attack", "audit", "select"]
+Kind = Literal["attack", "lists", "sum", "audit", "select"]
+ATTACKS: tuple[Kind, ...] = ("attack", "lists", "sum")
+"""Kinds of cells with an attack, by what the attacked server sees: messages, also lists, or sums."""
 
 SPEC_SCHEMA = "foltr-audit/spec/1"
 _AUDITED = ("individual", "individual+lists", "aggregate")
@@ -51,6 +62,8 @@ _DEFENSES = (
 )
 _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.click_models", "attack.methods"}
 _FIXED = {"repetition", "defense", "data.fold"}
+_OF_OBSERVER = {"target", "view", "interactions", "lists", "hide", "colluders", "queries"}
+"""Fields of an attack that say which server attacks what."""
 
 
 def _alternative_text(value: object) -> object:
@@ -124,6 +137,10 @@ class ComparisonGrid(SpecTable):
     )
     folds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     audit: bool = Field(default=True, description="Audit each claim too, once for each chain.")
+    every_observer: bool = Field(
+        default=True,
+        description="Attack, in the first run, also what a server sees that sees the lists, or only sums.",
+    )
     spec: dict[str, object] = Field(default_factory=lambda: dict[str, object](attack={}, audit={}))
 
     @field_validator("defenses")
@@ -221,13 +238,30 @@ class ComparisonGrid(SpecTable):
                 "defense": [*defense],
             },
         )
-        if kind == "attack":
+        if kind in ATTACKS:
             more: Table = {"methods": [*self.attacks] or None, "click_models": [click_model]}
-            table["attack"] = {**table_in(self.spec, "attack"), **more}
+            table["attack"] = {**table_in(self.spec, "attack"), **more, **self._observer(learner, kind)}
         elif kind == "audit":
             table["audit"] = table_in(self.spec, "audit")
         spec = Spec.parse(_with_defaults(table, kind), "")
-        return spec if self.attacks else spec.with_strong_attacks()  # the Spec of a cell names its attacks
+        strong = self.attacks or kind != "attack"
+        return spec if strong else spec.with_strong_attacks()  # the Spec of a cell names its attacks
+
+    def _observer(self, learner: str, kind: Kind) -> Table:
+        """What makes the attack one on what another server sees than each message."""
+        named = [*(self.attacks or (MODEL_ATTACKS[0],))]
+        if kind == "lists":
+            lists = "sampled" if make(Learner, learner).lists == "sampled" else None
+            return {"interactions": 2, "lists": lists, "methods": [*once((*named, LISTS_ATTACK))]}
+        if kind == "sum":
+            return {"view": "cohort", "methods": [*once((*named, MODEL_ATTACKS[0]))]}
+        return {}
+
+    @property
+    def attacks_every_observer(self) -> bool:
+        """Whether `lists` and `sum` are attacked too: unless the protocol says what the server sees."""
+        told = _OF_OBSERVER & table_in(self.spec, "attack").keys()
+        return self.every_observer and not told and "server" not in table_in(self.spec, "train")
 
 
 def _with_defaults(table: Table, kind: Kind) -> Mapping[str, object]:
@@ -270,7 +304,7 @@ class DefenseLabel(NamedTuple):
 
 
 class CellPlan(NamedTuple):
-    """One cell: `attack` trains and attacks, `audit` checks the claim, `select` only trains."""
+    """One cell: `ATTACKS` train and attack, `audit` checks the claim, `select` only trains."""
 
     spec: Spec
     kind: Kind
@@ -328,7 +362,7 @@ class GridExpansion:
 
     def cells(self) -> list[CellPlan]:
         """Attacked and audited cells, ordered by repetition first; equal Specs once."""
-        found = [*self._attacked(), *self._audited()] if self.grid.audit else list(self._attacked())
+        found = [*self._attacked(), *self._observed(), *(self._audited() if self.grid.audit else ())]
         if not found:
             why = "; ".join(dict.fromkeys(one.why for one in self.left_out))
             raise UsageError(f"compare: nothing to run: {why}")
@@ -379,6 +413,36 @@ class GridExpansion:
                 blank = self._blank(learner, scenario, click_model, run, "attack")
                 if blank is not None:
                     yield from self._alternatives(blank, click_model, "attack")
+
+    def _observed(self) -> Iterator[CellPlan]:
+        """The first run of each defense, attacked by servers that see lists, or sums alone."""
+        if not self.grid.attacks_every_observer:
+            return
+        for learner, scenario, click_model in self._settings():
+            for kind in ATTACKS[1:]:
+                blank = self._observer_of(learner, scenario, click_model, kind)
+                if blank is None:
+                    continue
+                for cell in self._alternatives(blank, click_model, kind):
+                    events = self.study.setup(cell.spec).privacy.events()
+                    # Nobody adds this noise to a sum of fresh clients, which would look less private.
+                    if kind == "lists" or not any(isinstance(event, CorrelatedNoise) for event in events):
+                        yield cell
+
+    def _observer_of(self, learner: str, scenario: str, click_model: str, kind: Kind) -> Spec | None:
+        """The Spec of a point without a defense for a server of `kind`; None where that sees nothing else."""
+        if make(Learner, learner).sends != "models":
+            return None
+        try:
+            spec = self.grid.spec_of(learner, scenario, click_model, 0, kind)
+            setup = self.study.setup(spec)
+            if kind == "lists" and not setup.clients.lists_follow_clicks:
+                return None
+            _ = FreshClients(setup, spec.attack or AttackSpec()).queries  # refuses too few of them
+        except (UsageError, DataError) as error:
+            self._leave_out(make(Learner, learner).label, f"attack on {kind}", str(error))
+            return None
+        return spec
 
     def _audited(self) -> Iterator[CellPlan]:
         seen = set()

@@ -218,7 +218,7 @@ def confirmation_grid(
     attack = changed_protocol(base.attack or AttackSpec(), {"on": (TEST,)})
     audit = AuditSpec(trials=effort.trials, views=(limits.view,))
     table = ComparisonGrid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()
-    table |= {"runs": effort.runs, "delta": limits.delta, "eps": [point.eps or 1.0]}
+    table |= {"runs": effort.runs, "delta": limits.delta, "eps": [point.eps or 1.0], "every_observer": False}
     table["defenses"] = list(dict.fromkeys([NO_DEFENSE, point.alternative]))
     if point.label.sensitivity is not None:
         table["sensitivity"] = point.label.sensitivity
