@@ -68,7 +68,7 @@ def test_commands_in_the_report_repeat_a_cell(stored: Path, monkeypatch: pytest.
 def test_an_unfinished_comparison_tells_what_is_done(cut: Path) -> None:
     done = run("report", cut, "--to", "json")
     assert done.code == 0
-    assert done.err == "unfinished: 7 of 8 cells are done; compare --resume runs the rest\n"
+    assert done.err == "unfinished: 3 of 4 cells are done; compare --resume runs the rest\n"
     found = done.json()
     assert [row["runs"] for row in found["results"]] == [2, 1]
     (waiting,) = found["unfinished"]
@@ -98,7 +98,7 @@ def test_a_comparison_of_which_nothing_is_done(cut: Path) -> None:
     for form in ("html", "md", "json", "csv"):
         done = run("report", cut, "--to", form)
         assert done.code == 0
-        assert "0 of 8 cells" in done.err
+        assert "0 of 4 cells" in done.err
     assert run("report", cut, "--to", "csv").out == "\n"
 
 

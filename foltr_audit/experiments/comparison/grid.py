@@ -419,6 +419,8 @@ class GridExpansion:
         if not self.grid.attacks_every_observer:
             return
         for learner, scenario, click_model in self._settings():
+            if self._blank(learner, scenario, click_model, 0, "attack") is None:
+                continue
             for kind in ATTACKS[1:]:
                 blank = self._observer_of(learner, scenario, click_model, kind)
                 if blank is None:
