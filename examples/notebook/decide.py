@@ -35,7 +35,8 @@ spec = fa.Spec(**federation, attack={"click_models": ["informational"]}, defense
 print(fa.check(limits, spec).summary())
 
 # %% [markdown]
-# In the picture, left is private and up is useful.
+# In the picture, the first panel shows what messages add to a guess, the last how well is ranked. In a
+# notebook, `report.plot()` shows it, and `report.page()` everything that was found.
 
 # %%
 report.save("decide.svg")

@@ -71,7 +71,7 @@ def compare(
     backend: Backend = "local",
     scheduler: Scheduler = None,
     plot: list[Path] | None = option(
-        "Draw attack against utility, and both against epsilon, into a file. May be repeated.",
+        "Draw what attacks read and what defenses cost against epsilon into a file. May be repeated.",
         metavar="FILE.svg|png|pdf",
     ),
     dry_run: bool = switch("--dry-run", "Only list the cells and their number; nothing is run."),

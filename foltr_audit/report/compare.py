@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.markup import escape
@@ -33,6 +33,8 @@ from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
 from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decision_sentences, decision_table
 from foltr_audit.report.documents import Document, Row, Section, nested
+from foltr_audit.report.notebook import FramedPage
+from foltr_audit.report.page import html_page, page_of
 from foltr_audit.report.settings import (
     DATASET,
     GUESSES,
@@ -138,6 +140,7 @@ class CompareReport(Document):
         results: one row per world, learner and defense; those of a world together.
         worlds: what cells found, pooled over repetitions, by world.
         decision: which defense to use; None where no cell is done.
+        grid, plans: the grid as TOML, and its cells by name: how to repeat it.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
@@ -176,6 +179,10 @@ class CompareReport(Document):
     results: Sequence[Row]
     worlds: Sequence[ComparedWorld]
     decision: Decision | None
+    grid: str = ""
+    plans: Mapping[str, CellPlan] = field(default_factory=dict)
+
+    MORE = f".page(), {Document.MORE}"
 
     @classmethod
     def of(
@@ -206,6 +213,8 @@ class CompareReport(Document):
         return cls.of_table(
             read_table(folder, planned, done, progress),
             config=folder.grid.public.table(),
+            grid=folder.grid.public.toml,
+            plans={folder.cell(cell.spec).name: cell for cell in planned},
             cells=CELLS.row(
                 {
                     "attack": sum(cell.kind in ATTACKS for cell in cells),
@@ -401,8 +410,17 @@ class CompareReport(Document):
             ),
         )
 
+    def html(self) -> str:
+        """The page that `foltr-audit report` writes: it needs no network, and no other file."""
+        return html_page(page_of(self, self.grid, self.plans))
+
+    def page(self) -> FramedPage:
+        """The same page for a notebook, below 400 kB; as the last line of a cell it is shown in a frame."""
+        said = [_NO_CELL] if self.decision is None else decision_sentences(self.decision)
+        return FramedPage(f"Comparison of defenses: {said[0]}", self.html())
+
     def figure(self) -> Figure:
-        """Attack against utility, and both against epsilon."""
+        """What attacks read of each defense and what it costs, against epsilon."""
         from foltr_audit.report.figures import comparison_figure
 
         return comparison_figure(self.results, data_title(self.dataset) if self.dataset else "")

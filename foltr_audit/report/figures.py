@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -184,100 +184,48 @@ def noise_figure(noise: Mapping[str, float], title: str) -> Figure:
     return figure
 
 
-_LABEL_SIZE, _AWAY = 7.5, 7.0  # points, height of the letters of labels, and how far they are from points
-
-
-class PointLabel(NamedTuple):
-    """A point in data coordinates, and its label."""
-
-    x: float
-    y: float
-    text: str
-    colour: str
-
-
-def place_labels(axis: Axes, labels: Sequence[PointLabel]) -> None:
-    """Write each label at the nearest free height beside its point; fixes the limits of the axes.
-
-    Sizes are estimates, in points: matplotlib measures letters only when it draws them.
-    """
-    from matplotlib.transforms import Bbox
-
-    axis.set_xlim(axis.get_xlim())
-    axis.set_ylim(axis.get_ylim())
-    unit = 72 / axis.figure.dpi
-    points = (unit * axis.transData.transform([label[:2] for label in labels])).tolist()
-    taken = [Bbox.from_bounds(x - 4.0, y - 4.0, 8.0, 8.0) for x, y in points]
-    low, high, border = unit * axis.bbox.y0, unit * axis.bbox.y1, unit * axis.bbox.x1
-    for label, (x, y) in zip(labels, points, strict=True):
-        lines = label.text.split("\n")
-        width, height = _LABEL_SIZE * 0.62 * max(map(len, lines)), _LABEL_SIZE * 1.25 * len(lines)
-        beside = y - height / 2
-        bottoms = [beside, *(box.y1 for box in taken), *(box.y0 - height for box in taken)]
-        inside = [bottom for bottom in bottoms if low <= bottom <= high - height] or [beside]
-        sides = [x + _AWAY] if x + _AWAY + width < border else []
-        boxes = [
-            Bbox.from_bounds(left, bottom, width, height)
-            for bottom in sorted(inside, key=lambda bottom: abs(bottom - beside))
-            for left in (*sides, x - _AWAY - width)
-        ]
-        box = next((box for box in boxes if not any(map(box.fully_overlaps, taken))), boxes[0])
-        taken.append(box)
-        right = box.x0 > x
-        line = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.8, "shrinkA": 0.0, "shrinkB": 4.0}
-        axis.annotate(
-            label.text,
-            label[:2],
-            (_AWAY if right else -_AWAY, box.y0 + height / 2 - y),
-            textcoords="offset points",
-            fontsize=_LABEL_SIZE,
-            horizontalalignment="left" if right else "right",
-            verticalalignment="center",
-            arrowprops={**line, "relpos": (0.0 if right else 1.0, 0.5)},
-            zorder=4,
-        )
-
-
-_MEASURES = {"precision": "precision", "recall": "recall", "nDCG@10": "ndcg@10", "AUC": "auc"}
-"""What is drawn against epsilon: the columns by their labels."""
-
-_RULED_OUT = "AUC ruled out by proof (equal priors)"
-_RING = 0.25  # right of the place of a row
-_GUESS: dict[str, Any] = {
-    "marker": "o",
-    "color": "#ffffff",
-    "markeredgecolor": DIM,
-    "label": "AUC of the guess",
+_MEASURES = {
+    "above_guess": "AUC of the best attack less that\nof a guess (lower is more private)",
+    "precision": "precision of the best attack",
+    "recall": "recall of the best attack",
+    "ndcg@10": "offline nDCG@10\n(higher is better)",
 }
-_TOP = 1.03  # upper end of the axis of measures
-_SHADE = 0.13  # opacity of what is ruled out, so that grid and marks are seen through it
-_LARGE, _SMALL = 4.4, 3.1  # inches, heights of panels
-_LEGEND = 90  # letters that fit side by side in the narrowest figure
+"""What is drawn against epsilon: labels by the columns."""
+
+_LEGEND = 115  # letters that fit side by side below the panels
 
 
 def comparison_figure(rows: Sequence[Row], data: str) -> Figure:
-    """The panels of `trade_offs` above those of `by_epsilon`, with their legends; `data` names what of."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+    """Each of `_MEASURES` of each defense against its claimed epsilon, a line of panels for each world.
 
-    shade = Patch(color=DIM, alpha=0.3, linewidth=0, label=_RULED_OUT)
-    above = list(trade_offs(rows)), _LARGE, _marks(_families(rows))
-    ring = Line2D([], [], linestyle="none", **_GUESS)
-    below = list(by_epsilon(rows)), _SMALL, [*_marks(_MEASURES), ring, shade]
-    parts = [part for part in (above, below) if part[0]]
-    heights = [size * _grid(panels)[0] for panels, size, _ in parts]
-    width = 4.3 * max((_grid(panels)[1] for panels, *_ in parts), default=1)
-    figure = new_figure(max(width, 7.0), max(sum(heights) + 1.0, 2.0))
+    Defenses without an epsilon stand last; `data` names what of.
+    """
+    worlds = _worlds(rows)
+    names = list(dict.fromkeys(row["alternative"] for row in rows))
+    beside = max(1, _LEGEND // (max(map(len, names), default=0) + 6))
+    figure = new_figure(10.0, 0.8 + 2.4 * max(len(worlds), 1) + 0.2 * -(-len(names) // beside))
     on = f" on {data}" if data else ""
     figure.suptitle(f"Defenses{on}{'' if rows else ': no cell is done'}", fontsize=11.0)
-    if not parts:
+    if not rows:
         return figure
-    subfigures = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for subfigure, (panels, _, keys) in zip(subfigures, parts, strict=True):
-        _draw_panels(subfigure, panels)
-        beside = max(1, min(len(keys), _LEGEND // (max(len(key.get_label()) for key in keys) + 5)))
-        subfigure.legend(handles=keys, loc="outside lower center", ncols=beside, handlelength=1.0)
+    epsilons = sorted({row["eps"] for row in rows} - {None})
+    places = [*epsilons, *([None] if any(row["eps"] is None for row in rows) else [])]
+    lines = figure.subplots(len(worlds), len(_MEASURES), sharex=True, sharey="col", squeeze=False)
+    for axes, (world, mine) in zip(lines, worlds.items(), strict=True):
+        axes[0].set_title(world, loc="left")
+        for axis, (measure, label) in zip(axes, _MEASURES.items(), strict=True):
+            axis.set_ylabel(label, fontsize=8.0)
+            _draw_measure(axis, mine, measure, names, places)
+    for axis in lines[-1]:
+        ticks = ["none" if eps is None else epsilon(eps) for eps in places]
+        axis.set_xticks(range(len(places)), ticks, rotation=90 * (len(places) > _LEVEL))
+        axis.set_xlim(-0.5, len(places) - 0.5)
+        axis.set_xlabel("claimed epsilon")
+    figure.legend(handles=_marks(names), loc="outside lower center", ncols=beside, handlelength=1.0)
     return figure
+
+
+_LEVEL = 6  # epsilons whose names have room beside each other
 
 
 def _marks(names: Iterable[str]) -> list[Any]:
@@ -287,33 +235,15 @@ def _marks(names: Iterable[str]) -> list[Any]:
     return [Line2D([], [], linestyle="none", label=name, **look(number)) for number, name in enumerate(names)]
 
 
-def trade_offs(rows: Sequence[Row]) -> Iterator[Panel]:
-    """Attack against utility, a panel for each world where both are known of something."""
-    families = _families(rows)
-    for name, mine in _worlds(rows).items():
-        known = [row for row in mine if row.estimate("above_guess").known and row.estimate("ndcg@10").known]
-        if known:
-            yield Panel(name or "All defenses", partial(_draw_trade_off, rows=known, families=families))
-
-
-def by_epsilon(rows: Sequence[Row]) -> Iterator[Panel]:
-    """Precision, recall, AUC and nDCG@10 against epsilon: a panel for each world, learner and defense."""
-    for world, in_world in _worlds(rows).items():
-        learners = without_shared_parameters(list(dict.fromkeys(row["learner"] for row in in_world)))
-        for learner, short in learners.items():
-            mine = [row for row in in_world if row["learner"] == learner]
-            for name, shown, joined in _defenses(mine):
-                title = ", ".join(filter(None, (short if len(learners) > 1 else "", name, world)))
-                yield Panel(title, partial(_draw_by_epsilon, rows=shown, joined=joined))
-
-
 def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each data set, scenario and click model, by what tells it from the others."""
+    """The rows of each data set, scenario, click model and learner, by what tells it from the others."""
     scenarios = [row["scenario"] for row in rows]
-    varied = [name for name in ("click_model", "scenario", "data") if _differ(rows, name)]
+    learners = without_shared_parameters(list(dict.fromkeys(row["learner"] for row in rows)))
+    varied = [name for name in ("learner", "click_model", "scenario", "data") if _differ(rows, name)]
     worlds: dict[str, list[Row]] = {}
     for row in rows:
         named = {
+            "learner": learners[row["learner"]],
             "click_model": f"{row['click_model']} clicks",
             "scenario": short_scenario(row["scenario"], scenarios),
             "data": row["data"],
@@ -322,92 +252,25 @@ def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return worlds
 
 
-def _families(rows: Sequence[Row]) -> list[str]:
-    """The defenses as given, in the order of their colours; rows of several epsilons belong to one."""
-    return list(dict.fromkeys(row["alternative"] for row in rows))
+def _draw_measure(
+    axis: Axes, rows: Sequence[Row], measure: str, names: Sequence[str], places: Sequence[float | None]
+) -> None:
+    """One measure of every defense with its interval; those of one epsilon beside each other.
 
-
-def _several_epsilons(rows: Sequence[Row]) -> bool:
-    return len({row["eps"] for row in rows} - {None}) > 1
-
-
-def _defenses(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row], int]]:
-    """The rows of each defense with epsilons, their number, and no defense; all others together."""
-    if not _several_epsilons(rows):
-        yield "all defenses", list(rows), 0
-        return
-    plain = [row for row in rows if row["alternative"] == NO_DEFENSE][:1]
-    claimed = [row for row in rows if row["eps"] is not None]
-    for name in _families(claimed):
-        mine = sorted((row for row in claimed if row["alternative"] == name), key=lambda row: row["eps"])
-        yield name, [*mine, *plain], len(mine)
-    others = [row for row in rows if row["eps"] is None]
-    if _families(others) not in ([], [NO_DEFENSE]):
-        yield "without an epsilon", others, 0
-
-
-def _draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> None:
-    """What each defense leaks and what it keeps: what the best attack adds to the guess against nDCG@10."""
-    front = sorted((row.number("above_guess"), row.number("ndcg@10")) for row in rows if row["pareto"])
-    x, y = [max(above, 0.0) for above, _ in front], [ndcg for _, ndcg in front]
-    axis.axvline(0.0, **THIN)
-    axis.plot(x, y, color=DIM, linewidth=4.0, alpha=0.35, solid_capstyle="round", zorder=1.5)
-    labels = []
-    for row in rows:
-        above, ndcg = row.estimate("above_guess"), row.estimate("ndcg@10")
-        colour, marker = look(families.index(row["alternative"])).values()
-        _draw_estimate(axis, above, ndcg, colour, marker, filled=row["pareto"])
-        named = row["eps"] is None or not _several_epsilons(rows)
-        text = _broken(row) if named else epsilon(row["eps"])
-        labels.append(PointLabel(above.value, ndcg.value, text, colour))
-    axis.set_xlabel("AUC of the best attack less that of the guess (lower is more private)")
-    axis.set_ylabel("offline nDCG@10 (higher is better)")
-    axis.margins(0.12, 0.16)
-    place_labels(axis, labels)
-
-
-def _broken(row: Row) -> str:
-    """The name of a defense, broken into lines."""
-    return str(row["alternative"]).replace("+", "\n+ ")
-
-
-def _draw_by_epsilon(axis: Axes, rows: Sequence[Row], joined: int) -> None:
-    """The measures of rows side by side; the first `joined` ones are one defense by its claimed epsilon.
-
-    AUCs above what is proven are shaded; a ring is the AUC of the best guess without a message.
+    The thin line is a guess, where something is compared with it; of nDCG it is training without a defense.
     """
-    for number in range(len(_MEASURES)):
-        _draw_measure(axis, rows, number, joined)
-    _draw_points(
-        axis, [(place + _RING, row.number("baseline_auc")) for place, row in enumerate(rows)], **_GUESS
-    )
-    for place, row in enumerate(rows):
-        most = row["ceiling_auc"]
-        if most is not None:
-            axis.bar(place, _TOP - most, 1.0, most, color=DIM, alpha=_SHADE, linewidth=0, zorder=0.5)
-            axis.plot([place - 0.5, place + 0.5], [most] * 2, color=DIM, linewidth=0.9, zorder=1)
-    if joined:
-        names = [NO_DEFENSE if row["eps"] is None else epsilon(row["eps"]) for row in rows]
-        axis.set_xticks(range(len(rows)), names)
-        axis.set_xlabel("claimed epsilon")
-    else:
-        slope: dict[str, Any] = {"rotation": 35, "rotation_mode": "anchor", "horizontalalignment": "right"}
-        names = [_broken(row) for row in rows]
-        axis.set_xticks(range(len(rows)), names, fontsize=7.0, **(slope if len(rows) > 2 else {}))
-    axis.set_xlim(-0.5, len(rows) - 0.5)
-    axis.set_ylim(-0.03, _TOP)
-    axis.grid(visible=False, axis="x")
-
-
-def _draw_measure(axis: Axes, rows: Sequence[Row], number: int, joined: int) -> None:
-    """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
-    label, name = [*_MEASURES.items()][number]
-    colour, shift = COLOURS[number], 0.09 * (number - 1.5)
-    points = [(place + shift, row.number(name)) for place, row in enumerate(rows)]
-    _draw_points(axis, points[:joined], color=colour, linestyle=STYLES[number], zorder=2.5)
-    edge: dict[str, Any] = {"markeredgecolor": "#ffffff", "markeredgewidth": 0.7, "zorder": 3}
-    _draw_points(axis, points, label=label, **look(number), **edge)
-    for (x, _), row in zip(points, rows, strict=True):
-        ends = row.estimate(name).ci95
-        if ends is not None:
-            axis.plot([x] * 2, ends, color=colour, alpha=0.6, linewidth=0.9, zorder=2)
+    plain = [row.number(measure) for row in rows if row["alternative"] == NO_DEFENSE]
+    for level in {"above_guess": [0.0], "ndcg@10": plain[:1]}.get(measure, []):
+        if math.isfinite(level):
+            axis.axhline(level, **THIN)
+    apart = min(0.1, 0.7 / len(names))
+    for number, name in enumerate(names):
+        shift = apart * (number - (len(names) - 1) / 2)
+        mine = [row for row in rows if row["alternative"] == name and row.estimate(measure).known]
+        points = {places.index(row["eps"]) + shift: row.estimate(measure) for row in mine}
+        claimed = [(x, points[x].value) for x in sorted(points) if places[round(x - shift)] is not None]
+        colour, marker = look(number).values()
+        line: dict[str, Any] = {"linestyle": STYLES[number % len(STYLES)], "linewidth": 1.0}
+        _draw_points(axis, claimed, color=colour, **line)
+        for x, found in points.items():
+            _draw_estimate(axis, Estimate(x), found, colour, marker, filled=True)

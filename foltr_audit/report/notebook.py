@@ -9,11 +9,12 @@ import json
 import re
 import textwrap
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.warning_kinds import CodedWarning, warning_lines
 from foltr_audit.errors import UsageError
@@ -49,6 +50,9 @@ class NotebookReport:
         >>> report.to_frame().columns[:3]
         ['mechanism', 'sum_only', 'defense']
     """
+
+    MORE: ClassVar[str] = ".summary(), .plot(), .to_frame(), .save(PATH)"
+    """What else there is to ask for, at the end of short texts."""
 
     def __init_subclass__(cls) -> None:
         """Keep the short text: each data class would get one of all its fields."""
@@ -86,12 +90,27 @@ class NotebookReport:
     def summary(self, *, full: bool = False) -> str:
         """The short answer, or everything if `full`, in words and tables of at most 100 columns."""
         answer = None if full else self.short_answer()
-        if answer is None:
-            return plain_text(self.show)
-        return plain_text(partial(answer.print, how=".summary(full=True)"))
+
+        def draw(console: Console) -> None:
+            if answer is None:
+                self.show(console)
+            else:
+                answer.print(console, how=".summary(full=True)")
+            for line in self._warned(every=full):
+                console.print(line, markup=False, highlight=False)
+
+        return plain_text(draw)
+
+    def html(self) -> str:
+        """The short answer as a page of its own, without style sheet and script."""
+        head = '<html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        return f"<!doctype html>\n{head}<title>{type(self).__name__}</title>\n{self._answer_html()}"
 
     def plot(self) -> Figure:
-        """A picture of the main numbers, if the report has one, as a figure of matplotlib."""
+        """A picture of the main numbers, if the report has one, as a figure of matplotlib.
+
+        As the last line of a cell it is shown, with `%matplotlib inline` or without.
+        """
         _require("matplotlib", "plot")
         with picture_style():
             return self.figure()
@@ -112,15 +131,15 @@ class NotebookReport:
     def save(self, path: str | Path) -> None:
         """Write the report to a file, whose ending says what is written.
 
-        `.json` is everything; `.csv` the main rows; `.txt` the full text; `.html` the short answer; `.svg`,
-        `.png` or `.pdf` the picture.
+        `.json` is everything; `.csv` the main rows; `.txt` the full text; `.html` the page of a comparison,
+        or the short answer; `.svg`, `.png` or `.pdf` the picture.
         """
         place = Path(path)
         forms: dict[str, Callable[[], str]] = {
             ".json": self.json,
             ".csv": lambda: csv_text(self.rows()),
             ".txt": lambda: self.summary(full=True),
-            ".html": lambda: f'<!doctype html>\n<meta charset="utf-8">\n{self._repr_html_()}',
+            ".html": self.html,
         }
         suffix = place.suffix.lower()
         if suffix not in (*forms, *FORMATS):
@@ -136,42 +155,56 @@ class NotebookReport:
             atomic_files.write_text(place, text)
 
     def __repr__(self) -> str:
-        """At most ten lines: the conclusion, and what the report holds."""
+        """At most ten lines: the conclusion, how many warnings there are, and what the report holds."""
         answer = self.short_answer()
-        if answer is None:
-            lines = plain_text(self.show).splitlines()
-        else:
-            said = (*answer.conclusion, *answer.notes, *warning_lines(self.coded_warnings, _WARNINGS))
-            lines = [line for text in said for line in textwrap.wrap(visible(text), WIDTH)]
-        lines = [line for line in lines if line.strip()]
-        if len(lines) > _LINES:
-            lines = [*lines[: _LINES - 1], "..."]
+        texts = plain_text(self.show).splitlines() if answer is None else [*answer.conclusion, *answer.notes]
+        lines, warned = _wrapped(texts), _wrapped(warning_lines(self.coded_warnings, _WARNINGS))
+        room = _LINES - len(warned)
+        if len(lines) > room:
+            last = lines[-1:] if answer is None else []  # which counts what was found
+            lines = [*lines[: room - 1 - len(last)], "...", *last]
         head = f"{type(self).__name__}: {counted(len(self.rows()), 'row')}"
-        return "\n".join([head, *lines, "more: .summary(), .plot(), .to_frame(), .save(PATH)"])
+        return "\n".join([head, *lines, *warned, f"more: {self.MORE}"])
+
+    def _warned(self, *, every: bool = False) -> list[str]:
+        """The warnings: all, or the first of each code, how many more there are, and where."""
+        told = list(dict.fromkeys(self.coded_warnings))
+        counts = Counter(warning.code for warning in told)
+        if every or len(told) == len(counts):
+            return [f"warning {warning}" for warning in told]
+        first = {warning.code: warning for warning in reversed(told)}
+        more = {code: f" ({count - 1} more of {code})" if count > 1 else "" for code, count in counts.items()}
+        return [
+            *(f"warning {first[code]}{how_many}" for code, how_many in more.items()),
+            *warning_lines(told, _WARNINGS),
+        ]
 
     def _repr_html_(self) -> str:
+        return f"<div>{self._answer_html()}<p><small>more: {_text(self.MORE)}</small></p></div>"
+
+    def _answer_html(self) -> str:
         """The short answer as HTML that needs no style sheet; every text is escaped."""
         answer = self.short_answer()
         if answer is None:
-            return f"<pre>{escape(plain_text(self.show))}</pre>"
-        parts = [f"<p><strong>{_text(line)}</strong></p>" for line in answer.conclusion]
-        parts += [] if answer.table is None else [table_html(answer.table.on("page"))]
-        parts += [
-            f"<p>{_text(line)}</p>"
-            for line in (*answer.notes, *warning_lines(self.coded_warnings, _WARNINGS))
-        ]
-        parts += [f"<p><small>{_text(answer.about)}</small></p>"] if answer.about else []
-        return f"<div>{''.join(parts)}</div>"
+            parts = [f"<pre>{escape(plain_text(self.show))}</pre>"]
+        else:
+            parts = [f"<p><strong>{_text(line)}</strong></p>" for line in answer.conclusion]
+            parts += [] if answer.table is None else [table_html(answer.table.on("page"))]
+            parts += [f"<p>{_text(line)}</p>" for line in answer.notes]
+        parts += [f"<p>{_text(line)}</p>" for line in self._warned()]
+        parts += [f"<p><small>{_text(answer.about)}</small></p>"] if answer and answer.about else []
+        return "".join(parts)
 
 
 WIDTH = 100  # of a text
-_WARNINGS = "report.warnings"  # where Python shows all of them
+_WARNINGS = "report.coded_warnings"  # where Python shows all of them
 _LINES = 8  # of a short text, between its first and its last
+# The ground of a notebook may be light or dark, and no ink is readable on both: an ink brings its ground.
 _STYLES = {
-    "good": "color:#00694c;font-weight:600",
-    "bad": "color:#a83a00;font-weight:600",
-    "warn": "font-weight:600",
-    "dim": "opacity:.65",
+    "good": "color:#00422f;background:#d5f2e6;font-weight:600",
+    "bad": "color:#7a1f00;background:#fde2d3;font-weight:600",
+    "warn": "color:#4d3800;background:#fdeec2;font-weight:600",
+    "dim": "opacity:.8",
     "": "",
 }
 _DIM = f' style="{_STYLES["dim"]}"'
@@ -184,16 +217,41 @@ def plain_text(draw: Callable[[Console], object]) -> str:
     return out.getvalue().strip("\n")
 
 
+def _wrapped(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in textwrap.wrap(visible(text), WIDTH) if line.strip()]
+
+
 def _text(text: str) -> str:
     return escape(visible(text))
 
 
+@dataclass(frozen=True)
+class FramedPage:
+    """A whole page, which a notebook shows in a frame: its script can reach nothing of the notebook."""
+
+    title: str
+    html: str
+
+    def __repr__(self) -> str:
+        return f"{self.title}\nA page of {len(self.html):,} characters; report.save(FILE.html) writes it."
+
+    def _repr_html_(self) -> str:
+        # Of what HTML escapes in an attribute only these two occur often; quotes of the page are double.
+        page = self.html.replace("&", "&amp;").replace("'", "&#39;")
+        return (
+            f'<iframe title="{escape(self.title)}" sandbox="allow-scripts" width="100%" height="760" '
+            f"style=\"border:0\" srcdoc='{page}'></iframe>"
+            "<p><small>A page without a frame, where none is allowed: report.save(FILE.html)</small></p>"
+        )
+
+
 def table_html(table: Table) -> str:
     """A table as a piece of HTML; every text is escaped."""
-    heads = "".join(f"<th>{_text(' '.join(heading.header.split()))}</th>" for heading in table.columns)
+    headers = (" ".join(column.header.split()) for column in table.columns)
+    heads = "".join(f'<th scope="col">{_text(header)}</th>' for header in headers)
     lines = "".join(
         f"<tr{_DIM if line.dim else ''}>"
-        + "".join(_cell(column, cell) for column, cell in zip(table.columns, line.cells, strict=True))
+        + "".join(map(_cell, table.columns, line.cells, ['th scope="row"', *["td"] * (len(line.cells) - 1)]))
         + "</tr>"
         for line in table.lines
     )
@@ -202,10 +260,11 @@ def table_html(table: Table) -> str:
     return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>{below}"
 
 
-def _cell(column: Column, cell: Cell) -> str:
+def _cell(column: Column, cell: Cell, tag: str) -> str:
     below = f"<br><small>{_text(cell.below)}</small>" if cell.below else ""
     side = "right" if column.align == "number" else "left"
-    return f'<td style="text-align:{side};{_STYLES[cell.mark]}">{_text(cell.text)}{below}</td>'
+    style = f"text-align:{side};{_STYLES[cell.mark]}"
+    return f'<{tag} style="{style}">{_text(cell.text)}{below}</{tag[:2]}>'
 
 
 CI95 = "_ci95"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.settings.attack import AttackSpec
@@ -24,7 +24,6 @@ from foltr_audit.experiments.decide import BEATS
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.experiments.versions import versions
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
-from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_tables import (
     auc_cell,
     byte_count,
@@ -51,6 +50,9 @@ from foltr_audit.report.table import (
     short_method,
 )
 from foltr_audit.utils.formatting import join_names, json_text, short
+
+if TYPE_CHECKING:
+    from foltr_audit.report.compare import CompareReport
 
 MOST_ROWS = 1000
 """Rows of a folded table; more are in JSON only."""

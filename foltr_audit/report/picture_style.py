@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +66,26 @@ def look(number: int) -> dict[str, Any]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches."""
+    """An empty figure of a size in inches, which a notebook shows without pyplot."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    shown: Any = figure
+    shown._repr_svg_ = partial(_svg, figure)  # no subclass, which would import matplotlib with this module
+    return figure
+
+
+def _svg(figure: Figure) -> str:
+    return _picture(figure, ".svg").decode()
+
+
+def _picture(figure: Figure, suffix: str) -> bytes:
+    """A figure as a file of one of `FORMATS`; the same figure gives the same bytes."""
+    picture = io.BytesIO()
+    with picture_style():
+        figure.savefig(picture, format=suffix[1:], dpi=200, metadata=_UNDATED[suffix])
+    return picture.getvalue()
 
 
 def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
@@ -78,11 +94,10 @@ def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
     Raises:
         FoltrAuditError: the file cannot be written.
     """
-    picture, suffix = io.BytesIO(), path.suffix.lower()
     with picture_style():
-        draw().savefig(picture, format=suffix[1:], dpi=200, metadata=_UNDATED[suffix])
+        picture = _picture(draw(), path.suffix.lower())
     with report_write_errors(path):
-        atomic_files.write_bytes(path, picture.getvalue())
+        atomic_files.write_bytes(path, picture)
 
 
 def check_picture(path: Path, runs: Path | None) -> None:

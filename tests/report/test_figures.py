@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import combinations
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -12,22 +14,16 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.report.documents import Row, Section
 from foltr_audit.report.figures import (
-    Panel,
-    PointLabel,
     attack_figure,
     audit_figure,
-    by_epsilon,
     comparison_figure,
     noise_figure,
-    place_labels,
     recommend_figure,
-    trade_offs,
 )
 from foltr_audit.report.picture_style import picture_style, save_picture
 from foltr_audit.report.settings import Setting
@@ -66,13 +62,6 @@ def many() -> list[Row]:
     return [*rows, compared("top-k", auc=0.8), compared("a", 10.0, auc=None, ndcg=0.41)]
 
 
-def drawn(panel: Panel) -> Axes:
-    with picture_style():
-        axis = Figure(figsize=(4.3, 4.4)).subplots()
-        panel.draw(axis)
-    return axis
-
-
 def points(axis: Axes) -> list[tuple[float, float]]:
     marks = [line for line in axis.get_lines() if line.get_marker() not in ("None", "")]
     ends = [(np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in marks]
@@ -82,70 +71,75 @@ def points(axis: Axes) -> list[tuple[float, float]]:
 # --- comparisons ------------------------------------------------------------------------------------
 
 
-def test_panels_by_epsilon_are_by_defense_and_end_without_one() -> None:
-    panels = list(by_epsilon(many()))
-    assert [panel.title for panel in panels] == ["a", "without an epsilon"]
-    axis = drawn(panels[0])
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["1.2", "4.5", "10", "none"]
-    recall = next(line for line in axis.get_lines() if line.get_label() == "recall")
-    assert np.asarray(recall.get_ydata()).tolist() == [0.61, 0.65, 0.99]  # 10: nothing known
-    assert np.asarray(recall.get_xdata()).tolist() == pytest.approx([-0.045, 0.955, 2.955])
-    ring = next(line for line in axis.get_lines() if line.get_label() == "AUC of the guess")
-    assert np.asarray(ring.get_ydata()).tolist() == [GUESS] * 3
-    ndcg = next(line for line in axis.get_lines() if line.get_label() == "nDCG@10")
-    assert np.asarray(ndcg.get_ydata()).tolist() == [0.4, 0.4, 0.41, 0.4]
+def drawn(rows: Sequence[Row]) -> Figure:
+    with picture_style():
+        return comparison_figure(rows, "made data")
 
 
-def test_the_shade_begins_at_what_is_proven() -> None:
-    """Of three epsilons two are proven: no shade where nothing is, and none below a promise."""
-    ceilings = {1.0: 0.7, 2.0: 0.9, 3.0: None}
-    rows = [compared("a", eps, ceiling_auc=most) for eps, most in ceilings.items()]
-    axis = drawn(next(by_epsilon(rows)))
-    shades = [patch for patch in axis.patches if isinstance(patch, Rectangle)]
-    assert [one.get_x() for one in shades] == [-0.5, 0.5]
-    assert [one.get_y() for one in shades] == [0.7, 0.9]
-    top = axis.get_ylim()[1]
-    assert all(one.get_y() + one.get_height() == pytest.approx(top) for one in shades)
+def test_measures_stand_against_epsilon_and_end_without_one() -> None:
+    axes = drawn(many()).axes
+    attack, precision, recall, ndcg = axes
+    assert [label.get_text() for label in ndcg.get_xticklabels()] == ["1.2", "4.5", "10", "none"]
+    # none, a, top-k beside each other; a at 10: nothing known of attacks
+    known = [(2.9, 0.99), (0, 0.61), (1, 0.65), (3.1, 0.8)]
+    for axis in (precision, recall):
+        assert sorted(points(axis)) == [pytest.approx(point) for point in sorted(known)]
+    assert sorted(points(attack)) == [pytest.approx((x, auc - GUESS)) for x, auc in sorted(known)]
+    quality = [(0, 0.4), (1, 0.4), (2, 0.41), (2.9, 0.4), (3.1, 0.4)]
+    assert sorted(points(ndcg)) == [pytest.approx(point) for point in quality]
 
 
-def test_defenses_of_one_epsilon_stand_beside_each_other() -> None:
-    rows = [compared("none"), *(compared(name, 1.2) for name in ("published", "laplace", "skellam+sum"))]
-    (panel,) = by_epsilon(rows)
-    assert panel.title == "all defenses"
-    shown = [label.get_text() for label in drawn(panel).get_xticklabels()]
-    assert shown == ["none", "published", "laplace", "skellam\n+ sum"]
-
-
-def test_the_trade_off_has_a_point_for_each_known_row() -> None:
-    (panel,) = trade_offs(many())
-    axis = drawn(panel)
-    assert {(round(x, 9), y) for x, y in points(axis)} == {(0.44, 0.4), (0.06, 0.4), (0.1, 0.4), (0.25, 0.4)}
-    marks = [line for line in axis.get_lines() if line.get_marker() not in ("None", "")]
-    filled = [line for line in marks if line.get_markerfacecolor() != "#ffffff"]
-    assert [float(np.asarray(line.get_xdata())[0]) for line in filled] == pytest.approx([0.06])
-    assert {text.get_text() for text in axis.texts} == {"none", "1.2", "4.5", "top-k"}
+def test_a_line_joins_what_one_defense_has_at_each_epsilon() -> None:
+    rows = [*many(), compared("none", click_model="navigational")]
+    lines = [line for line in drawn(rows).axes[3].get_lines() if len(line.get_xydata()) > 2]  # type: ignore[arg-type]
+    assert [np.asarray(line.get_ydata()).tolist() for line in lines] == [[0.4, 0.4, 0.41]]
 
 
 def test_worlds_and_learners_have_panels_of_their_own() -> None:
-    rows = [compared("none", click_model=clicks) for clicks in ("perfect", "navigational")]
-    assert [panel.title for panel in trade_offs(rows)] == ["perfect clicks", "navigational clicks"]
-    learners = [compared("none", learner=learner) for learner in ("fpdgd", "foltr-es")]
-    assert [panel.title for panel in trade_offs(learners)] == ["All defenses"]
-    assert [panel.title for panel in by_epsilon(learners)] == [
-        "fpdgd, all defenses",
-        "foltr-es, all defenses",
+    def titles(name: str, *several: str) -> list[str]:
+        axes = drawn([compared("none").with_values(**{name: value}) for value in several]).axes
+        return [axis.get_title(loc="left") for axis in axes[::4]]
+
+    assert titles("click_model", "perfect", "navigational") == ["perfect clicks", "navigational clicks"]
+    assert titles("learner", "fpdgd", "foltr-es") == ["fpdgd", "foltr-es"]
+    assert titles("learner", "fpdgd") == [""]
+
+
+LONG = "proven-skellam+secure-aggregation"
+
+
+@pytest.mark.parametrize("epsilons", [(), (1.2,), (1.2, 4.5, 10.0), tuple(n + 0.25 for n in range(12))])
+@pytest.mark.parametrize(
+    "defenses", [("a",), (LONG, "published", f"{LONG}+top-k:k=5", "proven-laplace", "rr")]
+)
+@pytest.mark.parametrize("clicks", [("perfect",), ("perfect", "navigational", "informational")])
+def test_no_texts_overlap(
+    epsilons: tuple[float, ...], defenses: tuple[str, ...], clicks: tuple[str, ...]
+) -> None:
+    """Titles, labels, numbers of axes and legend, as they are drawn; in the figure, and beside each other."""
+    rows = [
+        compared(name, eps, click_model=click, auc=0.5 + 0.04 * place, ndcg=0.3 + 0.02 * place)
+        for click in clicks
+        for place, name in enumerate(defenses)
+        for eps in epsilons
     ]
-
-
-def test_labels_keep_out_of_each_other() -> None:
-    figure = Figure(figsize=(5, 4))
-    axis = figure.subplots()
-    axis.set_xlim(0, 1)
-    axis.set_ylim(0, 1)
-    place_labels(axis, [PointLabel(0.5, 0.5, "one name", "#000000") for _ in range(4)])
+    figure = drawn([*rows, *(compared("none", click_model=click) for click in clicks)])
     figure.draw_without_rendering()
-    boxes = [Text.get_window_extent(text) for text in axis.texts]  # without their lines
-    assert not [(a, b) for a in boxes for b in boxes if a is not b and a.overlaps(b)]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in shown(figure)]
+    assert len(boxes) > 12
+    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)] == []
+    assert [text for text, box in boxes if box.x0 < 0 or box.x1 > figure.bbox.x1] == []
+
+
+def shown(figure: Figure) -> list[Text]:
+    """The texts that are drawn; numbers beyond the ends of an axis are not."""
+    texts = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
+    for axis in figure.axes:
+        texts += [child for child in axis.get_children() if isinstance(child, Text)]
+        for line, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
+            ticks = [tick for tick in line.get_major_ticks() if limits[0] <= tick.get_loc() <= limits[1]]
+            texts += [line.label, *(tick.label1 for tick in ticks if tick.label1.get_visible())]
+    return [text for text in texts if text.get_text().strip()]
 
 
 def test_a_comparison_as_one_file(tmp_path: Path) -> None:
