@@ -48,7 +48,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
     assert (mine["runs"], mine["eps_claimed"], mine["attack"]) == (2, 1.2, "olsr")
     assert mine["eps_proven_individual"] == "inf"
     assert mine["ndcg@10_p"] is not None
-    assert found.pop("decision")["use"] is None
+    assert found["decision"]["use"] is None
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
     out = tmp_path / "out"
     again = run("compare --resume --full --config", out / "grid.toml", "--out", out)
