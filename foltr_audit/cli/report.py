@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
 
 from foltr_audit.cli.options import argument, option, refuse_others, switch, words
-from foltr_audit.cli.output import note, print_line, refuse_place
+from foltr_audit.cli.output import note, print_line, refuse_place, write_file
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.formatting import json_text
@@ -94,6 +95,8 @@ def _write_page(folder: Path, out: Path | None, *, overwrite: bool) -> None:
     if named is not None and named.exists() and not overwrite:
         raise UsageError(f"--out: {named} exists; give --overwrite to replace it")
     stored = ComparisonFolder.open(folder)
+    if out is None and not os.access(folder, os.W_OK):
+        raise UsageError(f"{folder}: cannot be written; --out FILE writes the page elsewhere")
     found = CompareReport.of(stored, progress=on_terminal(), partial=True)
     if found.done < found.asked:
         note(f"unfinished: {found.done} of {found.asked} cells are done; compare --resume runs the rest")
@@ -103,11 +106,5 @@ def _write_page(folder: Path, out: Path | None, *, overwrite: bool) -> None:
         print_line(text.removesuffix("\n"))
         return
     file = named or folder / PAGE
-    try:
-        atomic_files.write_text(file, text)
-    except OSError as error:
-        why = error.strerror or error
-        raise UsageError(
-            f"{file}: cannot be written: {why}; --out names another file, or - for stdout"
-        ) from error
+    write_file("--out", file, lambda place: atomic_files.write_text(place, text))
     note(f"wrote {file}")
