@@ -147,11 +147,10 @@ def capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def shortened(these: Sequence[object], most: int = 4) -> str:
-    names = list(map(str, these))
-    if len(names) <= most + 1:
-        return "; ".join(names)
-    return "; ".join(names[:most]) + f"; and {len(names) - most} more"
+def shortened(names: Sequence[str]) -> str:
+    """Up to five names in a sentence, or four and how many more."""
+    more = len(names) - 4
+    return "; ".join(names if more < 2 else [*names[:4], f"and {more} more"])
 
 
 Accessor = str | Callable[[Any], Cell | str]
