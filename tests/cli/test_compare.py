@@ -105,7 +105,7 @@ def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: 
     shutil.copytree(one_run, copy)
     shutil.rmtree(next(copy.glob(CELLS)).parent)
     before = files(one_run)
-    assert run("report", copy, "--to", "csv").code == 3
+    assert run("report", copy).code == 3
     assert run("compare", "--resume", "--out", copy, "--jobs", "1").code == 0
     assert files(copy) == before
 
@@ -140,7 +140,7 @@ def test_damage_is_named_and_ends_with_3(
     before = file.read_text()
     file.write_text(change(before))
     assert file.read_text() != before
-    assert str(copy) in refusal("report", copy, "--to", "csv", code=3)
+    assert str(copy) in refusal("report", copy, code=3)
 
 
 @pytest.fixture(scope="module")
