@@ -35,8 +35,10 @@ def cut(stored: Path, tmp_path: Path) -> Path:
     path = tmp_path / "cut"
     shutil.copytree(stored, path)
     folder = ComparisonFolder.open(path)
-    last = next(cell for cell in folder.cells()[::-1] if cell.label.alternative == "published")
-    (folder.cell(last.spec) / RECORDS).unlink()
+    (last,) = [
+        c.spec for c in folder.cells() if c.label.alternative == "published" and c.spec.repetition == 1
+    ]
+    (folder.cell(last) / RECORDS).unlink()
     return path
 
 
