@@ -157,7 +157,7 @@ def _compare(
         report.save(picture)
     answer = report.short_answer()
     brief = report.show if answer is None else partial(answer.print, quiet=common.quiet)
-    show(report.json_with_decision, report.show if common.full else brief, json=common.json)
+    show(report.json, report.show if common.full else brief, json=common.json)
     warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     refuse_contradiction(report.claims)
     worst = runner.worst_failure(failed)

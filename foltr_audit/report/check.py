@@ -9,6 +9,7 @@ the text of a failure; other readers show its `message`, so both contain the sam
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +33,8 @@ from foltr_audit.report.table import (
     Table,
     bound_text,
     counted,
-    escape_markdown,
     estimate_text,
     make_table,
-    markdown_lines,
     short_column,
 )
 from foltr_audit.report.terminal import BriefAnswer, first_rows, print_table
@@ -215,12 +214,30 @@ def _table(rows: Sequence[Row], caption: str = "") -> Table:
     return make_table("", _COLUMNS, rows, caption=caption, space=2, spare=("interval",))
 
 
+def escape_markdown(text: str) -> str:
+    r"""Text that Markdown shows literally.
+
+    >>> escape_markdown("a|b<c>*d*")
+    'a\\|b&lt;c&gt;\\*d\\*'
+    """
+    plain = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|~#$])", r"\\\1", plain)
+
+
+def _in_bold(cell: Cell) -> str:
+    """The text of a cell, in bold where it is marked as bad."""
+    text = escape_markdown(cell.text)
+    return f"**{text}**" if cell.mark in ("bad", "warn") else text
+
+
 def markdown(report: CheckReport) -> str:
     table = _table(report.outcomes).on("page")
+    heads = [column.header for column in table.columns]
+    rows = [heads, ["---"] * len(heads), *([*map(_in_bold, line.cells)] for line in table.lines)]
     lines = [
         f"### foltr-audit check: {report.counts}",
         "",
-        *markdown_lines([column.header for column in table.columns], [line.cells for line in table.lines]),
+        *(f"| {' | '.join(row)} |" for row in rows),
         "",
         *(f"- warning {row['code']}: {escape_markdown(row['warning'])}" for row in report.warnings),
     ]

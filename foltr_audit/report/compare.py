@@ -31,7 +31,13 @@ from foltr_audit.experiments.table import (
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
-from foltr_audit.report.decision import MOST_SENTENCES, cheating_server, decision_sentences, decision_table
+from foltr_audit.report.decision import (
+    DECISION,
+    MOST_SENTENCES,
+    cheating_server,
+    decision_row,
+    decision_sentences,
+)
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.notebook import FramedPage
 from foltr_audit.report.page import html_page, page_of
@@ -159,6 +165,7 @@ class CompareReport(Document):
         nested("groups", GROUP),
         nested("served", SERVED),
         nested("curves", CURVE),
+        nested("decision", DECISION, many=False, null=True),
         nested("results", RESULT),
     )
 
@@ -292,9 +299,9 @@ class CompareReport(Document):
             for warning, names in about.items()
         ]
 
-    def json_with_decision(self) -> str:
-        """As one JSON object, with the decision in its last field."""
-        return self.json({"decision": None if self.decision is None else decision_table(self.decision)})
+    def plain(self) -> dict[str, JsonValue]:
+        said = None if self.decision is None else decision_row(self.decision)
+        return self.FIELDS.of(self, decision=said).plain()
 
     @property
     def world_tables(self) -> list[WorldTables]:

@@ -21,9 +21,10 @@ from foltr_audit.experiments.decide import (
 from foltr_audit.experiments.table import ComparedPool, best_attack, worst_audit
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
+from foltr_audit.report.documents import Row, Section, nested
 from foltr_audit.report.settings import short_scenario
 from foltr_audit.report.table import Mark, estimate_text, short_method, shortened
-from foltr_audit.utils.formatting import JsonValue, short
+from foltr_audit.utils.formatting import short
 
 VERDICTS: dict[Judgement, str] = {
     "holds": "nothing speaks against it",
@@ -64,23 +65,29 @@ _WHY_NONE: dict[Judgement, str] = {
 }
 
 
-def decision_table(decision: Decision) -> dict[str, JsonValue]:
-    """As JSON: the defense to use or null, the sentences, and the verdict on each defense."""
+_VERDICT = Section("learner defense verdict")
+DECISION = Section("use:str|null use_with_lists:str|null sentences:[str]", nested("verdicts", _VERDICT))
+"""The defense to use, also where the server sees the shown lists, and the verdict on each defense."""
+
+
+def decision_row(decision: Decision) -> Row:
+    """The columns of `DECISION`."""
     listed = decision.to_use_with_lists
-    verdicts: list[JsonValue] = [
+    return DECISION.row(
         {
-            "learner": one.learner,
-            "defense": one.name,
-            "verdict": "recommended" if one is decision.best else one.judgement,
+            "use": decision.best.name if decision.best else None,
+            "use_with_lists": listed.name if listed else None,
+            "sentences": decision_sentences(decision),
+            "verdicts": [
+                _VERDICT.of(
+                    one,
+                    defense=one.name,
+                    verdict="recommended" if one is decision.best else one.judgement,
+                )
+                for one in decision.judged
+            ],
         }
-        for one in decision.judged
-    ]
-    return {
-        "use": decision.best.name if decision.best else None,
-        "use_with_lists": listed.name if listed else None,
-        "sentences": [*decision_sentences(decision)],
-        "verdicts": verdicts,
-    }
+    )
 
 
 def decision_sentences(decision: Decision) -> list[str]:

@@ -1,6 +1,6 @@
-"""The page of a comparison, and the same as Markdown.
+"""The page of a comparison.
 
-The page is one file without network access: its script and style are named by their hashes in a strict
+It is one file without network access: its script and style are named by their hashes in a strict
 content security policy, and every text is escaped. Without scripts it shows the table of the worst case.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -44,9 +43,7 @@ from foltr_audit.report.table import (
     bound_text,
     capitalised,
     counted,
-    escape_markdown,
     make_table,
-    markdown_lines,
     short_method,
 )
 from foltr_audit.utils.formatting import join_names, json_text, short
@@ -102,7 +99,7 @@ class Fold:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What the page says, before it has a form."""
+    """What the page says."""
 
     headline: str
     lead: Sequence[str]
@@ -363,7 +360,7 @@ def _every(
         Column(_HEADERS.get(name, name.replace("_", " ")), name)
         for name in (first, *(name for name in others if name not in shared))
     ]
-    more = f" (the first {MOST_ROWS:,}; all with --to json)" if len(rows) > MOST_ROWS else ""
+    more = f" (the first {MOST_ROWS:,}; all in results.json)" if len(rows) > MOST_ROWS else ""
     return Fold(
         title=title,
         note=f"{len(rows):,} row{'s' * (len(rows) != 1)}{more}",
@@ -373,7 +370,7 @@ def _every(
     )
 
 
-# --- forms -----------------------------------------------------------------------------------------
+# --- HTML ------------------------------------------------------------------------------------------
 
 
 def html_page(page: Page) -> str:
@@ -408,29 +405,3 @@ def html_page(page: Page) -> str:
 def _hash(text: str) -> str:
     """The source of a content security policy that allows this text alone."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def markdown(page: Page) -> str:
-    """The text for a README; what it quotes is shown literally, never as markup."""
-    lines = [f"# {escape_markdown(page.headline)}", "", *(f"{escape_markdown(text)}\n" for text in page.lead)]
-    for name, cell in page.tiles:
-        below = f" {escape_markdown(cell.below)}" if cell.below else ""
-        lines.append(f"- {escape_markdown(name)}: **{escape_markdown(cell.text)}**{below}")
-    lines += ["", *(f"- {escape_markdown(text)}" for text in page.notices), ""]
-    for fold in (page.defenses, *page.folds):
-        if not fold.curves:
-            lines += [f"## {escape_markdown(fold.title)}", "", *_markdown(fold)]
-    return "\n".join([*lines, escape_markdown(page.made_by), ""])
-
-
-def _markdown(fold: Fold) -> Iterator[str]:
-    for text in fold.texts:
-        yield from (escape_markdown(text), "")
-    for text in fold.code:
-        # Longer than every run of backticks in the text: else quoted text could end the block.
-        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-        yield from (fence, *text.split("\n"), fence, "")
-    for table in fold.tables:
-        yield from (f"{escape_markdown(text)}\n" for text in (table.title, table.explained) if text)
-        head = [column.header for column in table.columns]
-        yield from (*markdown_lines(head, [line.cells for line in table.lines]), "")

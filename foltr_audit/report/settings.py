@@ -295,35 +295,35 @@ def run_bound_columns(bound: RunBound, prefix: str = "run_") -> dict[str, Any]:
     return prefixed(prefix, row)
 
 
-def run_bound_text(row: Row, prefix: str = "run_") -> str:
+def run_bound_text(row: Row) -> str:
     """The bound of a run in a column of bounds that are of clients; `(clicks)` where this one is not."""
-    of_clicks = row[f"{prefix}unit"] != "client" and math.isfinite(row[f"{prefix}eps"])
-    return bound_text(row[f"{prefix}eps"]) + (" (clicks)" if of_clicks else "")
+    of_clicks = row["run_unit"] != "client" and math.isfinite(row["run_eps"])
+    return bound_text(row["run_eps"]) + (" (clicks)" if of_clicks else "")
 
 
-def protected_by_run(row: Row, prefix: str = "run_") -> str:
+def protected_by_run(row: Row) -> str:
     """Whom or what the bound of a run protects, in words."""
-    return "one client" if row[f"{prefix}unit"] == "client" else "all clicks of one client"
+    return "one client" if row["run_unit"] == "client" else "all clicks of one client"
 
 
-def run_caption(rows: Iterable[Row], prefix: str = "run_") -> str:
+def run_caption(rows: Iterable[Row]) -> str:
     """What the numbers in a column `run` assume."""
     every = list(rows)
-    finite = [row for row in every if math.isfinite(row[f"{prefix}eps"])]
+    finite = [row for row in every if math.isfinite(row["run_eps"])]
 
     def either(values: Iterable[Any], form: Callable[[Any], str] = str) -> str:
         return " or ".join(map(form, sorted(set(values))))
 
-    shares = {row[f"{prefix}sampled"] for row in every}
+    shares = {row["run_sampled"] for row in every}
     drawn = (
         f"{either(shares, lambda share: f'{100 * share:.3g} %')} of the clients in each, known to the server"
     )
     cohorts = "all clients in each" if shares == {1.0} else drawn
-    deltas = either((row[f"{prefix}delta"] for row in finite if row[f"{prefix}delta"]), "{:g}".format)
+    deltas = either((row["run_delta"] for row in finite if row["run_delta"]), "{:g}".format)
     delta = f", delta {deltas}" if deltas else ""
-    of_clicks = any(row[f"{prefix}unit"] != "client" for row in finite)
+    of_clicks = any(row["run_unit"] != "client" for row in finite)
     clicks = "; (clicks): for all clicks of one client" if of_clicks else ""
-    rounds = either(row[f"{prefix}rounds"] for row in every)
+    rounds = either(row["run_rounds"] for row in every)
     return f"run: proven for one client over {rounds} rounds ({cohorts}{delta}){clicks}"
 
 

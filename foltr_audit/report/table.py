@@ -1,4 +1,4 @@
-"""The one model of a table, and how values become its cells; rendered to a terminal, a page and Markdown.
+"""The one model of a table, and how values become its cells; rendered to a terminal and a page.
 
 >>> columns = [Column("method", "method"), Column("AUC", "auc")]
 >>> table = make_table("attacks", columns, [{"method": "a", "auc": 0.5}])
@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import Any, Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
@@ -22,7 +21,7 @@ from foltr_audit.utils.formatting import epsilon, name_in, short
 Align = Literal["number", "name", "fold", "line", "words"]
 Mark = Literal["", "good", "bad", "warn", "dim"]
 Medium = Literal["terminal", "page"]
-"""A terminal; or a page, HTML or Markdown."""
+"""A terminal; or a page, as HTML or Markdown, which has room for every column."""
 
 UNKNOWN_TEXT = "-"
 """In the place of a value that is not known, or of a claim that is not made."""
@@ -148,11 +147,10 @@ def capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def shortened(these: Sequence[object], most: int = 4) -> str:
-    names = list(map(str, these))
-    if len(names) <= most + 1:
-        return "; ".join(names)
-    return "; ".join(names[:most]) + f"; and {len(names) - most} more"
+def shortened(names: Sequence[str]) -> str:
+    """Up to five names in a sentence, or four and how many more."""
+    more = len(names) - 4
+    return "; ".join(names if more < 2 else [*names[:4], f"and {more} more"])
 
 
 Accessor = str | Callable[[Any], Cell | str]
@@ -285,27 +283,3 @@ def percent_column(header: str, name: str) -> Column:
 def beside_column(header: str, name: str) -> Column:
     """An estimate, on a wide terminal with its interval beside it."""
     return Column(header, name, "name", beside=True)
-
-
-def escape_markdown(text: str) -> str:
-    r"""Text that Markdown shows literally.
-
-    >>> escape_markdown("a|b<c>*d*")
-    'a\\|b&lt;c&gt;\\*d\\*'
-    """
-    plain = escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_\[\]|~#$])", r"\\\1", plain)
-
-
-def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[Cell | str]]) -> Iterator[str]:
-    """A table line by line; its texts are shown literally, those that are marked as bad in bold."""
-    yield f"| {' | '.join(map(escape_markdown, head))} |"
-    yield f"|{' --- |' * len(head)}"
-    yield from (f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows)
-
-
-def _markdown_cell(cell: Cell | str) -> str:
-    if isinstance(cell, str):
-        return escape_markdown(cell)
-    text = escape_markdown(f"{cell.text} {cell.below}".rstrip())
-    return f"**{text}**" if cell.mark in ("bad", "warn") else text

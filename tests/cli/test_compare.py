@@ -48,7 +48,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
     assert (mine["runs"], mine["eps_claimed"], mine["attack"]) == (2, 1.2, "olsr")
     assert mine["eps_proven_individual"] == "inf"
     assert mine["ndcg@10_p"] is not None
-    assert found.pop("decision")["use"] is None
+    assert found["decision"]["use"] is None
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
     out = tmp_path / "out"
     again = run("compare --resume --full --config", out / "grid.toml", "--out", out)
@@ -105,7 +105,7 @@ def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: 
     shutil.copytree(one_run, copy)
     shutil.rmtree(next(copy.glob(CELLS)).parent)
     before = files(one_run)
-    assert run("report", copy, "--to", "csv").code == 3
+    assert run("report", copy).code == 3
     assert run("compare", "--resume", "--out", copy, "--jobs", "1").code == 0
     assert files(copy) == before
 
@@ -140,7 +140,7 @@ def test_damage_is_named_and_ends_with_3(
     before = file.read_text()
     file.write_text(change(before))
     assert file.read_text() != before
-    assert str(copy) in refusal("report", copy, "--to", "csv", code=3)
+    assert str(copy) in refusal("report", copy, code=3)
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,7 @@ def test_the_options_of_an_example_exist(example: str) -> None:
 def test_an_example_runs(example: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With smaller data where it runs something; a false claim or a broken limit ends with 1."""
     words = shlex.split(example)[1:]
-    page, is_new = EXAMPLES[example], words[0] == "new" or ("--out" in words and words[0] != "report")
+    page, is_new = EXAMPLES[example], words[0] == "new" or "--out" in words
     monkeypatch.chdir(tmp_path if is_new else folder)
     known = set() if RUNS_NOTHING.search(example) else options_of(PAGES[page])
     if "--synthetic" in words:

@@ -19,11 +19,11 @@ from foltr_audit.report.check import (
     CheckReport,
     LimitsPlace,
     annotation_lines,
+    escape_markdown,
     junit_xml,
     markdown,
     write,
 )
-from foltr_audit.report.table import escape_markdown
 from tests.fixtures.check_subjects import report as made
 from tests.fixtures.check_subjects import subject
 from tests.fixtures.there import there

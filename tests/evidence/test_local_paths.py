@@ -10,8 +10,10 @@ import pytest
 
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import Plan
+from foltr_audit.report.compare import CompareReport
 from tests.fixtures.bundles import GRID, content, write_comparison
 from tests.fixtures.command import run
 
@@ -42,8 +44,10 @@ def test_a_comparison_is_told_packed_and_verified_without_its_data_path(letor: P
     spec = cast("dict[str, object]", GRID["spec"]) | {"data": {"source": str(letor)}}
     write_comparison(study, GRID | {"spec": spec})
     assert str(letor) in (study / "grid.toml").read_text()  # --resume and --config need it
-    for name in ("page.html", "page.md", "rows.csv", "rows.json"):
-        assert run("report", study, "--to", name.rpartition(".")[2], "--out", tmp_path / name).code == 0
+    assert run("report", study, "--out", tmp_path / "page.html").code == 0
+    found = CompareReport.of(ComparisonFolder.open(study))
+    for name in ("found.csv", "found.json", "found.html", "found.txt"):
+        found.save(tmp_path / name)
     assert run("report", study, "--zip", tmp_path / "b.zip").code == 0
     told = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.is_file()}
     without(letor.parent, told | content(tmp_path / "b.zip"))

@@ -154,7 +154,7 @@ calibrate --eps 1.2 --clients 10 --delta 1e-5
 check limits.toml --config spec.toml
 diff a b --json
 study significance a b --metric final
-report a --to csv
+report a --out -
 check a.zip --sample 1 --seed 3
 study show pham-2022
 data info synthetic:mq2007:30

@@ -106,12 +106,11 @@ def test_costs_name_the_clicks_that_they_are_of() -> None:
 
 
 def test_the_decision_as_json_names_what_to_use() -> None:
-    found = json.loads(report(NONE, PROVEN).json_with_decision())["decision"]
+    found = json.loads(report(NONE, PROVEN).json())["decision"]
     assert (found["use"], found["use_with_lists"]) == ("laplace, eps 1.2", "laplace, eps 1.2")
     assert [one["verdict"] for one in found["verdicts"]] == ["leaks", "recommended"]
-    assert json.loads(report(NONE).json_with_decision())["decision"]["use"] is None
-    assert json.loads(report().json_with_decision())["decision"] is None
-    assert "decision" not in json.loads(report(NONE, PROVEN).json())
+    assert json.loads(report(NONE).json())["decision"]["use"] is None
+    assert json.loads(report().json())["decision"] is None
 
 
 def test_no_defense_is_never_recommended_even_if_no_attack_succeeds() -> None:

@@ -1,4 +1,4 @@
-"""The page of a comparison and its Markdown: what they say, that they escape, and that nothing else runs."""
+"""The page of a comparison: what it says, that it escapes, and that nothing else runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
 from foltr_audit.report import page as pages
-from foltr_audit.report.page import Page, html_page, markdown, page_of
+from foltr_audit.report.page import Page, html_page, page_of
 from tests.fixtures.comparisons import (
     against,
     attack,
@@ -170,10 +170,9 @@ def test_the_guess_beside_an_attack_does_not_know_the_grades() -> None:
 
 def test_odd_values_are_dashes() -> None:
     nothing = setting("a", 1.2, auc=None, ndcg=None, utility={"bytes_per_client": None})
-    for form in (html_page, markdown):
-        text = form(page_of(report(nothing, setting("none")), *MADE))
-        assert "None" not in text
-        assert not re.search(r"\bnan\b", text)
+    text = html_page(page_of(report(nothing, setting("none")), *MADE))
+    assert "None" not in text
+    assert not re.search(r"\bnan\b", text)
 
 
 def test_without_a_cell_it_says_so() -> None:
@@ -194,7 +193,7 @@ def test_long_tables_are_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> Non
     page = page_of(report(setting("a", 1.2)), *MADE)
     fold = next(fold for fold in page.folds if fold.title == "Every attack")
     assert len(fold.tables[0].lines) == 2
-    assert "the first 2; all with --to json" in fold.note
+    assert "the first 2; all in results.json" in fold.note
 
 
 # --- nothing from outside, nothing that users named runs ----------------------------------------------
@@ -239,12 +238,6 @@ def test_what_users_named_is_shown_and_never_run() -> None:
     assert data is not None
     assert "<" not in data[1]
     assert json.loads(data[1])["rows"][0]["learner"] == EVIL
-
-
-def test_markdown_shows_it_as_text_too() -> None:
-    text = markdown(evil())
-    assert "<script" not in text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\|\\`\\*&amp;" in text
 
 
 def test_the_same_results_are_the_same_bytes() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.notebook import table_html
-from foltr_audit.report.table import NAME_WIDTH, Cell, Column, Table, make_table, markdown_lines, name_lines
+from foltr_audit.report.table import NAME_WIDTH, Cell, Column, Table, make_table, name_lines
 from foltr_audit.report.terminal import print_table
 from tests.fixtures.made_reports import TEXTS, attack_report, judged_lists, on_terminal
 from tests.golden_files import GOLDEN
@@ -46,7 +46,6 @@ def shown(table: Table, width: int = 80) -> str:
 def test_every_renderer_shows_texts_literally() -> None:
     assert "<b>[red]|=clip" in shown(leaks())
     assert "leaks [1]" in shown(leaks())
-    assert r"&lt;b&gt;\[red\]\|=clip" in "\n".join(markdown_lines(["a"], [["<b>[red]|=clip"]]))
     assert "&lt;b&gt;[red]|=clip" in table_html(leaks())
 
 

@@ -7,6 +7,7 @@ comparison.json     the cells in order: hash, name, kind and defense; the code t
 cells/NAME/         a finished cell, see `experiments.store`
 records.jsonl       cells that could not be run, and why
 results.json        what the command printed with --json
+report.html         the page that `report` made of all this; nothing reads it
 ```
 A cell is named by the hashes of its Spec and of the code that made it, twelve digits each. One that the
 present grid does not have stays, and so does one of other code: a later call may ask for it.
@@ -55,11 +56,11 @@ from foltr_audit.experiments.versions import Code, cell_name, code_of
 from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 
-GRID, INDEX, CELLS = "grid.toml", "comparison.json", "cells"
+GRID, INDEX, CELLS, PAGE = "grid.toml", "comparison.json", "cells", "report.html"
 SCHEMA = "foltr-audit/comparison/1"
 
 _OURS = re.compile(
-    rf"{re.escape(GRID)}|{re.escape(INDEX)}|{re.escape(RESULTS)}|{re.escape(RECORDS)}"
+    rf"{re.escape(GRID)}|{re.escape(INDEX)}|{re.escape(RESULTS)}|{re.escape(RECORDS)}|{re.escape(PAGE)}"
     rf"|{CELLS}/[0-9a-f]{{12}}-[0-9a-f]{{12}}/({re.escape(SPEC)}|{re.escape(RECORDS)}|{re.escape(ARRAYS)})"
 )
 
@@ -96,7 +97,7 @@ def _empty(path: Path) -> None:
             raise UsageError(f"--overwrite: {path} is being written by another comparison")
         os.close(handle)
     # The index first: without it no reader takes what a kill leaves behind for a comparison.
-    for name in (INDEX, GRID, RESULTS, RECORDS):
+    for name in (INDEX, GRID, RESULTS, RECORDS, PAGE):
         (path / name).unlink(missing_ok=True)
     if (path / CELLS).is_dir():
         shutil.rmtree(path / CELLS)
