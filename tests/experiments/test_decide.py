@@ -23,7 +23,7 @@ from foltr_audit.experiments.table import (
 )
 from foltr_audit.judge.doubts import shown_above
 from foltr_audit.utils.arrays import Floats
-from tests.fixtures.comparisons import attacked, beside_guesses, checked, setting
+from tests.fixtures.comparisons import LISTS, SUM, checked, seen_as, setting
 
 BASE = np.random.default_rng(5).uniform(0.3, 0.6, 240)
 NONE = setting("none", auc=0.99, ndcg=float(BASE.mean()))
@@ -144,16 +144,6 @@ def test_a_defense_that_costs_nothing_passes_with_enough_queries_only() -> None:
 
 
 # --- what other servers see -----------------------------------------------------------------------
-
-
-LISTS: dict[str, object] = {"interactions": 2}
-SUM: dict[str, object] = {"view": "cohort"}
-
-
-def seen_as(attack: dict[str, object], auc: float | None, width: float = 0.02) -> OtherAttacked:
-    """What a server finds that attacks another way than one search a message."""
-    spec = Spec.parse({"attack": attack}, "")
-    return OtherAttacked(spec=spec, attacks=beside_guesses(attacked(auc, width=width)), gaps=())
 
 
 @pytest.mark.parametrize(

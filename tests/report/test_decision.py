@@ -314,3 +314,24 @@ def test_the_thresholds_of_verdicts_stand_below_their_table() -> None:
     caption = below.table.caption
     assert f"may be above .{MOST_AUC * 100:g}, and what" in caption
     assert f"adds to the guess above .{ABOVE_GUESS * 10:g}" in caption
+
+
+def test_where_lists_leak_the_attack_that_reads_them_is_named() -> None:
+    """By what it adds to the guess in the world where that is most."""
+    pools = [
+        setting("a", 1.2, click_model=clicks, auc=0.52, others=(seen_as(LISTS, auc), seen_as(SUM, 0.5)))
+        for clicks, auc in (("perfect", 0.83), ("navigational", 0.77))
+    ]
+    made = report(*(setting("none", click_model=pool.spec.train.click_model) for pool in pools), *pools)
+    assert made.decision is not None
+    first = decision_sentences(made.decision)[0]
+    assert "map" in first
+    assert ".830" in first
+    assert "perfect clicks" in first
+    for tables in made.world_tables:
+        others = tables.others()
+        assert others is not None
+        shown = [(line.cells[1].text, line.cells[3].text) for line in others.lines]
+        assert [sees for sees, _ in shown] == ["message and lists", "sum"]
+        assert shown[1][1] == ".500"
+    assert report(setting("a", 1.2)).world_tables[0].others() is None
