@@ -17,6 +17,7 @@ import json
 import math
 import re
 import string
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -49,6 +50,7 @@ from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import GRADES, data_title
 from foltr_audit.report.table import (
     EMPTY,
+    Accessor,
     Cell,
     Column,
     Line,
@@ -61,6 +63,7 @@ from foltr_audit.report.table import (
     estimate_cell,
     make_table,
     markdown_lines,
+    short_column,
 )
 from foltr_audit.utils.formatting import join_names, json_ready, short
 
@@ -85,14 +88,14 @@ _HOW_TO_READ = (
     "Worst case: each column has its own: the attack that adds most to the guess, the largest proven ε and "
     "the largest loss of nDCG@10, maybe of different clicks. Verdicts are over all settings, with or without "
     "lists as the chosen observer sees them.",
-    "Chart: the thick stroke is the largest AUC that the proof leaves to any attack of the chosen observer on "
-    "one search, among documents that are equally likely clicked. Marks at one point stand side by side, "
+    "Chart: the thick stroke is the largest AUC that the proof leaves to any attack of the chosen observer "
+    "on one search, among documents that are equally likely clicked. Marks at one point stand side by side, "
     "each with a line to its values.",
 )
 _CHOICES = {"click_model": "Clicks", "scenario": "Clients", "data": "Data", "learner": "Learner"}
 """Labels of choices by the column that they are about."""
 
-_PLACE = "name click_model learner scenario view"
+_PLACE = "name click_model learner scenario"
 _HEADERS = {
     "name": "defense",
     "online_mean": "online nDCG@10",
@@ -100,6 +103,12 @@ _HEADERS = {
     "guess": "best guess",
     "view": "server sees",
 }
+_OF: Mapping[str, Accessor] = {
+    "view": lambda row: SEES.get(row["view"], row["view"]),
+    **{name: short_column("", name).of for name in ("accuracy", "precision", "recall", "f1", "exact")},
+}
+"""What cells show where that is not the whole value: intervals of minor metrics are in JSON only."""
+
 _PANELS = {OFFLINE_NDCG: "offline nDCG@10 of the global model", ONLINE_NDCG: "online nDCG@10 of shown lists"}
 
 
@@ -293,8 +302,9 @@ def _plain_words(row: Row) -> str:
     except PluginError:
         return ""
     several = [link for link in links if "step" not in link.possible_stages()] or links
-    lines = [(inspect.getdoc(type(link)) or "").split("\n")[0] for link in several]
-    return "; ".join(re.split("[;:]|\\.$", line)[0].replace("`", "") for line in lines if line)
+    lines = [(inspect.getdoc(type(link)) or "").split("\n")[0].replace("`", "") for link in several]
+    clauses = [re.split(r"[;:]|\.$", line)[0] for line in lines if line]
+    return "; ".join([*clauses[:1], *(clause[:1].lower() + clause[1:] for clause in clauses[1:])])
 
 
 def _verdict(verdict: Judgement) -> Part:
@@ -311,7 +321,7 @@ def _attack(found: Mapping[str, Any] | None, ceiling: float | None, where: Mappi
     if found is None:
         return Part(-3.0, (Cell("-", "not attacked"), EMPTY, EMPTY, EMPTY))
     row = Row(dict(found), ATTACKED)
-    auc, above = row.estimate("auc"), estimate_cell(row.estimate("above_guess"))
+    auc, above = row.estimate("auc"), difference_cell(row.estimate("above_guess"))
     shown = row["shown"]
     cells = (
         auc_cell(row),
@@ -342,7 +352,7 @@ def _quality(row: Row, where: Mapping[str, str]) -> Part:
 def _loss(row: Row) -> float:
     """How much nDCG@10 is lost to no defense; or how low it is, where that is not known."""
     difference = row.estimate("ndcg@10_difference")
-    return -(difference if difference.known else row.estimate("ndcg@10")).value
+    return _value(-(difference if difference.known else row.estimate("ndcg@10")).value, -9.0)
 
 
 def _drawn(estimate: Estimate) -> list[float] | None:
@@ -377,7 +387,10 @@ def _heads(audited: Sequence[str]) -> list[str]:
         "defense",
         "verdict",
         *(f"proven ε of one search, if the server sees: {SEES[view]}" for view in audited),
-        *(f"AUC: {text}" for text in ("best attack", "guess without it", "attack adds", "who knows grades")),
+        *(
+            f"AUC: {text}"
+            for text in ("best attack", "guess without message", "attack adds", "who knows grades")
+        ),
         *(f"nDCG@10: {text}" for text in ("value", "to no defense")),
         "bytes a client and round",
     ]
@@ -494,7 +507,7 @@ def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> I
     )
     if report.claims:
         yield Fold(title="Claims, checked", tables=[claims_table(report.claims).on("page")])
-    metrics = "auc guess guess_auc above_guess grades_auc accuracy precision recall f1 exact lists"
+    metrics = "view auc guess guess_auc above_guess grades_auc accuracy precision recall f1 exact lists"
     yield _every("Every attack", report.attacks, f"{_PLACE} method baseline {metrics}")
     worlds = report.world_tables
     yield Fold(
@@ -556,10 +569,10 @@ def _every(
     """Some columns of rows, without those that only say that all rows are of one setting."""
     if not rows:
         return Fold(title=title)
-    shared = {name for name in _PLACE.split() if len({row.get(name) for row in rows}) == 1}
+    shared = {name for name in (*_PLACE.split(), "view") if len({row.get(name) for row in rows}) == 1}
     first, *others = names.split()
     columns = [
-        Column(_HEADERS.get(name, name.replace("_", " ")), name)
+        Column(_HEADERS.get(name, name.replace("_", " ")), _OF.get(name, name))
         for name in (first, *(name for name in others if name not in shared))
     ]
     more = f" (the first {MOST_ROWS:,}; all with --to json)" if len(rows) > MOST_ROWS else ""
@@ -626,23 +639,45 @@ def _framed(audited: Sequence[str], view: str) -> int:
     return 2 + audited.index(view) if view in audited else -1
 
 
+class _Texts:
+    """Cells as numbers of their texts, since most texts stand often; the most frequent have small numbers."""
+
+    def __init__(self, page: Page) -> None:
+        cells = [cell for row in page.rows for part in row.parts.values() for cell in part.cells]
+        cells += [cell for table in _tables(page) for line in table.lines for cell in line.cells]
+        counts = Counter(text for cell in cells for text in cell)
+        self.all = [text for text, _ in counts.most_common()]
+        self._places = {text: place for place, text in enumerate(self.all)}
+
+    def cells(self, cells: Iterable[Cell]) -> list[int | list[int]]:
+        """Each as the number of its text, or a list with those of what is below it and its mark too."""
+        return [
+            [self._places[text] for text in (cell if cell.mark else cell[:2])]
+            if cell.below or cell.mark
+            else self._places[cell.text]
+            for cell in cells
+        ]
+
+
+def _tables(page: Page) -> list[Table]:
+    """The folded tables."""
+    return [table for fold in page.folds for table in fold.tables]
+
+
 def _data(page: Page) -> dict[str, object]:
-    """What the script shows; a cell is its number among all different cells, since most stand often."""
-    cells: dict[Cell, int] = {}
-
-    def numbers(of: Iterable[Cell]) -> list[int]:
-        return [cells.setdefault(cell, len(cells)) for cell in of]
-
+    """What the script shows."""
+    texts = _Texts(page)
     parts = [*page.rows[0].parts] if page.rows else []
     names = page.names
-    data = {
+    return {
+        "texts": texts.all,
         "defenses": [*zip(names, _letters(names), strict=True)],
         "choices": [*page.rows[0].places] if page.rows else [],
         "rows": [
             [
                 names.index(row.defense),
                 [*row.places.values()],
-                [[part.badness, numbers(part.cells), part.drawn] for part in row.parts.values()],
+                [[part.badness, texts.cells(part.cells), part.drawn] for part in row.parts.values()],
             ]
             for row in page.rows
         ],
@@ -667,15 +702,10 @@ def _data(page: Page) -> dict[str, object]:
             for row in page.curves
         ],
         "tables": [
-            [
-                [column.header for column in table.columns],
-                [numbers(line.cells) for line in table.lines],
-            ]
-            for fold in page.folds
-            for table in fold.tables
+            [[column.header for column in table.columns], [texts.cells(line.cells) for line in table.lines]]
+            for table in _tables(page)
         ],
     }
-    return {**data, "cells": [[*cell] if cell.below or cell.mark else cell.text for cell in cells]}
 
 
 def _digits(value: float | None) -> float | None:

@@ -31,8 +31,8 @@ function draw(tag, attributes, parts = [], into = chart) {
 }
 
 /** The text, the text below it and the mark of a cell. */
-function cellOf(number) {
-  const [text, below = "", mark = ""] = [].concat(DATA.cells[number]);
+function cellOf(cell) {
+  const [text, below = "", mark = ""] = [].concat(cell).map((number) => DATA.texts[number]);
   return { text, below, mark };
 }
 
