@@ -40,6 +40,10 @@ function cellParts({ text, below }) {
   return below ? [text, " ", element("small", below)] : [text];
 }
 
+function letterOf(place) {
+  return element("i", DATA.defenses[place][1], { className: `k${place % 7}` });
+}
+
 // --- what is chosen ---
 
 function choices() {
@@ -71,7 +75,6 @@ function chosenLines() {
 
 function tableRow(line) {
   const [name, ...others] = line.cells;
-  const letter = element("i", DATA.defenses[line.place][1], { className: `k${line.place % 7}` });
   const { framed } = DATA.observers[choices().observer];
   const cells = others.map((cell, before) => {
     const at = before + 1;
@@ -81,14 +84,15 @@ function tableRow(line) {
     made.dataset.label = DATA.heads[at];
     return made;
   });
-  const head = element("th", [letter, " ", ...cellParts(name)], { scope: "row" });
+  const head = element("th", [letterOf(line.place), " ", ...cellParts(name)], { scope: "row" });
   const best = line.verdict.cells[0].text.endsWith("recommended");
   return element("tr", [head, ...cells], { className: best ? "best" : "" });
 }
 
 /** What is shown, for the table and for paper. */
 function caption() {
-  return [...form.elements].map((one) => `${one.labels[0].firstChild.data.trim()}: ${one.selectedOptions[0].text}`).join(" · ");
+  const chosen = [...form.elements].map((one) => [one.labels[0].firstChild.data.trim(), one.selectedOptions[0].text]);
+  return chosen.map((words) => words.join(": ")).join(" · ");
 }
 
 // --- the chart ---
@@ -116,11 +120,15 @@ function inWords(line) {
   ].join("\n");
 }
 
-function showTip(mark, text, x, y, scale) {
+/** Show a text beside a point of the chart: at its right and above it, if there is room. */
+function showTip(mark, text, x, y) {
+  const scale = chart.clientWidth / chart.viewBox.baseVal.width;
+  const [px, py] = [x * scale, y * scale];
   tip.of = mark;
   tip.textContent = text;
-  tip.style.left = `${Math.min(x * scale + 14, Math.max(0, chart.clientWidth - tip.offsetWidth))}px`;
-  tip.style.top = `${Math.max(0, y * scale - tip.offsetHeight - 14)}px`;
+  const right = px + 14 + tip.offsetWidth <= chart.clientWidth ? px + 14 : px - 14 - tip.offsetWidth;
+  tip.style.left = `${Math.max(0, right)}px`;
+  tip.style.top = `${py >= tip.offsetHeight + 14 ? py - tip.offsetHeight - 14 : py + 14}px`;
 }
 
 function hideTip() {
@@ -142,7 +150,8 @@ function axisOf(values, most) {
   const low = Math.max(0, Math.floor(Math.min(...twentieths) - 0.2));
   const high = Math.max(low + 2, Math.ceil(Math.max(...twentieths) + 0.2));
   const step = Math.ceil((high - low) / most);
-  return { low: low / 20, high: high / 20, ticks: Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, n) => (low + n * step) / 20) };
+  const ticks = Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, n) => (low + n * step) / 20);
+  return { low: low / 20, high: high / 20, ticks };
 }
 
 function drawAxes({ width, height, left, right, top, bottom, x, y, ticks }) {
@@ -154,7 +163,7 @@ function drawAxes({ width, height, left, right, top, bottom, x, y, ticks }) {
     if (value > 1) continue;
     draw("text", { class: "dim", x: x(value), y: height - bottom + 16, "text-anchor": "middle" }, number(value, 2));
   }
-  draw("line", { class: "grid", x1: x(0.5), x2: x(0.5), y1: top, y2: height - bottom + 20, "stroke-dasharray": "5 4" });
+  draw("line", { class: "grid", x1: x(0.5), x2: x(0.5), y1: top, y2: height - bottom, "stroke-dasharray": "5 4" });
   draw("text", { class: "dim", x: x(0.5), y: height - bottom + 32, "text-anchor": "middle" }, "coin flip");
   draw("text", { x: (left + width) / 2, y: height - 5, "text-anchor": "middle" }, "AUC of the best attack: ← more private");
   draw("text", { x: 4, y: 12 }, "nDCG@10 ↑ better");
@@ -163,11 +172,12 @@ function drawAxes({ width, height, left, right, top, bottom, x, y, ticks }) {
 /** The place for the centre of a mark: its point, or the nearest free one beside it. */
 function freePlace(px, py, area, taken) {
   const size = 2 * RADIUS + 6;
-  const shifts = [[0, 0]];
-  for (let ring = 1; ring < 6; ring++) {
-    for (const [dx, dy] of [[-1, 0], [1, 0], [0, 1], [0, -1], [-1, 1], [1, 1], [-1, -1], [1, -1]]) shifts.push([dx * ring * size, dy * ring * size]);
+  const places = [[px, py]];
+  for (let shift = size; shift < 6 * size; shift += size) {
+    for (const dy of [0, shift, -shift]) {
+      for (const dx of dy ? [0, -shift, shift] : [-shift, shift]) places.push([px + dx, py + dy]);
+    }
   }
-  const places = shifts.map(([dx, dy]) => [px + dx, py + dy]);
   const free = ([cx, cy], at) => {
     const box = around(cx, cy, RADIUS + 2);
     return (at === 0 || inside(box, area)) && !taken.some((other) => overlaps(box, other));
@@ -191,12 +201,14 @@ function drawLines(point, into) {
   if (guess !== null) draw("circle", { class: "guess", cx: x(guess), cy: point.py, r: 4 }, [], into);
 }
 
-function drawMark({ line, px, py, cx, cy }, width, into) {
+function drawMark({ line, px, py, cx, cy }, into) {
   const text = inWords(line);
   if (cx !== px || cy !== py) draw("line", { class: "to", x1: px, y1: py, x2: cx, y2: cy }, [], into);
-  const mark = draw("g", { class: "mark", transform: `translate(${cx} ${cy})`, tabindex: 0, role: "img", "aria-label": text.replaceAll("\n", "; ") }, [], into);
+  const label = text.replaceAll("\n", "; ");
+  const place = `translate(${cx} ${cy})`;
+  const mark = draw("g", { class: "mark", transform: place, tabindex: 0, role: "img", "aria-label": label }, [], into);
   draw("path", { d: SHAPES[line.place % SHAPES.length](RADIUS) }, [], mark);
-  const show = () => showTip(mark, text, cx, cy, chart.clientWidth / width);
+  const show = () => showTip(mark, text, cx, cy);
   for (const name of ["pointerenter", "focus"]) mark.addEventListener(name, show);
   for (const name of ["pointerleave", "blur"]) mark.addEventListener(name, () => tip.of === mark && hideTip());
 }
@@ -265,7 +277,7 @@ function drawChart(lines, width = Math.max(300, Math.min(1100, chart.parentEleme
   points.forEach((point, at) => drawLines(point, groups[at]));
   for (const point of points) {
     const group = draw("g", { class: `k${point.line.place % 7}` });
-    drawMark(point, width, group);
+    drawMark(point, group);
     drawLabel(point, area, taken, group);
   }
 }
@@ -300,8 +312,8 @@ function drawCurve(rows, metric, title, into) {
 /** Offline and online nDCG@10 by round, a picture for each world. */
 function drawCurves(into) {
   const names = new Map(DATA.curves.map((row) => [row.defense, row.name]));
-  const keys = [...names].map(([place, name]) => [element("i", DATA.defenses[place][1], { className: `k${place % 7}` }), ` ${name}; `]);
-  into.append(element("p", keys.flat(), { className: "keys" }));
+  const keys = [...names].flatMap(([place, name]) => [letterOf(place), ` ${name}; `]);
+  into.append(element("p", keys));
   for (const where of new Set(DATA.curves.map((row) => row.where))) {
     const rows = DATA.curves.filter((row) => row.where === where);
     for (const metric in DATA.panels) drawCurve(rows, metric, `${DATA.panels[metric]}, ${where}`, into);
