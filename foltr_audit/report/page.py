@@ -401,9 +401,8 @@ def _tiles(results: Sequence[Row], use: Sequence[Row], view: str) -> Iterator[tu
     leaks = [each for row in use for each in row["attacked"] if each["view"] == view]
     leak = max(leaks, key=lambda each: _value(each.number("above_guess"), -2.0), default=None)
     yield "Best attack, AUC", Cell("-", "not attacked", "warn") if leak is None else _attack_tile(leak)
-    name = f"eps_proven_{view}"
-    proven = max(use, key=lambda row: _value(row.get(name), -1.0))
-    yield "Proven for one search", _proven_tile(proven[name], proven, view) if name in proven else EMPTY
+    proven = max(use, key=lambda row: _value(row.get(f"eps_proven_{view}"), -1.0))
+    yield "Proven for one search", _proven_tile(proven, view)
     cost = max(use, key=lambda row: _loss(row))
     size = cost.number("ndcg@10_difference")
     change = f"{short(abs(size))} {'more' if size > 0 else 'less'} than without defense"
@@ -443,15 +442,21 @@ def _attack_tile(leak: Row) -> Cell:
     return auc_cell(leak)._replace(below=f"{guess}{better}", mark="good" if kind == "guess" else "warn")
 
 
-def _proven_tile(eps: float, row: Row, view: str) -> Cell:
+def _proven_tile(row: Row, view: str) -> Cell:
     """What is proven of one search, and below it of all rounds of a run."""
+    eps = row.get(f"eps_proven_{view}")
+    if eps is None:
+        return Cell("-", "not audited", "warn")
+    if math.isinf(eps):
+        return Cell("nothing", f"if the server sees {with_article(SEES[view])}", "warn")
     run, rounds = row.get(f"run_eps_{view}"), row.get(f"run_rounds_{view}")
     who = "one client" if row.get(f"run_unit_{view}") == "client" else "all clicks of one client"
     of_all = "nothing" if run is None or math.isinf(run) else f"ε {bound_text(run)}"
-    below = "" if rounds is None else f"{of_all} for {who} in all {counted(rounds, 'round')}"
-    if math.isinf(eps):
-        return Cell("nothing", below, "warn")
-    return Cell(f"ε {bound_text(eps)}", below, "good")
+    return Cell(
+        f"ε {bound_text(eps)}",
+        "" if rounds is None else f"{of_all} for {who} in all {counted(rounds, 'round')}",
+        "good",
+    )
 
 
 def _epsilons(rows: Sequence[Row]) -> list[float]:
