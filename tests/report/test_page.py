@@ -100,7 +100,7 @@ def observed(row: Row) -> Row:
 
 
 def study() -> CompareReport:
-    """Two click models and three observers; under the second model attacks are weaker and ranking is worse."""
+    """Two click models and three observers; under the second, attacks are weaker and ranking is worse."""
     (proof,) = proofs(0.8, runs=1)["proofs"]
     ceilings = [
         proof.model_copy(update={"of": "all rounds", "view": view, "auc": auc})

@@ -161,10 +161,10 @@ function drawAxes({ width, height, left, right, top, bottom, x, y, ticks }) {
   }
   for (const value of ticks.x) {
     if (value > 1) continue;
-    draw("text", { class: "dim", x: x(value), y: height - bottom + 16, "text-anchor": "middle" }, number(value, 2));
+    draw("text", { class: "dim", x: x(value), y: height - bottom + 20, "text-anchor": "middle" }, number(value, 2));
   }
   draw("line", { class: "grid", x1: x(0.5), x2: x(0.5), y1: top, y2: height - bottom, "stroke-dasharray": "5 4" });
-  draw("text", { class: "dim", x: x(0.5), y: height - bottom + 32, "text-anchor": "middle" }, "coin flip");
+  draw("text", { class: "dim", x: x(0.5), y: height - bottom + 36, "text-anchor": "middle" }, "coin flip");
   draw("text", { x: (left + width) / 2, y: height - 5, "text-anchor": "middle" }, "AUC of the best attack: ← more private");
   draw("text", { x: 4, y: 12 }, "nDCG@10 ↑ better");
 }
@@ -239,7 +239,7 @@ function drawLabel({ line, cx, cy }, area, taken, into) {
 
 function drawChart(lines, width = Math.max(300, Math.min(1100, chart.parentElement.clientWidth))) {
   const known = lines.filter(({ attack, quality }) => attack.drawn.auc && quality.drawn.ndcg);
-  const size = { width, height: width < 600 ? 380 : 410, left: 40, right: 14, top: 26, bottom: 58 };
+  const size = { width, height: width < 600 ? 380 : 410, left: 40, right: 14, top: 26, bottom: 64 };
   const area = [size.left, size.top, width - 2, size.height - size.bottom];
   chart.setAttribute("viewBox", `0 0 ${width} ${size.height}`);
   chart.replaceChildren();
