@@ -2,17 +2,12 @@
 
 The page is one file without network access: its script and style are named by their hashes in a strict
 content security policy, and every text is escaped. Without scripts it shows the table of the worst case.
-
-A line of its table is made of parts, each of which depends on one thing: on what one observer can do, or on
-the ranking. Of several settings each part is that of its own worst case. The script picks parts of other
-settings by the same rule, so it formats no number of the table.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import inspect
 import json
 import math
 import re
@@ -21,46 +16,53 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import groupby
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.results import Estimate
 from foltr_audit.core.warning_kinds import WARNINGS
-from foltr_audit.errors import PluginError
 from foltr_audit.experiments.comparison.folder import CELLS, GRID
 from foltr_audit.experiments.comparison.grid import CellPlan
-from foltr_audit.experiments.decide import BEATS, MOST_LOSS, Judgement, LeakKind
+from foltr_audit.experiments.decide import BEATS, MOST_LOSS, LeakKind
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.experiments.versions import versions
-from foltr_audit.privacy.observer_views import SEES, VIEWS, sees_lists, with_article
-from foltr_audit.report.compare import ATTACKED, CompareReport
+from foltr_audit.privacy.observer_views import SEES, VIEWS, with_article
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_tables import (
     auc_cell,
     byte_count,
     claims_table,
-    difference_cell,
     epsilons_of,
-    guess_cell,
     verdict_words,
 )
-from foltr_audit.report.decision import MARKS, decision_sentences
+from foltr_audit.report.decision import decision_sentences
 from foltr_audit.report.documents import Row
-from foltr_audit.report.settings import GRADES, data_title
+from foltr_audit.report.page_table import (
+    CHOICES,
+    WORST,
+    PageRow,
+    clicks_of,
+    defense_table,
+    fits,
+    framed_column,
+    head_groups,
+    heads,
+    known_or,
+    loss_of,
+    page_row,
+    part_names,
+    plain_words,
+    short_name,
+)
+from foltr_audit.report.settings import data_title
 from foltr_audit.report.table import (
-    EMPTY,
     Accessor,
     Cell,
     Column,
-    Line,
-    Mark,
     Table,
     bound_text,
     capitalised,
     counted,
     escape_markdown,
-    estimate_cell,
     make_table,
     markdown_lines,
     short_column,
@@ -69,12 +71,6 @@ from foltr_audit.utils.formatting import join_names, json_ready, short
 
 MOST_ROWS = 3000
 """Rows of a folded table; more are in JSON only."""
-
-SIGNS: Mapping[Mark, str] = {"good": "✔ ", "warn": "! ", "bad": "✖ "}
-"""What stands before a verdict, by its mark."""
-
-WORST = "worst"
-"""The choice of the worst case of all."""
 
 _NOTE = (
     "ε: smaller is more private; ∞: nothing is proven; -: not audited or not measured. Only what an attack "
@@ -92,9 +88,6 @@ _HOW_TO_READ = (
     "on one search, among documents that are equally likely clicked. Marks at one point stand side by side, "
     "each with a line to its values.",
 )
-_CHOICES = {"click_model": "Clicks", "scenario": "Clients", "data": "Data", "learner": "Learner"}
-"""Labels of choices by the column that they are about."""
-
 _PLACE = "name click_model learner scenario"
 _HEADERS = {
     "name": "defense",
@@ -133,25 +126,6 @@ class Fold:
     tables: Sequence[Table] = ()
 
 
-class Part(NamedTuple):
-    """Neighbouring cells of a line; of several settings the part with the largest `badness` is shown.
-
-    `drawn` is what the chart and its tips need of it.
-    """
-
-    badness: float
-    cells: tuple[Cell, ...]
-    drawn: Mapping[str, Any] = {}
-
-
-class PageRow(NamedTuple):
-    """The parts of a result by name, and the place that it has in each choice; None fits every choice."""
-
-    defense: str
-    places: Mapping[str, str | None]
-    parts: Mapping[str, Part]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """What the page says, before it has a form; `audited` and `observers` are views."""
@@ -183,16 +157,16 @@ def page_of(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> 
     headline, _, rest = said[0].partition(". " if use else ": ") if said else ("No cell is done yet", "", "")
     audited = [view for view in VIEWS if any(f"eps_proven_{view}" in row for row in results)]
     observers = _observers(results, audited)
-    rows = [_page_row(row, audited, observers) for row in results]
+    rows = [page_row(row, audited, observers) for row in results]
     selectors = [*_selectors(results, observers)]
     first = {selector.name: selector.chosen for selector in selectors}
-    folds = [Fold(title="Why this one", texts=said), _how_to_read(report, results)]
-    plain = [f"{capitalised(words)}." for words in dict.fromkeys(_plain_words(row) for row in use) if words]
+    folds = [Fold(title="Why this one" if use else "Why none", texts=said), _how_to_read(report, results)]
+    plain = [f"{capitalised(words)}." for words in dict.fromkeys(plain_words(row) for row in use) if words]
     synthetic = bool(data) and data["synthetic"]
     return Page(
         headline=headline.rstrip("."),
         lead=[*plain, *([capitalised(rest)] if rest else [])],
-        tiles=_tiles(results, use, observers[0]) if use else [],
+        tiles=[*_tiles(results, use, observers[0])] if use else [],
         notices=[
             *report.progress,
             *report.server,
@@ -203,7 +177,7 @@ def page_of(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> 
         defenses=Fold(
             title="The defenses",
             texts=[_NOTE],
-            tables=[_table([row for row in rows if _fits(row, first)], audited, observers[0])]
+            tables=[defense_table([row for row in rows if fits(row, first)], audited, observers[0])]
             if rows
             else [],
         ),
@@ -243,177 +217,27 @@ def _observers(results: Sequence[Row], audited: Sequence[str]) -> list[str]:
     return sorted(views, key=lambda view: view not in attacked and bool(attacked))
 
 
-def _page_row(row: Row, audited: Sequence[str], observers: Sequence[str]) -> PageRow:
-    attacked = {each["view"]: each for each in row["attacked"]}
-    ceilings = {each["view"]: each["auc"] for each in row["ceilings"]}
-    where = {"where": _where(row)}
-    parts = {
-        "name": Part(0.0, (Cell(_short_name(row), _plain_words(row)),)),
-        **{name: _verdict(row[name]) for name in ("verdict", "verdict_lists")},
-        **{f"proven {view}": _proven(row.get(f"eps_proven_{view}")) for view in audited},
-        **{f"attack {view}": _attack(attacked.get(view), ceilings.get(view), where) for view in observers},
-        "quality": _quality(row, where),
-        "bytes": Part(_value(row["bytes_per_client"], -1.0), (Cell(byte_count(row)),)),
-    }
-    places = {name: row[name] for name in _CHOICES} | {
-        "eps": None if row["eps"] is None else f"{row['eps']:g}"
-    }
-    return PageRow(row["alternative"], places, parts)
-
-
-def _order(audited: Sequence[str], view: str) -> list[str]:
-    """The parts of a line, for one observer: its verdict, its attack, and what is proven of each."""
-    verdict = "verdict_lists" if sees_lists(view) else "verdict"
-    return ["name", verdict, *(f"proven {each}" for each in audited), f"attack {view}", "quality", "bytes"]
-
-
-def _worst_case(rows: Sequence[PageRow], order: Sequence[str]) -> Iterator[Part]:
-    for name in order:
-        yield max((row.parts[name] for row in rows), key=lambda part: part.badness)
-
-
-def _fits(row: PageRow, chosen: Mapping[str, str]) -> bool:
-    return all(
-        place is None or chosen.get(name, WORST) in (WORST, place) for name, place in row.places.items()
-    )
-
-
-def _value(number: float | None, unknown: float) -> float:
-    return unknown if number is None or math.isnan(number) else number
-
-
-def _where(row: Row) -> str:
-    return f"{row['click_model']} clicks"
-
-
-def _short_name(row: Row) -> str:
-    """The name of a defense without its epsilon, of which the page shows one at a time."""
-    name = row["name"] if row["eps"] is None else row["name"].removesuffix(f", eps {row['eps']:g}")
-    return str(name).replace("+", " + ")
-
-
-def _plain_words(row: Row) -> str:
-    """What the defenses of a chain do, by their docstrings; empty where one is not installed here.
-
-    Of several, those that only prepare messages for others are left out.
-    """
-    try:
-        links = parse_chain([row["defense"]])
-    except PluginError:
-        return ""
-    several = [link for link in links if "step" not in link.possible_stages()] or links
-    lines = [(inspect.getdoc(type(link)) or "").split("\n")[0].replace("`", "") for link in several]
-    clauses = [re.split(r"[;:]|\.$", line)[0] for line in lines if line]
-    return "; ".join([*clauses[:1], *(clause[:1].lower() + clause[1:] for clause in clauses[1:])])
-
-
-def _verdict(verdict: Judgement) -> Part:
-    mark = MARKS[verdict]
-    return Part(get_args(Judgement).index(verdict), (Cell(SIGNS.get(mark, "") + verdict, mark=mark),))
-
-
-def _proven(eps: float | None) -> Part:
-    return Part(-1.0 if eps is None else min(eps, 1e9), (Cell(bound_text(eps)),))
-
-
-def _attack(found: Mapping[str, Any] | None, ceiling: float | None, where: Mapping[str, str]) -> Part:
-    """What the best attack of one observer finds, and the ceiling of the same observer."""
-    if found is None:
-        return Part(-3.0, (Cell("-", "not attacked"), EMPTY, EMPTY, EMPTY))
-    row = Row(dict(found), ATTACKED)
-    auc, above = row.estimate("auc"), difference_cell(row.estimate("above_guess"))
-    shown = row["shown"]
-    cells = (
-        auc_cell(row),
-        guess_cell(row),
-        above._replace(mark="bad" if shown in BEATS else "good" if shown == "guess" else ""),
-        GRADES.cell(row),
-    )
-    proof = (
-        "not computed" if ceiling is None else "nothing" if ceiling >= 1 else f"AUC at most {short(ceiling)}"
-    )
-    drawn = {
-        "auc": _drawn(auc),
-        "guess": row["baseline_auc"],
-        "cap": ceiling,
-        "by": row["attack"],
-        "proof": proof,
-    }
-    return Part(_value(row.number("above_guess"), -2.0), cells, {**where, **drawn})
-
-
-def _quality(row: Row, where: Mapping[str, str]) -> Part:
-    ndcg, difference = row.estimate("ndcg@10"), row.estimate("ndcg@10_difference")
-    return Part(
-        _loss(row), (estimate_cell(ndcg), difference_cell(difference)), {**where, "ndcg": _drawn(ndcg)}
-    )
-
-
-def _loss(row: Row) -> float:
-    """How much nDCG@10 is lost to no defense; or how low it is, where that is not known."""
-    difference = row.estimate("ndcg@10_difference")
-    return _value(-(difference if difference.known else row.estimate("ndcg@10")).value, -9.0)
-
-
-def _drawn(estimate: Estimate) -> list[float] | None:
-    """A value and the ends of its interval, in the digits that a picture needs."""
-    if not estimate.known:
-        return None
-    return [round(value, 4) for value in (estimate.value, *(estimate.ci95 or (estimate.value,) * 2))]
-
-
 # --- above the folds -------------------------------------------------------------------------------
-
-
-def _table(rows: Sequence[PageRow], audited: Sequence[str], view: str) -> Table:
-    """Each defense in the worst case of some settings, for one observer."""
-    of_defense: dict[str, list[PageRow]] = {}
-    for row in rows:
-        of_defense.setdefault(row.defense, []).append(row)
-    lines = [
-        Line(tuple(cell for part in _worst_case(same, _order(audited, view)) for cell in part.cells))
-        for same in of_defense.values()
-    ]
-    return Table(
-        "",
-        [Column(head, "", align="number" if at > 1 else "name") for at, head in enumerate(_heads(audited))],
-        lines,
-    )
-
-
-def _heads(audited: Sequence[str]) -> list[str]:
-    """The headers of the table, those of a group after its name."""
-    return [
-        "defense",
-        "verdict",
-        *(f"proven ε of one search, if the server sees: {SEES[view]}" for view in audited),
-        *(
-            f"AUC: {text}"
-            for text in ("best attack", "guess without message", "attack adds", "who knows grades")
-        ),
-        *(f"nDCG@10: {text}" for text in ("value", "to no defense")),
-        "bytes a client and round",
-    ]
 
 
 def _tiles(results: Sequence[Row], use: Sequence[Row], view: str) -> Iterator[tuple[str, Cell]]:
     """Four numbers of the recommended defense in words, for the first observer."""
     leaks = [each for row in use for each in row["attacked"] if each["view"] == view]
-    leak = max(leaks, key=lambda each: _value(each.number("above_guess"), -2.0), default=None)
+    leak = max(leaks, key=lambda each: known_or(each.number("above_guess"), -2.0), default=None)
     yield "Best attack, AUC", Cell("-", "not attacked", "warn") if leak is None else _attack_tile(leak)
-    proven = max(use, key=lambda row: _value(row.get(f"eps_proven_{view}"), -1.0))
+    proven = max(use, key=lambda row: known_or(row.get(f"eps_proven_{view}"), -1.0))
     yield "Proven for one search", _proven_tile(proven, view)
-    cost = max(use, key=lambda row: _loss(row))
+    cost = max(use, key=lambda row: loss_of(row))
     size = cost.number("ndcg@10_difference")
     change = f"{short(abs(size))} {'more' if size > 0 else 'less'} than without defense"
-    worst = f" in the worst case ({_where(cost)})" if len(use) > 1 else ""
+    worst = f" in the worst case ({clicks_of(cost)})" if len(use) > 1 else ""
     yield (
         "Ranking quality, nDCG@10",
         Cell(short(cost.number("ndcg@10")), change + worst, "good" if -size <= MOST_LOSS else "warn"),
     )
-    sent = max(use, key=lambda row: _value(row["bytes_per_client"], -1.0))
+    sent = max(use, key=lambda row: known_or(row["bytes_per_client"], -1.0))
     bare = [row for row in results if (row["defense"], row["learner"]) == ("none", sent["learner"])]
-    least = max((_value(row["bytes_per_client"], 0.0) for row in bare), default=0.0)
+    least = max((known_or(row["bytes_per_client"], 0.0) for row in bare), default=0.0)
     times = sent.number("bytes_per_client") / least if least else math.nan
     more = (
         ""
@@ -473,7 +297,7 @@ def _selectors(rows: Sequence[Row], observers: Sequence[str]) -> Iterator[Select
     if not rows:
         return
     use = [row["learner"] for row in rows if row["verdict"] == "recommended"]
-    for name, label in _CHOICES.items():
+    for name, label in CHOICES.items():
         options = [(value, value) for value in dict.fromkeys(str(row[name]) for row in rows)]
         if len(options) > 1:
             options = [(WORST, "worst case of all"), *options]
@@ -612,15 +436,11 @@ def html_page(page: Page) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    groups = [
-        (name, [column.partition(": ")[2] for column in columns])
-        for name, columns in ((name, [*same]) for name, same in groupby(_heads(page.audited), _group))
-    ]
     data = json.dumps(json_ready(_data(page)), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return environment.from_string(template).render(
         page=page,
-        groups=groups,
-        framed=_framed(page.audited, page.observers[0]),
+        groups=head_groups(page.audited),
+        framed=framed_column(page.audited, page.observers[0]),
         letters=_letters(page.names),
         script=script,
         style=style,
@@ -630,18 +450,9 @@ def html_page(page: Page) -> str:
     )
 
 
-def _group(head: str) -> str:
-    return head.partition(": ")[0]
-
-
 def _letters(names: Sequence[str]) -> list[str]:
     """A letter for each defense, which stands for it where its name is too long."""
     return [string.ascii_uppercase[n % 26] + ("" if n < 26 else str(n // 26)) for n in range(len(names))]
-
-
-def _framed(audited: Sequence[str], view: str) -> int:
-    """The column with what is proven of an observer; -1 if it was not audited."""
-    return 2 + audited.index(view) if view in audited else -1
 
 
 class _Texts:
@@ -689,18 +500,18 @@ def _data(page: Page) -> dict[str, object]:
         "observers": {
             view: {
                 "sees": SEES[view],
-                "parts": [parts.index(name) for name in _order(page.audited, view) if name in parts],
-                "framed": _framed(page.audited, view),
+                "parts": [parts.index(name) for name in part_names(page.audited, view) if name in parts],
+                "framed": framed_column(page.audited, view),
             }
             for view in page.observers
         },
-        "heads": _heads(page.audited),
+        "heads": heads(page.audited),
         "panels": _PANELS,
         "curves": [
             {
                 "defense": names.index(row["alternative"]),
-                "name": _short_name(row),
-                "where": ", ".join([_where(row), row["scenario"], row["learner"]]),
+                "name": short_name(row),
+                "where": ", ".join([clicks_of(row), row["scenario"], row["learner"]]),
                 "round": row["round"],
                 **{panel: [_digits(value) for value in row[panel]] for panel in _PANELS},
             }

@@ -147,9 +147,10 @@ function around(x, y, radius) {
 /** An axis about some values: its ends and its step, which are multiples of .05. */
 function axisOf(values, most) {
   const twentieths = values.map((value) => value * 20);
-  const low = Math.max(0, Math.floor(Math.min(...twentieths) - 0.2));
-  const high = Math.max(low + 2, Math.ceil(Math.max(...twentieths) + 0.2));
-  const step = Math.ceil((high - low) / most);
+  const least = Math.max(0, Math.floor(Math.min(...twentieths) - 0.2));
+  const high = Math.max(least + 2, Math.ceil(Math.max(...twentieths) + 0.2));
+  const step = Math.ceil((high - least) / most);
+  const low = Math.floor(least / step) * step;
   const ticks = Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, n) => (low + n * step) / 20);
   return { low: low / 20, high: high / 20, ticks };
 }
@@ -222,7 +223,7 @@ function drawLabel({ line, cx, cy }, area, taken, into) {
     const { width, height } = label.getBBox();
     const places = [];
     for (const dy of [0, -14, 14, -22, 22, -34, 34, -48, 48, -64, 64]) {
-      for (const left of [cx + 12, cx + 5, cx - 12 - width, cx - 5 - width]) {
+      for (const left of dy ? [cx + 5, cx - 5 - width, cx + 12, cx - 12 - width] : [cx + 12, cx - 12 - width]) {
         places.push([left, cy + dy - height / 2, left + width, cy + dy + height / 2]);
       }
     }
