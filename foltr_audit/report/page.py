@@ -102,6 +102,9 @@ _OF: Mapping[str, Accessor] = {
 }
 """What cells show where that is not the whole value: intervals of minor metrics are in JSON only."""
 
+_WHERE = ("scenario", "learner", "data")
+"""What else names a world where it differs, after its clicks."""
+
 _PANELS = {OFFLINE_NDCG: "offline nDCG@10 of the global model", ONLINE_NDCG: "online nDCG@10 of shown lists"}
 
 
@@ -335,7 +338,11 @@ def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> I
         texts=[f"{code}: {WARNINGS[code].title}. {WARNINGS[code].text}" for code in codes],
     )
     if report.claims:
-        yield Fold(title="Claims, checked", tables=[claims_table(report.claims).on("page")])
+        yield Fold(
+            title="Claims, checked",
+            note=counted(len(report.claims), "row"),
+            tables=[claims_table(report.claims).on("page")],
+        )
     metrics = "view auc guess guess_auc above_guess grades_auc accuracy precision recall f1 exact lists"
     yield _every("Every attack", report.attacks, f"{_PLACE} method baseline {metrics}")
     worlds = report.world_tables
@@ -483,6 +490,7 @@ def _tables(page: Page) -> list[Table]:
 def _data(page: Page) -> dict[str, object]:
     """What the script shows."""
     texts = _Texts(page)
+    differing = [name for name in _WHERE if len({row[name] for row in page.curves}) > 1]
     parts = [*page.rows[0].parts] if page.rows else []
     names = page.names
     return {
@@ -511,7 +519,7 @@ def _data(page: Page) -> dict[str, object]:
             {
                 "defense": names.index(row["alternative"]),
                 "name": short_name(row),
-                "where": ", ".join([clicks_of(row), row["scenario"], row["learner"]]),
+                "where": ", ".join([clicks_of(row), *(row[name] for name in differing)]),
                 "round": row["round"],
                 **{panel: [_digits(value) for value in row[panel]] for panel in _PANELS},
             }

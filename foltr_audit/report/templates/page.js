@@ -149,7 +149,7 @@ function axisOf(values, most) {
   const twentieths = values.map((value) => value * 20);
   const least = Math.max(0, Math.floor(Math.min(...twentieths) - 0.2));
   const high = Math.max(least + 2, Math.ceil(Math.max(...twentieths) + 0.2));
-  const step = Math.ceil((high - least) / most);
+  const step = [1, 2, 4, 10, 20].find((each) => (high - least) / each <= most);
   const low = Math.floor(least / step) * step;
   const ticks = Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, n) => (low + n * step) / 20);
   return { low: low / 20, high: high / 20, ticks };
