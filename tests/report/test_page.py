@@ -23,6 +23,7 @@ from foltr_audit.report import page as pages
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.documents import Row
 from foltr_audit.report.page import Page, _tiles, html_page, page_of
+from foltr_audit.report.page_table import defense_table, page_row, plain_words
 from tests.fixtures.comparisons import (
     against,
     attack,
@@ -228,6 +229,32 @@ def test_attack_and_ceiling_are_of_one_observer() -> None:
         "individual": (0.55, 0.8), "individual+lists": (0.75, 1.0), "aggregate": (0.53, 0.7),
     }  # fmt: skip
     assert not usual().rows[0].parts["attack aggregate"].drawn
+
+
+def test_the_verdict_is_about_what_the_observer_sees() -> None:
+    row = study().results[1].with_values(verdict="holds", verdict_lists="no proof")
+    rows = [page_row(row, [], [*AUC_OF])]
+    verdicts = {
+        view: defense_table(rows, [], view).lines[0].cells[1].text.split(maxsplit=1)[1] for view in AUC_OF
+    }
+    assert verdicts == {"individual": "holds", "individual+lists": "no proof", "aggregate": "holds"}
+
+
+def test_what_a_defense_does_is_said_where_it_is_installed() -> None:
+    laplace, both, gone = (
+        plain_words(study().results[0].with_values(defense=chain))
+        for chain in ("laplace:eps=1,sensitivity=2", "clip:norm=1+laplace:eps=1,sensitivity=2", "gone:a=1")
+    )
+    assert laplace == both
+    assert (bool(laplace), gone) == (True, "")
+
+
+def test_a_row_of_a_folded_table_takes_few_bytes() -> None:
+    """A default comparison has 1,700 attacks, and its page shall stay below 400 kB."""
+    once, attacks = study(), study().attacks
+    often = replace(once, attacks=[*attacks, *attacks])
+    sizes = [len(html_page(page_of(compared, *MADE))) for compared in (once, often)]
+    assert 20 < (sizes[1] - sizes[0]) / len(attacks) < 90
 
 
 def test_odd_values_are_dashes() -> None:
