@@ -247,7 +247,7 @@ def _tiles(results: Sequence[Row], use: Sequence[Row], view: str) -> Iterator[tu
         if math.isnan(times)
         else f"{times:.0f} times those of no defense"
         if times >= 1.5
-        else "as without"
+        else "as without a defense"
     )
     yield "Bytes a client and round", Cell(byte_count(sent), more, "warn" if times >= 1.5 else "good")
 
