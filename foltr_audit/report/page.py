@@ -9,85 +9,116 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import string
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.warning_kinds import WARNINGS
 from foltr_audit.experiments.comparison.folder import CELLS, GRID
 from foltr_audit.experiments.comparison.grid import CellPlan
-from foltr_audit.experiments.decide import BEATS
+from foltr_audit.experiments.decide import BEATS, MOST_LOSS, LeakKind
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.experiments.versions import versions
-from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view
+from foltr_audit.privacy.observer_views import SEES, VIEWS, with_article
 from foltr_audit.report.compare_tables import (
     auc_cell,
     byte_count,
     claims_table,
-    difference_cell,
     epsilons_of,
-    guess_cell,
     verdict_words,
 )
-from foltr_audit.report.decision import MARKS, decision_sentences
+from foltr_audit.report.decision import decision_sentences
 from foltr_audit.report.documents import Row
-from foltr_audit.report.settings import ABOVE, GRADES, data_title
+from foltr_audit.report.page_table import (
+    CHOICES,
+    WORST,
+    PageRow,
+    clicks_of,
+    defense_table,
+    fits,
+    framed_column,
+    head_groups,
+    heads,
+    known_or,
+    loss_of,
+    page_row,
+    part_names,
+    plain_words,
+    short_name,
+)
+from foltr_audit.report.settings import data_title
 from foltr_audit.report.table import (
+    Accessor,
     Cell,
     Column,
-    Mark,
     Table,
     bound_text,
     capitalised,
     counted,
     make_table,
-    short_method,
+    short_column,
 )
-from foltr_audit.utils.formatting import join_names, json_text, short
+from foltr_audit.utils.formatting import join_names, json_ready, short
 
 if TYPE_CHECKING:
     from foltr_audit.report.compare import CompareReport
 
-MOST_ROWS = 1000
+MOST_ROWS = 3000
 """Rows of a folded table; more are in JSON only."""
 
-SIGNS: Mapping[Mark, str] = {"good": "✔ ", "warn": "! ", "bad": "✖ "}
-"""What stands before a verdict, by its mark."""
-
-_TABLE = (
-    "ε: proven for one search (interaction) by accounting; smaller is more private, ∞: nothing is proven, "
-    "-: not audited. AUC: 1 reads every click; the guess knows neither message nor grades (by position or "
-    "at random), and only what an attack adds to it comes from messages. In brackets: 95 % intervals. Each "
-    "row is the worst case of all settings: the attack that adds most and the largest loss, maybe of other "
-    "clicks."
+_NOTE = (
+    "ε: smaller is more private; ∞: nothing is proven; -: not audited or not measured. Only what an attack "
+    "adds to the guess comes from what the server sees. In brackets: 95 % intervals."
 )
-_CHOICES = {"click_model": "Clicks", "scenario": "Clients", "data": "Data", "learner": "Learner"}
-"""Labels of choices by the column that they are about."""
-
+_HOW_TO_READ = (
+    "Proven ε: of one search (interaction) by accounting; the column of the chosen observer is framed.",
+    "AUC: of a clicked against an unclicked document of the same list; 1 reads every click, .5 is a coin "
+    "flip. The guess knows neither what the server sees nor grades: it guesses by position or at random. "
+    "Who knows the grades of documents guesses better, and still reads nothing.",
+    "Worst case: each column has its own: the attack that adds most to the guess, the largest proven ε and "
+    "the largest loss of nDCG@10, maybe of different clicks. Verdicts are over all settings, with or without "
+    "lists as the chosen observer sees them.",
+    "Chart: the thick stroke is the largest AUC that the proof leaves to any attack of the chosen observer "
+    "on one search, among documents that are equally likely clicked. Marks at one point stand side by side, "
+    "each with a line to its values.",
+)
 _PLACE = "name click_model learner scenario"
 _HEADERS = {
     "name": "defense",
     "online_mean": "online nDCG@10",
     "baseline": "is a guess",
     "guess": "best guess",
+    "view": "server sees",
 }
+_OF: Mapping[str, Accessor] = {
+    "view": lambda row: SEES.get(row["view"], row["view"]),
+    **{name: short_column("", name).of for name in ("accuracy", "precision", "recall", "f1", "exact")},
+}
+"""What cells show where that is not the whole value: intervals of minor metrics are in JSON only."""
+
+_WHERE = ("scenario", "learner", "data")
+"""What else names a world where it differs, after its clicks."""
+
 _PANELS = {OFFLINE_NDCG: "offline nDCG@10 of the global model", ONLINE_NDCG: "online nDCG@10 of shown lists"}
 
 
 class Selector(NamedTuple):
-    """A choice: its name, its label, and its options with their texts."""
+    """A choice: its name, its label, its options with their texts, and the one that is chosen first."""
 
     name: str
     label: str
     options: Sequence[tuple[str, str]]
+    chosen: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fold:
-    """A part of the page that is folded."""
+    """A part of the page that is folded; its tables are shown by the script."""
 
     title: str
     note: str = ""
@@ -99,7 +130,7 @@ class Fold:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What the page says."""
+    """What the page says, before it has a form; `audited` and `observers` are views."""
 
     headline: str
     lead: Sequence[str]
@@ -109,128 +140,149 @@ class Page:
     selectors: Sequence[Selector]
     folds: Sequence[Fold]
     made_by: str
-    data: Mapping[str, Any]
+    rows: Sequence[PageRow]
+    audited: Sequence[str]
+    observers: Sequence[str]
+    curves: Sequence[Row]
+
+    @property
+    def names(self) -> list[str]:
+        """The defenses."""
+        return list(dict.fromkeys(row.defense for row in self.rows))
 
 
 def page_of(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> Page:
     """What the page of a comparison says; its grid, as TOML, and its cells by name are how to repeat it."""
-    decision, data, rows = report.decision, report.dataset, _page_rows(report)
+    decision, data, results = report.decision, report.dataset, _results(report)
     said = [] if decision is None else decision_sentences(decision)
-    chosen = [row for row in rows if row["verdict"] == "recommended"]
-    headline, _, rest = (
-        said[0].partition(". " if chosen else ": ") if said else ("No cell is done yet", "", "")
-    )
-    lead = [rest, *said[1:2]]
-    defenses = _defenses(report, rows)
+    use = [row for row in results if row["verdict"] == "recommended"]
+    headline, _, rest = said[0].partition(". " if use else ": ") if said else ("No cell is done yet", "", "")
+    audited = [view for view in VIEWS if any(f"eps_proven_{view}" in row for row in results)]
+    observers = _observers(results, audited)
+    rows = [page_row(row, audited, observers) for row in results]
+    selectors = [*_selectors(results, observers)]
+    first = {selector.name: selector.chosen for selector in selectors}
+    folds = [Fold(title="Why this one" if use else "Why none", texts=said), _how_to_read(report, results)]
+    plain = [f"{capitalised(words)}." for words in dict.fromkeys(plain_words(row) for row in use) if words]
     synthetic = bool(data) and data["synthetic"]
     return Page(
         headline=headline.rstrip("."),
-        lead=[capitalised(text) for text in lead if text],
-        tiles=_tiles(rows, worst_case(chosen)) if chosen else [],
+        lead=[*plain, *([capitalised(rest)] if rest else [])],
+        tiles=[*_tiles(results, use, observers[0])] if use else [],
         notices=[
             *report.progress,
             *report.server,
             *dict.fromkeys(world.no_sum for world in report.world_tables if world.no_sum),
-            *said[2:],
+            *said[3 if use else 1 :],
             *(["The data are synthetic: what holds here need not hold for real users."] if synthetic else []),
         ],
-        defenses=defenses,
-        selectors=[*_selectors(rows)],
-        folds=[fold for fold in _folds(report, grid, cells) if fold.texts or fold.curves or fold.tables],
+        defenses=Fold(
+            title="The defenses",
+            texts=[_NOTE],
+            tables=[defense_table([row for row in rows if fits(row, first)], audited, observers[0])]
+            if rows
+            else [],
+        ),
+        selectors=selectors,
+        folds=[
+            fold
+            for fold in (*folds, *_folds(report, grid, cells))
+            if fold.texts or fold.curves or fold.tables
+        ],
         made_by=f"foltr-audit {versions()['foltr-audit']}, {data_title(data) if data else 'no data'}, "
         f"seed {_seeds(cells)}",
-        data={
-            "rows": [row.plain() for row in rows],
-            "curves": [row.plain() for row in _of_epsilon(report.curves, _epsilons(rows))],
-            "panels": _PANELS,
-            "defenses": list(dict.fromkeys(row["alternative"] for row in rows)),
-            "views": _proven_views(rows),
-            "audited": _audited_views(rows),
-            "head": [column.header for table in defenses.tables for column in table.columns],
-            "sees": SEES,
-            "marks": {verdict: [mark, SIGNS.get(mark, "")] for verdict, mark in MARKS.items()},
-        },
+        rows=rows,
+        audited=audited,
+        observers=observers,
+        curves=[row for row in report.curves if row["eps"] in (None, *_epsilons(results)[:1])],
     )
 
 
 # --- rows ------------------------------------------------------------------------------------------
 
 
-def _page_rows(report: CompareReport) -> list[Row]:
-    """The results, each with its verdict, the observer that was attacked, and what its best attack shows."""
-    if report.decision is None:
+def _results(report: CompareReport) -> list[Row]:
+    """The results, each with its verdict where the server sees no lists, and where it does."""
+    decision = report.decision
+    if decision is None:
         return []
-    pools = [(world, pool) for world in report.worlds for pool in world.pools]
-    rows = []
-    for row, (world, pool) in zip(report.results, pools, strict=True):
-        leak, protocol = world.leaks.get(pool.key), pool.spec.attack or AttackSpec()
-        rows.append(
-            row.with_values(
-                verdict=report.decision.judgement(row),
-                attacked=attacked_view(protocol.view, protocol.hide),
-                beats=leak is not None and leak.kind in BEATS,
-                guess_by="no guess" if row["baseline"] is None else short_method(row["baseline"]),
-            )
-        )
-    return rows
+    return [
+        row.with_values(verdict=decision.judgement(row), verdict_lists=decision.judgement(row, lists=True))
+        for row in report.results
+    ]
 
 
-def worst_case(rows: Sequence[Row]) -> Row:
-    """The row whose attack adds most to the guess, with the largest loss, maybe of other clicks."""
-
-    def loss(row: Row) -> float:
-        difference = row.estimate("ndcg@10_difference")
-        quality = difference if difference.known else row.estimate("ndcg@10")
-        return -quality.value if quality.known else 0.0
-
-    leak = max(rows, key=lambda row: row.number("above_guess") if row.estimate("auc").known else -1.0)
-    cost = max(rows, key=loss)
-    quality = {name: cost[name] for name in ("ndcg@10", "ndcg@10_difference")}
-    return leak.with_values(**quality, cost_clicks=cost["click_model"])
-
-
-def _audited_views(rows: Sequence[Row]) -> list[str]:
-    return [view for view in VIEWS if any(f"eps_proven_{view}" in row for row in rows)]
-
-
-def _proven_views(rows: Sequence[Row]) -> list[str]:
-    """The views with proofs, the one that was attacked first."""
-    proven = {ceiling["view"] for row in rows for ceiling in row["ceilings"]} or {"individual"}
-    attacked = {row["attacked"] for row in rows}
-    return sorted((view for view in VIEWS if view in proven), key=lambda view: view not in attacked)
+def _observers(results: Sequence[Row], audited: Sequence[str]) -> list[str]:
+    """The views that were attacked or audited; the first one is attacked, if any is."""
+    attacked = {each["view"] for row in results for each in row["attacked"]}
+    views = [view for view in VIEWS if view in attacked or view in audited] or [next(iter(VIEWS))]
+    return sorted(views, key=lambda view: view not in attacked and bool(attacked))
 
 
 # --- above the folds -------------------------------------------------------------------------------
 
 
-def _columns(rows: Sequence[Row]) -> list[Column]:
-    """What is proven of a defense, what attacks find, and what it costs."""
+def _tiles(results: Sequence[Row], use: Sequence[Row], view: str) -> Iterator[tuple[str, Cell]]:
+    """Four numbers of the recommended defense in words, for the first observer."""
+    leaks = [each for row in use for each in row["attacked"] if each["view"] == view]
+    leak = max(leaks, key=lambda each: known_or(each.number("above_guess"), -2.0), default=None)
+    yield "Best attack, AUC", Cell("-", "not attacked", "warn") if leak is None else _attack_tile(leak)
+    proven = max(use, key=lambda row: known_or(row.get(f"eps_proven_{view}"), -1.0))
+    yield "Proven for one search", _proven_tile(proven, view)
+    cost = max(use, key=lambda row: loss_of(row))
+    size = cost.number("ndcg@10_difference")
+    change = f"{short(abs(size))} {'more' if size > 0 else 'less'} than without defense"
+    worst = f" in the worst case ({clicks_of(cost)})" if len(use) > 1 else ""
+    yield (
+        "Ranking quality, nDCG@10",
+        Cell(short(cost.number("ndcg@10")), change + worst, "good" if -size <= MOST_LOSS else "warn"),
+    )
+    sent = max(use, key=lambda row: known_or(row["bytes_per_client"], -1.0))
+    bare = [row for row in results if (row["defense"], row["learner"]) == ("none", sent["learner"])]
+    least = max((known_or(row["bytes_per_client"], 0.0) for row in bare), default=0.0)
+    times = sent.number("bytes_per_client") / least if least else math.nan
+    more = (
+        ""
+        if math.isnan(times)
+        else f"{times:.0f} times those of no defense"
+        if times >= 1.5
+        else "as without a defense"
+    )
+    yield "Bytes a client and round", Cell(byte_count(sent), more, "warn" if times >= 1.5 else "good")
 
-    def proven(view: str) -> Column:
-        name = f"eps_proven_{view}"
-        return Column(f"proven ε, server sees {SEES[view]}", lambda row: bound_text(row.get(name)))
 
-    return [
-        Column("defense", "name", "name"),
-        Column("verdict", lambda row: SIGNS.get(MARKS[row["verdict"]], "") + row["verdict"], "name"),
-        *map(proven, _audited_views(rows)),
-        Column("AUC of the best attack", auc_cell),
-        Column("AUC of the best guess without message and grades", guess_cell),
-        Column("what the attack adds to the guess", ABOVE.of),
-        Column("AUC of the guess that knows the grades", GRADES.of),
-        Column("nDCG@10", "ndcg@10"),
-        Column("difference to no defense", lambda row: difference_cell(row.estimate("ndcg@10_difference"))),
-        Column("bytes a client and round", byte_count),
-    ]
+def _attack_tile(leak: Row) -> Cell:
+    """The best attack of one observer beside the guess, in words."""
+    known = leak["baseline_auc"] is not None
+    guess = f"a guess without {with_article(leak['sees'])}: {short(leak['baseline_auc'])}; " if known else ""
+    kind: LeakKind | None = leak["shown"]
+    if kind == "no sum":
+        return auc_cell(leak)._replace(
+            below="no round opened a sum, so there was nothing to read", mark="good"
+        )
+    if kind in BEATS:
+        return auc_cell(leak)._replace(below=f"{guess}so the attack reads clicks", mark="bad")
+    better = (
+        "so the attack is no better" if kind == "guess" else "it is not known whether the attack is better"
+    )
+    return auc_cell(leak)._replace(below=f"{guess}{better}", mark="good" if kind == "guess" else "warn")
 
 
-def _tiles(rows: Sequence[Row], chosen: Row) -> list[tuple[str, Cell]]:
-    """Four numbers of the recommended defense: what is proven, the best attack and guess, and both costs."""
-    *proven, auc, _, _, _, _, difference, sent = _columns(rows)[2:]
-    cells = {column.header: column.cell(chosen) for column in (*proven[:1], auc, difference, sent)}
-    found = cells[auc.header]
-    beside = f"{found.below}, the guess {short(chosen['baseline_auc'])}".removeprefix(", ")
-    return [*(cells | {auc.header: found._replace(below=beside)}).items()]
+def _proven_tile(row: Row, view: str) -> Cell:
+    """What is proven of one search, and below it of all rounds of a run."""
+    eps = row.get(f"eps_proven_{view}")
+    if eps is None:
+        return Cell("-", "not audited", "warn")
+    if math.isinf(eps):
+        return Cell("nothing", f"if the server sees {with_article(SEES[view])}", "warn")
+    run, rounds = row.get(f"run_eps_{view}"), row.get(f"run_rounds_{view}")
+    who = "one client" if row.get(f"run_unit_{view}") == "client" else "all clicks of one client"
+    of_all = "nothing" if run is None or math.isinf(run) else f"ε {bound_text(run)}"
+    return Cell(
+        f"ε {bound_text(eps)}",
+        "" if rounds is None else f"{of_all} for {who} in all {counted(rounds, 'round')}",
+        "good",
+    )
 
 
 def _epsilons(rows: Sequence[Row]) -> list[float]:
@@ -239,44 +291,38 @@ def _epsilons(rows: Sequence[Row]) -> list[float]:
     return sorted(epsilons_of(rows), key=lambda eps: eps not in chosen)
 
 
-def _of_epsilon(rows: Sequence[Row], epsilons: Sequence[float]) -> list[Row]:
-    return [row for row in rows if row["eps"] in (None, *epsilons[:1])]
+def _selectors(rows: Sequence[Row], observers: Sequence[str]) -> Iterator[Selector]:
+    """A choice for everything that rows may differ in; the worst case of several comes first.
+
+    Of several learners the one of the recommended defense is chosen, since its verdict is not of the others.
+    """
+    if not rows:
+        return
+    use = [row["learner"] for row in rows if row["verdict"] == "recommended"]
+    for name, label in CHOICES.items():
+        options = [(value, value) for value in dict.fromkeys(str(row[name]) for row in rows)]
+        if len(options) > 1:
+            options = [(WORST, "worst case of all"), *options]
+        yield Selector(name, label, options, use[0] if use and name == "learner" else options[0][0])
+    epsilons = [(f"{eps:g}", f"{eps:g}") for eps in _epsilons(rows)]
+    if epsilons:
+        yield Selector("eps", "Claimed ε", epsilons, epsilons[0][0])
+    yield Selector("observer", "The server sees", [(view, SEES[view]) for view in observers], observers[0])
 
 
-def _defenses(report: CompareReport, rows: Sequence[Row]) -> Fold:
-    """Each defense at the first of `_epsilons`, in the worst case of all worlds."""
+def _how_to_read(report: CompareReport, results: Sequence[Row]) -> Fold:
     if report.decision is None:
-        return Fold(title="The defenses")
-    of_defense: dict[str, list[Row]] = {}
-    epsilons = _epsilons(rows)
-    for row in _of_epsilon(rows, epsilons):
-        of_defense.setdefault(row["alternative"], []).append(row)
-    others = ", ".join(f"{each:g}" for each in epsilons[1:])
-    lists = [row["lists"] for row in rows if row["lists"] is not None]
-    span = " to ".join(map(str, sorted({min(lists), max(lists)}))) if lists else "no"
+        return Fold(title="")
+    lists = [each["lists"] for row in results for each in row["attacked"] if each["lists"] is not None]
+    span = " to ".join(f"{count:,}" for count in sorted({min(lists), max(lists)})) if lists else "no"
     return Fold(
-        title="The defenses",
+        title="How to read this",
         texts=[
-            _TABLE,
-            *([f"Claimed ε here: {epsilons[0]:g}; for {others} see Every result."] if others else []),
-            f"{verdict_words(report.decision, rows)}.",
+            *_HOW_TO_READ,
+            f"{capitalised(verdict_words(report.decision, results))}.",
             f"Attacks are judged on {span} lists with a click for each defense.",
         ],
-        tables=[make_table("", _columns(rows), map(worst_case, of_defense.values()))],
     )
-
-
-def _selectors(rows: Sequence[Row]) -> Iterator[Selector]:
-    """A choice for everything that rows differ in; of worlds the worst case comes first."""
-    for name, label in _CHOICES.items():
-        values = list(dict.fromkeys(row[name] for row in rows))
-        if len(values) > 1:
-            yield Selector(name, label, [("worst", "worst case of all"), *((each, each) for each in values)])
-    epsilons = _epsilons(rows)
-    if len(epsilons) > 1:
-        yield Selector("eps", "Claimed ε", [(json.dumps(each), f"{each:g}") for each in epsilons])
-    if rows:
-        yield Selector("observer", "The server sees", [(view, SEES[view]) for view in _proven_views(rows)])
 
 
 # --- what is folded --------------------------------------------------------------------------------
@@ -291,8 +337,12 @@ def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> I
         texts=[f"{code}: {WARNINGS[code].title}. {WARNINGS[code].text}" for code in codes],
     )
     if report.claims:
-        yield Fold(title="Claims, checked", tables=[claims_table(report.claims).on("page")])
-    metrics = "auc guess guess_auc above_guess grades_auc accuracy precision recall f1 exact lists"
+        yield Fold(
+            title="Claims, checked",
+            note=counted(len(report.claims), "row"),
+            tables=[claims_table(report.claims).on("page")],
+        )
+    metrics = "view auc guess guess_auc above_guess grades_auc accuracy precision recall f1 exact lists"
     yield _every("Every attack", report.attacks, f"{_PLACE} method baseline {metrics}")
     worlds = report.world_tables
     yield Fold(
@@ -328,7 +378,7 @@ def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> I
     commands = [
         {
             "cell": cell.name,
-            "command": f"foltr-audit {cell.kind} --config {CELLS}/{name}/{SPEC}",
+            "command": f"foltr-audit {cell.command} --config {CELLS}/{name}/{SPEC}",
         }
         for name, cell in cells.items()
     ]
@@ -354,10 +404,10 @@ def _every(
     """Some columns of rows, without those that only say that all rows are of one setting."""
     if not rows:
         return Fold(title=title)
-    shared = {name for name in _PLACE.split() if len({row.get(name) for row in rows}) == 1}
+    shared = {name for name in (*_PLACE.split(), "view") if len({row.get(name) for row in rows}) == 1}
     first, *others = names.split()
     columns = [
-        Column(_HEADERS.get(name, name.replace("_", " ")), name)
+        Column(_HEADERS.get(name, name.replace("_", " ")), _OF.get(name, name))
         for name in (first, *(name for name in others if name not in shared))
     ]
     more = f" (the first {MOST_ROWS:,}; all in results.json)" if len(rows) > MOST_ROWS else ""
@@ -392,14 +442,97 @@ def html_page(page: Page) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    data = json.dumps(json_ready(_data(page)), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return environment.from_string(template).render(
         page=page,
+        groups=head_groups(page.audited),
+        framed=framed_column(page.audited, page.observers[0]),
+        letters=_letters(page.names),
         script=script,
         style=style,
-        data=json_text(page.data).replace("<", "\\u003c"),
+        data=data.replace("<", "\\u003c"),
         script_hash=_hash(script),
         style_hash=_hash(style),
     )
+
+
+def _letters(names: Sequence[str]) -> list[str]:
+    """A letter for each defense, which stands for it where its name is too long."""
+    return [string.ascii_uppercase[n % 26] + ("" if n < 26 else str(n // 26)) for n in range(len(names))]
+
+
+class _Texts:
+    """Cells as numbers of their texts, since most texts stand often; the most frequent have small numbers."""
+
+    def __init__(self, page: Page) -> None:
+        cells = [cell for row in page.rows for part in row.parts.values() for cell in part.cells]
+        cells += [cell for table in _tables(page) for line in table.lines for cell in line.cells]
+        counts = Counter(text for cell in cells for text in cell)
+        self.all = [text for text, _ in counts.most_common()]
+        self._places = {text: place for place, text in enumerate(self.all)}
+
+    def cells(self, cells: Iterable[Cell]) -> list[int | list[int]]:
+        """Each as the number of its text, or a list with those of what is below it and its mark too."""
+        return [
+            [self._places[text] for text in (cell if cell.mark else cell[:2])]
+            if cell.below or cell.mark
+            else self._places[cell.text]
+            for cell in cells
+        ]
+
+
+def _tables(page: Page) -> list[Table]:
+    """The folded tables."""
+    return [table for fold in page.folds for table in fold.tables]
+
+
+def _data(page: Page) -> dict[str, object]:
+    """What the script shows."""
+    texts = _Texts(page)
+    differing = [name for name in _WHERE if len({row[name] for row in page.curves}) > 1]
+    parts = [*page.rows[0].parts] if page.rows else []
+    names = page.names
+    return {
+        "texts": texts.all,
+        "defenses": [*zip(names, _letters(names), strict=True)],
+        "choices": [*page.rows[0].places] if page.rows else [],
+        "rows": [
+            [
+                names.index(row.defense),
+                [*row.places.values()],
+                [[part.badness, texts.cells(part.cells), part.drawn] for part in row.parts.values()],
+            ]
+            for row in page.rows
+        ],
+        "observers": {
+            view: {
+                "sees": SEES[view],
+                "parts": [parts.index(name) for name in part_names(page.audited, view) if name in parts],
+                "framed": framed_column(page.audited, view),
+            }
+            for view in page.observers
+        },
+        "heads": heads(page.audited),
+        "panels": _PANELS,
+        "curves": [
+            {
+                "defense": names.index(row["alternative"]),
+                "name": short_name(row),
+                "where": ", ".join([clicks_of(row), *(row[name] for name in differing)]),
+                "round": row["round"],
+                **{panel: [_digits(value) for value in row[panel]] for panel in _PANELS},
+            }
+            for row in page.curves
+        ],
+        "tables": [
+            [[column.header for column in table.columns], [texts.cells(line.cells) for line in table.lines]]
+            for table in _tables(page)
+        ],
+    }
+
+
+def _digits(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _hash(text: str) -> str:

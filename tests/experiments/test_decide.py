@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.decide import MOST_LOSS, Decision, JudgedDefense, cost_doubt, decide
 from foltr_audit.experiments.table import (
     ComparedPool,

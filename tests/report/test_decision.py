@@ -16,6 +16,8 @@ from foltr_audit.experiments.table import NOT_TESTED, ComparedPool
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.decision import decision_sentences
 from tests.fixtures.comparisons import (
+    LISTS,
+    SUM,
     against,
     attack,
     audit,
@@ -26,6 +28,7 @@ from tests.fixtures.comparisons import (
     proofs,
     report,
     run_bound,
+    seen_as,
     setting,
     warned,
 )

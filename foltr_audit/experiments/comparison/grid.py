@@ -311,6 +311,11 @@ class CellPlan(NamedTuple):
     label: DefenseLabel
 
     @property
+    def command(self) -> str:
+        """The command that runs its Spec alone."""
+        return {"audit": "audit", "select": "train"}.get(self.kind, "attack")
+
+    @property
     def name(self) -> str:
         """Its defense, clicks and run: `published, eps 1.2, perfect clicks, run 0`."""
         eps = "" if self.label.eps is None else f", eps {self.label.eps:g}"
