@@ -419,7 +419,7 @@ class CompareReport(Document):
 
     def html(self) -> str:
         """The page that `foltr-audit report` writes: it needs no network, and no other file."""
-        return html_page(page_of(self, self.grid, self.plans))
+        return html_page(page_of(self))
 
     def page(self) -> FramedPage:
         """The same page for a notebook, below 400 kB; as the last line of a cell it is shown in a frame."""

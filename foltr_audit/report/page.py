@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.warning_kinds import WARNINGS
 from foltr_audit.experiments.comparison.folder import CELLS, GRID
-from foltr_audit.experiments.comparison.grid import CellPlan
 from foltr_audit.experiments.decide import BEATS, MOST_LOSS, LeakKind
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.experiments.versions import versions
@@ -151,8 +150,8 @@ class Page:
         return list(dict.fromkeys(row.defense for row in self.rows))
 
 
-def page_of(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> Page:
-    """What the page of a comparison says; its grid, as TOML, and its cells by name are how to repeat it."""
+def page_of(report: CompareReport) -> Page:
+    """What the page of a comparison says."""
     decision, data, results = report.decision, report.dataset, _results(report)
     said = [] if decision is None else decision_sentences(decision)
     use = [row for row in results if row["verdict"] == "recommended"]
@@ -184,13 +183,9 @@ def page_of(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> 
             else [],
         ),
         selectors=selectors,
-        folds=[
-            fold
-            for fold in (*folds, *_folds(report, grid, cells))
-            if fold.texts or fold.curves or fold.tables
-        ],
+        folds=[fold for fold in (*folds, *_folds(report)) if fold.texts or fold.curves or fold.tables],
         made_by=f"foltr-audit {versions()['foltr-audit']}, {data_title(data) if data else 'no data'}, "
-        f"seed {_seeds(cells)}",
+        f"seed {_seeds(report)}",
         rows=rows,
         audited=audited,
         observers=observers,
@@ -328,7 +323,7 @@ def _how_to_read(report: CompareReport, results: Sequence[Row]) -> Fold:
 # --- what is folded --------------------------------------------------------------------------------
 
 
-def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> Iterator[Fold]:
+def _folds(report: CompareReport) -> Iterator[Fold]:
     codes = sorted({row["code"] for row in report.warnings} & WARNINGS.keys())
     yield _every(
         f"Warnings: {join_names(codes)}" if codes else "Warnings",
@@ -370,23 +365,23 @@ def _folds(report: CompareReport, grid: str, cells: Mapping[str, CellPlan]) -> I
         [{"package": name, "version": text} for name, text in versions().items()],
         "package version",
         texts=[
-            f"Seed {_seeds(cells)}; run i is repetition i of it. Commands are for the folder of the "
+            f"Seed {_seeds(report)}; run i is repetition i of it. Commands are for the folder of the "
             "comparison; the same seed gives the same numbers. Versions are those here."
         ],
-        code=[f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER", grid.rstrip("\n")],
+        code=[f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER", report.grid.rstrip("\n")],
     )
     commands = [
         {
             "cell": cell.name,
             "command": f"foltr-audit {cell.command} --config {CELLS}/{name}/{SPEC}",
         }
-        for name, cell in cells.items()
+        for name, cell in report.plans.items()
     ]
     yield _every("One cell on its own", commands, "cell command")
 
 
-def _seeds(cells: Mapping[str, CellPlan]) -> str:
-    return ", ".join(map(str, sorted({cell.spec.seed for cell in cells.values()})))
+def _seeds(report: CompareReport) -> str:
+    return ", ".join(map(str, sorted({cell.spec.seed for cell in report.plans.values()})))
 
 
 def _setting(row: Row) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.privacy.observer_views import SEES
 from foltr_audit.report import page as pages
 from foltr_audit.report.compare import CompareReport
@@ -35,7 +35,6 @@ from tests.fixtures.comparisons import (
     proofs,
     report,
     setting,
-    spec_of,
     unfinished,
     warned,
 )
@@ -75,13 +74,6 @@ class Reader(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(" ".join(self.words).split())
-
-
-MADE = (
-    "runs = 2\n",
-    {"a-b": CellPlan(spec_of("none", "perfect", "uniform"), "attack", DefenseLabel("none"))},
-)
-"""The grid and the cells of a made-up comparison."""
 
 
 AUC_OF = {"individual": 0.0, "individual+lists": 0.2, "aggregate": -0.02}
@@ -127,7 +119,7 @@ def study() -> CompareReport:
 
 @cache
 def usual() -> Page:
-    return page_of(study(), *MADE)
+    return page_of(study())
 
 
 @cache
@@ -182,7 +174,7 @@ def test_the_table_has_the_epsilon_of_the_recommended_defense() -> None:
         setting("laplace", eps, auc=0.55, ndcg=0.5, **checked("proven", proven=eps), **against(-loss, 0.001))
         for eps, loss in ((0.1, 0.3), (4.5, 0.01))
     )
-    page = page_of(report(setting("none", auc=0.99), bad, good), *MADE)
+    page = page_of(report(setting("none", auc=0.99), bad, good))
     assert page.headline == "Use laplace, eps 4.5"
     assert table(page)["laplace"][1] == "4.5"
     (eps,) = (each for each in page.selectors if each.name == "eps")
@@ -191,7 +183,7 @@ def test_the_table_has_the_epsilon_of_the_recommended_defense() -> None:
 
 def test_not_audited_nothing_proven_and_proven_are_three_things() -> None:
     both = (audit("refuted"), audit("proven", "aggregate", proven=3.0))
-    page = page_of(report(setting("a", 1.2, **checked("proven")), setting("b", 1.2, audits=both)), *MADE)
+    page = page_of(report(setting("a", 1.2, **checked("proven")), setting("b", 1.2, audits=both)))
     cells = {name: row[1:3] for name, row in table(page).items()}
     assert cells == {"a": ["1.2", "-"], "b": ["∞", "3"]}
 
@@ -205,7 +197,9 @@ def test_there_is_a_choice_for_what_rows_differ_in() -> None:
 
 
 def test_the_first_observer_is_one_that_was_attacked() -> None:
-    page = page_of(report(setting("a", 1.2, **checked("proven"))), *MADE)
+    pool = setting("a", 1.2, **checked("proven"))
+    spec = pool.spec.model_copy(update={"attack": AttackSpec(interactions=2)})
+    page = page_of(report(replace(pool, spec=spec)))
     assert page.observers == ["individual+lists", "individual"]
 
 
@@ -216,7 +210,7 @@ def test_of_several_learners_that_of_the_recommended_defense_is_chosen() -> None
         for learner, auc in (("x", 0.99), ("y", 0.55))
         for name, eps in (("none", None), ("a", 1.2))
     ]
-    page = page_of(report(*pools), *MADE)
+    page = page_of(report(*pools))
     (learner,) = (each for each in page.selectors if each.name == "learner")
     assert (learner.options[0][0], learner.chosen) == ("worst", "y")
     assert "recommended" in table(page)["a"][0]
@@ -253,19 +247,19 @@ def test_a_row_of_a_folded_table_takes_few_bytes() -> None:
     """A default comparison has 1,700 attacks, and its page shall stay below 400 kB."""
     once, attacks = study(), study().attacks
     often = replace(once, attacks=[*attacks, *attacks])
-    sizes = [len(html_page(page_of(compared, *MADE))) for compared in (once, often)]
+    sizes = [len(html_page(page_of(compared))) for compared in (once, often)]
     assert 20 < (sizes[1] - sizes[0]) / len(attacks) < 90
 
 
 def test_odd_values_are_dashes() -> None:
     nothing = setting("a", 1.2, auc=None, ndcg=None, utility={"bytes_per_client": None})
-    text = html_page(page_of(report(nothing, setting("none")), *MADE))
+    text = html_page(page_of(report(nothing, setting("none"))))
     assert "None" not in text
     assert not re.search(r"\bnan\b", text, re.IGNORECASE)
 
 
 def test_without_a_cell_it_says_so() -> None:
-    page = page_of(report(cells=cells(3), unfinished=[unfinished(3, 0)]), *MADE)
+    page = page_of(report(cells=cells(3), unfinished=[unfinished(3, 0)]))
     assert page.headline == "No cell is done yet"
     assert Reader(html_page(page)).text.count("0 of 3 cells are done") == 1
 
@@ -279,7 +273,7 @@ def test_headings_are_in_order() -> None:
 
 def test_long_tables_are_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST_ROWS", 2)
-    page = page_of(report(setting("a", 1.2)), *MADE)
+    page = page_of(report(setting("a", 1.2)))
     fold = next(fold for fold in page.folds if fold.title == "Every attack")
     assert len(fold.tables[0].lines) == 2
     assert "the first 2; all in results.json" in fold.note
@@ -316,7 +310,7 @@ def evil() -> Page:
         setting("none", served={EVIL: 0.2}, **place),
     ]
     gaps = {"failed": [failed(EVIL)], "left_out": [left_out(EVIL, EVIL, EVIL)]}
-    return page_of(report(*pools, unfinished=[unfinished(3, 0, EVIL)], **gaps), *MADE)
+    return page_of(report(*pools, unfinished=[unfinished(3, 0, EVIL)], **gaps))
 
 
 def test_what_users_named_is_shown_and_never_run() -> None:

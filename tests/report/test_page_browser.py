@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from foltr_audit.privacy.observer_views import SEES
 from foltr_audit.report.page import html_page, page_of
 from tests.fixtures.comparisons import report, setting, warned
-from tests.report.test_page import MADE, study
+from tests.report.test_page import study
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -70,7 +70,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     reports = {"usual": study(), "odd": report(*odd), "empty": report()}
     folder = tmp_path_factory.mktemp("pages")
     for name, compared in reports.items():
-        (folder / f"{name}.html").write_text(html_page(page_of(compared, *MADE)), encoding="utf-8")
+        (folder / f"{name}.html").write_text(html_page(page_of(compared)), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in reports}
 
 

@@ -317,11 +317,14 @@ class CellPlan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its defense, clicks and run: `published, eps 1.2, perfect clicks, run 0`."""
+        """Its defense, clicks, run and, of `lists` and `sum`, its kind.
+
+        E.g. `published, eps 1.2, perfect clicks, run 0`.
+        """
         eps = "" if self.label.eps is None else f", eps {self.label.eps:g}"
-        return (
-            f"{self.label.alternative}{eps}, {self.spec.train.click_model} clicks, run {self.spec.repetition}"
-        )
+        where = f"{self.spec.train.click_model} clicks, run {self.spec.repetition}"
+        more = f", {self.kind}" if self.kind in ATTACKS[1:] else ""
+        return f"{self.label.alternative}{eps}, {where}{more}"
 
 
 @dataclass(frozen=True, kw_only=True)
