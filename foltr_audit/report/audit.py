@@ -47,7 +47,7 @@ from foltr_audit.report.table import (
     make_table,
     verdict_cell,
 )
-from foltr_audit.report.terminal import STYLES, BriefAnswer, first_rows, print_table
+from foltr_audit.report.terminal import STYLES, BriefAnswer, first_rows, print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, join_names
 
 if TYPE_CHECKING:
@@ -179,8 +179,7 @@ class AuditReport(PlanReport):
         console.print(self.about)
         for rows in self._chains.values():
             console.print()
-            for line in conclusions(rows):
-                console.print(escape(line), style="bold", highlight=False)
+            print_lines(conclusions(rows), console, "bold")
             console.print()
             print_table(_table(rows, whole=True), console)
             for row in rows:

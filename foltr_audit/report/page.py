@@ -44,7 +44,6 @@ from foltr_audit.report.page_table import (
     framed_column,
     head_groups,
     heads,
-    known_or,
     loss_of,
     page_row,
     part_names,
@@ -60,6 +59,7 @@ from foltr_audit.report.table import (
     bound_text,
     capitalised,
     counted,
+    known_or,
     make_table,
     short_column,
 )

@@ -8,7 +8,6 @@ settings by the same rule, so it formats no number of the table.
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -23,7 +22,17 @@ from foltr_audit.report.compare_tables import above_cell, auc_cell, byte_count, 
 from foltr_audit.report.decision import MARKS
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import GRADES
-from foltr_audit.report.table import EMPTY, Cell, Column, Line, Mark, Table, bound_text, estimate_cell
+from foltr_audit.report.table import (
+    EMPTY,
+    Cell,
+    Column,
+    Line,
+    Mark,
+    Table,
+    bound_text,
+    estimate_cell,
+    known_or,
+)
 from foltr_audit.utils.formatting import short
 
 SIGNS: Mapping[Mark, str] = {"good": "✔ ", "warn": "! ", "bad": "✖ "}
@@ -88,10 +97,6 @@ def fits(row: PageRow, chosen: Mapping[str, str]) -> bool:
     return all(
         place is None or chosen.get(name, WORST) in (WORST, place) for name, place in row.places.items()
     )
-
-
-def known_or(number: float | None, unknown: float) -> float:
-    return unknown if number is None or math.isnan(number) else number
 
 
 def clicks_of(row: Row) -> str:
