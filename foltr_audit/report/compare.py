@@ -28,6 +28,7 @@ from foltr_audit.experiments.table import (
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
+from foltr_audit.report.audit import audit_columns
 from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
 from foltr_audit.report.decision import (
     DECISION,
@@ -548,15 +549,7 @@ def _claims(pool: ComparedPool) -> Iterator[Row]:
             scenario=pool.spec.population.scenario,
             name=pool.name,
             defense=pool.chain,
-            sees=sees(audit.view, audit.colluders),
-            eps_upper=audit.upper.epsilon,
-            **run_bound_columns(audit.whole_run),
-            eps_exact=audit.exact,
-            eps_lower=audit.lower.epsilon,
-            eps_ceiling=audit.lower.ceiling,
-            confidence=audit.lower.confidence,
-            trials=audit.lower.trials,
-            upper_how=audit.upper.how,
+            **audit_columns(audit),
         )
 
 

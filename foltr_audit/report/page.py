@@ -50,7 +50,7 @@ from foltr_audit.report.page_table import (
     plain_words,
     short_name,
 )
-from foltr_audit.report.settings import data_title
+from foltr_audit.report.settings import data_title, protected
 from foltr_audit.report.table import (
     Accessor,
     Cell,
@@ -262,7 +262,7 @@ def _proven_tile(row: Row, view: str) -> Cell:
     if math.isinf(eps):
         return Cell("nothing", f"if the server sees {with_article(SEES[view])}", "warn")
     run, rounds = row.get(f"run_eps_{view}"), row.get(f"run_rounds_{view}")
-    who = "one client" if row.get(f"run_unit_{view}") == "client" else "all clicks of one client"
+    who = protected(row.get(f"run_unit_{view}"))
     of_all = "nothing" if run is None or math.isinf(run) else f"ε {bound_text(run)}"
     return Cell(
         f"ε {bound_text(eps)}",
