@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from rich.markup import escape
-
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
@@ -55,12 +53,13 @@ from foltr_audit.report.table import (
     Table,
     beside_column,
     estimate_text,
+    known_or,
     make_table,
     method_column,
     short_column,
     whole_percent,
 )
-from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
+from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_lines, print_table
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.formatting import short
@@ -357,7 +356,7 @@ def _print(parts: Iterable[Table | str], console: Console, style: str | None = N
             print_table(part, console)
             console.print()
         else:
-            console.print(escape(part), style=style, highlight=False)
+            print_lines([part], console, style)
 
 
 class AttackedPool(NamedTuple):
@@ -514,14 +513,13 @@ def _strongest(results: Sequence[Row]) -> tuple[Row, Sequence[Row], bool] | None
     smallest = min((row["eps_claimed"] for row in rows), default=math.inf)
     rows = [row for row in rows if row["eps_claimed"] == smallest]
     sure = [row for row in rows if shown_above(row["above_guess"], 0.0, len(rows))]
-    best = max(sure or rows, key=lambda row: (row.number("auc"), _recall_and_precision(row)), default=None)
+
+    def strength(row: Row) -> tuple[float, float]:
+        """The AUC; recall and precision together tell attacks of equal AUC apart."""
+        return row.number("auc"), known_or(row.number("recall") + row.number("precision"), 0.0)
+
+    best = max(sure or rows, key=strength, default=None)
     return None if best is None else (best, rows, bool(sure))
-
-
-def _recall_and_precision(row: Row) -> float:
-    """Recall and precision together, which tell attacks of equal AUC apart; 0 where nothing was named."""
-    both = row.number("recall") + row.number("precision")
-    return 0.0 if math.isnan(both) else both
 
 
 def describe_results(results: Sequence[Row]) -> str:

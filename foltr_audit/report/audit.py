@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
@@ -30,7 +30,7 @@ from foltr_audit.report.settings import (
     chain_label,
     claimed_column,
     each_run,
-    protected_by_run,
+    protected,
     run_bound_columns,
     run_bound_text,
     run_caption,
@@ -47,7 +47,7 @@ from foltr_audit.report.table import (
     make_table,
     verdict_cell,
 )
-from foltr_audit.report.terminal import STYLES, BriefAnswer, first_rows, print_table
+from foltr_audit.report.terminal import STYLES, BriefAnswer, first_rows, print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, join_names
 
 if TYPE_CHECKING:
@@ -127,18 +127,25 @@ FINDING = Section(SETTING, _OF_RECORD)
 """One finding of a run: one view, unit and canary. `run` is its repetition; `eps_claimed` is its own."""
 
 
+def audit_columns(record: AuditRecord) -> dict[str, Any]:
+    """What both sides found of a claim, by the names of columns."""
+    return {
+        "sees": sees(record.view, record.colluders),
+        "eps_upper": record.upper.epsilon,
+        "upper_how": record.upper.how,
+        "eps_exact": record.exact,
+        **_estimate(record.lower),
+        **run_bound_columns(record.whole_run),
+    }
+
+
 def finding_row(record: AuditRecord, setting: Setting, repetition: int) -> Row:
     setting = replace(setting, eps_claimed=record.eps_claimed)
     columns = _OF_RECORD.of(
         record,
         run=repetition,
-        sees=sees(record.view, record.colluders),
-        eps_upper=record.upper.epsilon,
-        upper_how=record.upper.how,
-        eps_exact=record.exact,
         estimates=tuple(map(_estimate, record.estimates)),
-        **_estimate(record.lower),
-        **run_bound_columns(record.whole_run),
+        **audit_columns(record),
     )
     named = setting.columns()
     del named["sees"]  # the observer of attacks
@@ -179,8 +186,7 @@ class AuditReport(PlanReport):
         console.print(self.about)
         for rows in self._chains.values():
             console.print()
-            for line in conclusions(rows):
-                console.print(escape(line), style="bold", highlight=False)
+            print_lines(conclusions(rows), console, "bold")
             console.print()
             print_table(_table(rows, whole=True), console)
             for row in rows:
@@ -266,13 +272,13 @@ def _reasons(row: Row, *, several: bool) -> Iterator[str]:
         "a global model of another round each" if row["model"] == "rounds" else f"the {row['model']} model"
     )
     yield escape(f"  pair: {row['pair']}; at {model}")
-    upper, run_eps, protected = row["eps_upper"], row["run_eps"], protected_by_run(row)
+    upper, run_eps, whom = row["eps_upper"], row["run_eps"], protected(row["run_unit"])
     what = "nothing is proven" if math.isinf(upper) else f"upper bound {bound_text(upper)}"
     yield escape(f"  {what}: {row['upper_how']}")
-    what, more = f"nothing is proven for {protected}", ""
+    what, more = f"nothing is proven for {whom}", ""
     if math.isfinite(run_eps):
         rounds = ", ".join(filter(None, (counted(row["run_rounds"], "round"), delta_text(row["run_delta"]))))
-        what = f"{bound_text(run_eps)} for {protected} over {rounds}"
+        what = f"{bound_text(run_eps)} for {whom} over {rounds}"
         if row["run_sampled"] < 1:
             more = f"; {bound_text(row['run_eps_always'])} for a client in all of them"
     yield escape(f"  run: {what}: {row['run_how']}{more}")

@@ -13,7 +13,7 @@ from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.privacy.tradeoff import TradeOff
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import Column, Table, bound_text, counted, make_table
-from foltr_audit.report.terminal import print_table
+from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ class CeilingReport(Document):
             seen, unit = with_article(self.scope["sees"]), self.scope["unit"]
             proven = "1.000 where nothing is proven"
             lines.append(f"Chains: unit {unit}, {rounds}, the server sees {seen}; {proven}.")
-        for line in lines:
-            console.print(line, markup=False, highlight=False)
+        print_lines(lines, console)
 
 
 def _table(rows: Sequence[Row]) -> Table:

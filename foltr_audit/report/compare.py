@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.markup import escape
-
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.results import UNKNOWN, DataRecord, GapRecord
 from foltr_audit.core.settings.experiment import Spec, flat
@@ -30,6 +28,7 @@ from foltr_audit.experiments.table import (
 )
 from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
+from foltr_audit.report.audit import audit_columns
 from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
 from foltr_audit.report.decision import (
     DECISION,
@@ -51,7 +50,7 @@ from foltr_audit.report.settings import (
     guess_columns,
     run_bound_columns,
 )
-from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
+from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, epsilon
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -344,16 +343,11 @@ class CompareReport(Document):
 
     def show(self, console: Console) -> None:
         """Print the decision, what leaks and what it costs in each world, then the claims and what holds."""
-
-        def lines(texts: Iterable[str], style: str | None = None) -> None:
-            for text in texts:
-                console.print(escape(text), highlight=False, style=style)
-
         said = [_NO_CELL] if self.decision is None else decision_sentences(self.decision)
-        lines(said[:MOST_SENTENCES])
+        print_lines(said[:MOST_SENTENCES], console)
         if self._about:
             console.print(self._about)
-        lines(self.server)
+        print_lines(self.server, console)
         for tables in self.world_tables:
             for table, notes in (
                 (tables.leaks(), tables.no_better),
@@ -363,14 +357,14 @@ class CompareReport(Document):
                 if table is not None:
                     console.print()
                     print_table(table, console)
-                    lines(f"  {line}" for line in notes)
+                    print_lines([f"  {line}" for line in notes], console)
         if self.claims:
             console.print()
             print_table(claims_table(self.claims), console)
         console.print()
-        lines([*said[MOST_SENTENCES:], *self.progress])
-        lines(f"left out: {row['learner']}, {row['defense']}: {row['why']}" for row in self.left_out)
-        lines(self._lost, "red")
+        left_out = [f"left out: {row['learner']}, {row['defense']}: {row['why']}" for row in self.left_out]
+        print_lines([*said[MOST_SENTENCES:], *self.progress, *left_out], console)
+        print_lines(self._lost, console, "red")
 
     def short_answer(self) -> BriefAnswer | None:
         """The conclusion with one table: of the world in which the best attack adds most to the guess.
@@ -555,15 +549,7 @@ def _claims(pool: ComparedPool) -> Iterator[Row]:
             scenario=pool.spec.population.scenario,
             name=pool.name,
             defense=pool.chain,
-            sees=sees(audit.view, audit.colluders),
-            eps_upper=audit.upper.epsilon,
-            **run_bound_columns(audit.whole_run),
-            eps_exact=audit.exact,
-            eps_lower=audit.lower.epsilon,
-            eps_ceiling=audit.lower.ceiling,
-            confidence=audit.lower.confidence,
-            trials=audit.lower.trials,
-            upper_how=audit.upper.how,
+            **audit_columns(audit),
         )
 
 

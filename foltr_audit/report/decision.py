@@ -22,7 +22,7 @@ from foltr_audit.experiments.table import ComparedPool, best_attack, worst_audit
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.report.documents import Row, Section, nested
-from foltr_audit.report.settings import short_scenario
+from foltr_audit.report.settings import protected, short_scenario
 from foltr_audit.report.table import Mark, estimate_text, short_method, shortened
 from foltr_audit.utils.formatting import short
 
@@ -175,8 +175,7 @@ def _run(pool: ComparedPool) -> str:
     if not bounds:
         return ""
     bound = max(bounds, key=lambda bound: bound.upper.epsilon)
-    who = "one client" if bound.unit == "client" else "all clicks of one client"
-    of = f" for one interaction; for {who} over {bound.rounds} rounds"
+    of = f" for one interaction; for {protected(bound.unit)} over {bound.rounds} rounds"
     eps = bound.upper.epsilon
     return f"{of} nothing is" if math.isinf(eps) else f"{of} epsilon {eps:.3g}"
 

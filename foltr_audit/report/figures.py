@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.defaults import NO_DEFENSE
@@ -25,33 +23,10 @@ from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.figure import Figure
 
 _CHANCE = 0.5  # the AUC of a coin
 _WIDTH, _LINE = 4.6, 0.24  # inches: of a panel, of a line in it
-
-
-class Panel(NamedTuple):
-    """One panel: its title, and what draws it on empty axes."""
-
-    title: str
-    draw: Callable[[Axes], None]
-
-
-def _grid(panels: Sequence[Panel]) -> tuple[int, int]:
-    """Lines and columns of panels, at most three side by side."""
-    columns = max(1, min(3, len(panels)))
-    return max(1, -(-len(panels) // columns)), columns
-
-
-def _draw_panels(figure: FigureBase, panels: Sequence[Panel]) -> None:
-    axes = figure.subplots(*_grid(panels), squeeze=False).ravel()
-    for axis, panel in zip_longest(axes, panels):
-        if panel is None:
-            axis.set_axis_off()
-        else:
-            panel.draw(axis)
-            axis.set_title(panel.title)
 
 
 def _draw_points(axis: Axes, points: Iterable[tuple[float, float]], **style: Any) -> None:
@@ -101,12 +76,17 @@ def attack_figure(rows: Sequence[Row]) -> Figure:
         ladder = ladders.setdefault(_in_lines(", ".join(names)), [])
         if not row["method"].startswith(RANDOM) and row.estimate("auc").known:
             ladder.append(row)
-    panels = [Panel(title, partial(_draw_ladder, rows=ladder)) for title, ladder in ladders.items()]
-    lines, columns = _grid(panels)
+    columns = max(1, min(3, len(ladders)))
+    lines = max(1, -(-len(ladders) // columns))
     heads = max((title.count("\n") for title in ladders), default=0)
     height = 1.2 + 0.2 * heads + _LINE * max(map(len, ladders.values()), default=1)
     figure = new_figure(_WIDTH * columns, height * lines)
-    _draw_panels(figure, panels)
+    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axis, (title, ladder) in zip(axes, ladders.items(), strict=False):
+        _draw_ladder(axis, ladder)
+        axis.set_title(title)
+    for axis in axes[len(ladders) :]:
+        axis.set_axis_off()
     return figure
 
 

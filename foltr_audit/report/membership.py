@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-
 from foltr_audit.core.settings.membership import MembershipSpec
 from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.experiments.membership import CHANCE, MembershipFinding, lies_above
@@ -41,7 +39,7 @@ from foltr_audit.report.table import (
     percent,
     value_cell,
 )
-from foltr_audit.report.terminal import print_table
+from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import short
 
@@ -55,8 +53,7 @@ class _ClientReport(PlanReport):
     def print_end(self, console: Console, conclusions: Iterable[str]) -> None:
         print_table(utility_table(self.utility, self.config), console)
         console.print()
-        for line in conclusions:
-            console.print(escape(line), style="bold", highlight=False)
+        print_lines(conclusions, console, "bold")
 
 
 def _title(rows: Sequence[Row], every: Sequence[Row]) -> str:
@@ -133,8 +130,7 @@ class MembershipReport(_ClientReport):
         console.print(self.about)
         for rows in by_setting(self.results):
             print_table(_membership_table(rows, self.results), console)
-            for line in _proofs(rows):
-                console.print(escape(line), highlight=False)
+            print_lines(_proofs(rows), console)
             console.print()
         self.print_end(console, _conclusions(self.results, "view", _told))
 

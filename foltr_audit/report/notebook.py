@@ -22,7 +22,7 @@ from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.picture_style import FORMATS, picture_style, save_picture
 from foltr_audit.report.table import Cell, Column, Table, counted, make_table
-from foltr_audit.report.terminal import ResultConsole, print_table
+from foltr_audit.report.terminal import ResultConsole, print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, json_ready, visible
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ class NotebookReport:
                 self.show(console)
             else:
                 answer.print(console, how=".summary(full=True)")
-            for line in self._warned(every=full):
-                console.print(line, markup=False, highlight=False)
+            print_lines(self._warned(every=full), console)
 
         return plain_text(draw)
 

@@ -25,6 +25,7 @@ from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.experiments.versions import versions
 from foltr_audit.privacy.observer_views import SEES, VIEWS, with_article
 from foltr_audit.report.compare_tables import (
+    above_cell,
     auc_cell,
     byte_count,
     claims_table,
@@ -43,14 +44,13 @@ from foltr_audit.report.page_table import (
     framed_column,
     head_groups,
     heads,
-    known_or,
     loss_of,
     page_row,
     part_names,
     plain_words,
     short_name,
 )
-from foltr_audit.report.settings import data_title
+from foltr_audit.report.settings import data_title, protected
 from foltr_audit.report.table import (
     Accessor,
     Cell,
@@ -59,6 +59,7 @@ from foltr_audit.report.table import (
     bound_text,
     capitalised,
     counted,
+    known_or,
     make_table,
     short_column,
 )
@@ -70,10 +71,6 @@ if TYPE_CHECKING:
 MOST_ROWS = 3000
 """Rows of a folded table; more are in JSON only."""
 
-_NOTE = (
-    "ε: smaller is more private; ∞: nothing is proven; -: not audited or not measured. Only what an attack "
-    "adds to the guess comes from what the server sees. In brackets: 95 % intervals."
-)
 _HOW_TO_READ = (
     "Proven ε: of one search (interaction) by accounting; the column of the chosen observer is framed.",
     "AUC: of a clicked against an unclicked document of the same list; 1 reads every click, .5 is a coin "
@@ -135,7 +132,7 @@ class Page:
     lead: Sequence[str]
     tiles: Sequence[tuple[str, Cell]]
     notices: Sequence[str]
-    defenses: Fold
+    defenses: Sequence[Table]
     selectors: Sequence[Selector]
     folds: Sequence[Fold]
     made_by: str
@@ -175,13 +172,9 @@ def page_of(report: CompareReport) -> Page:
             *said[3 if use else 1 :],
             *(["The data are synthetic: what holds here need not hold for real users."] if synthetic else []),
         ],
-        defenses=Fold(
-            title="The defenses",
-            texts=[_NOTE],
-            tables=[defense_table([row for row in rows if fits(row, first)], audited, observers[0])]
-            if rows
-            else [],
-        ),
+        defenses=[defense_table([row for row in rows if fits(row, first)], audited, observers[0])]
+        if rows
+        else [],
         selectors=selectors,
         folds=[fold for fold in (*folds, *_folds(report)) if fold.texts or fold.curves or fold.tables],
         made_by=f"foltr-audit {versions()['foltr-audit']}, {data_title(data) if data else 'no data'}, "
@@ -255,12 +248,10 @@ def _attack_tile(leak: Row) -> Cell:
         return auc_cell(leak)._replace(
             below="no round opened a sum, so there was nothing to read", mark="good"
         )
-    if kind in BEATS:
-        return auc_cell(leak)._replace(below=f"{guess}so the attack reads clicks", mark="bad")
-    better = (
-        "so the attack is no better" if kind == "guess" else "it is not known whether the attack is better"
-    )
-    return auc_cell(leak)._replace(below=f"{guess}{better}", mark="good" if kind == "guess" else "warn")
+    better = "it is not known whether the attack is better"
+    if kind in (*BEATS, "guess"):
+        better = "so the attack reads clicks" if kind in BEATS else "so the attack is no better"
+    return auc_cell(leak)._replace(below=f"{guess}{better}", mark=above_cell(leak).mark or "warn")
 
 
 def _proven_tile(row: Row, view: str) -> Cell:
@@ -271,7 +262,7 @@ def _proven_tile(row: Row, view: str) -> Cell:
     if math.isinf(eps):
         return Cell("nothing", f"if the server sees {with_article(SEES[view])}", "warn")
     run, rounds = row.get(f"run_eps_{view}"), row.get(f"run_rounds_{view}")
-    who = "one client" if row.get(f"run_unit_{view}") == "client" else "all clicks of one client"
+    who = protected(row.get(f"run_unit_{view}"))
     of_all = "nothing" if run is None or math.isinf(run) else f"ε {bound_text(run)}"
     return Cell(
         f"ε {bound_text(eps)}",
@@ -371,10 +362,7 @@ def _folds(report: CompareReport) -> Iterator[Fold]:
         code=[f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER", report.grid.rstrip("\n")],
     )
     commands = [
-        {
-            "cell": cell.name,
-            "command": f"foltr-audit {cell.command} --config {CELLS}/{name}/{SPEC}",
-        }
+        {"cell": cell.name, "command": f"foltr-audit {cell.command} --config {CELLS}/{name}/{SPEC}"}
         for name, cell in report.plans.items()
     ]
     yield _every("One cell on its own", commands, "cell command")
@@ -515,7 +503,10 @@ def _data(page: Page) -> dict[str, object]:
                 "name": short_name(row),
                 "where": ", ".join([clicks_of(row), *(row[name] for name in differing)]),
                 "round": row["round"],
-                **{panel: [_digits(value) for value in row[panel]] for panel in _PANELS},
+                **{
+                    panel: [None if value is None else round(value, 4) for value in row[panel]]
+                    for panel in _PANELS
+                },
             }
             for row in page.curves
         ],
@@ -524,10 +515,6 @@ def _data(page: Page) -> dict[str, object]:
             for table in _tables(page)
         ],
     }
-
-
-def _digits(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def _hash(text: str) -> str:

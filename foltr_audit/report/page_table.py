@@ -8,21 +8,31 @@ settings by the same rule, so it formats no number of the table.
 from __future__ import annotations
 
 import inspect
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, get_args
 
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.results import Estimate
 from foltr_audit.errors import PluginError
-from foltr_audit.experiments.decide import BEATS, Judgement
+from foltr_audit.experiments.decide import Judgement
 from foltr_audit.privacy.observer_views import SEES, sees_lists
-from foltr_audit.report.compare_tables import auc_cell, byte_count, difference_cell, guess_cell
+from foltr_audit.report.compare_tables import above_cell, auc_cell, byte_count, difference_cell, guess_cell
 from foltr_audit.report.decision import MARKS
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import GRADES
-from foltr_audit.report.table import EMPTY, Cell, Column, Line, Mark, Table, bound_text, estimate_cell
+from foltr_audit.report.table import (
+    EMPTY,
+    Cell,
+    Column,
+    Line,
+    Mark,
+    Table,
+    bound_text,
+    estimate_cell,
+    known_or,
+)
 from foltr_audit.utils.formatting import short
 
 SIGNS: Mapping[Mark, str] = {"good": "✔ ", "warn": "! ", "bad": "✖ "}
@@ -59,10 +69,14 @@ def page_row(row: Row, audited: Sequence[str], observers: Sequence[str]) -> Page
     attacked = {each["view"]: each for each in row["attacked"]}
     ceilings = {each["view"]: each["auc"] for each in row["ceilings"]}
     where = {"where": clicks_of(row)}
+    proven = {view: row.get(f"eps_proven_{view}") for view in audited}
     parts = {
         "name": Part(0.0, (Cell(short_name(row), plain_words(row)),)),
         **{name: _verdict(row[name]) for name in ("verdict", "verdict_lists")},
-        **{f"proven {view}": _proven(row.get(f"eps_proven_{view}")) for view in audited},
+        **{
+            f"proven {view}": Part(min(known_or(eps, -1.0), 1e9), (Cell(bound_text(eps)),))
+            for view, eps in proven.items()
+        },
         **{f"attack {view}": _attack(attacked.get(view), ceilings.get(view), where) for view in observers},
         "quality": _quality(row, where),
         "bytes": Part(known_or(row["bytes_per_client"], -1.0), (Cell(byte_count(row)),)),
@@ -79,19 +93,10 @@ def part_names(audited: Sequence[str], view: str) -> list[str]:
     return ["name", verdict, *(f"proven {each}" for each in audited), f"attack {view}", "quality", "bytes"]
 
 
-def _worst_case(rows: Sequence[PageRow], order: Sequence[str]) -> Iterator[Part]:
-    for name in order:
-        yield max((row.parts[name] for row in rows), key=lambda part: part.badness)
-
-
 def fits(row: PageRow, chosen: Mapping[str, str]) -> bool:
     return all(
         place is None or chosen.get(name, WORST) in (WORST, place) for name, place in row.places.items()
     )
-
-
-def known_or(number: float | None, unknown: float) -> float:
-    return unknown if number is None or math.isnan(number) else number
 
 
 def clicks_of(row: Row) -> str:
@@ -124,21 +129,12 @@ def _verdict(verdict: Judgement) -> Part:
     return Part(get_args(Judgement).index(verdict), (Cell(SIGNS.get(mark, "") + verdict, mark=mark),))
 
 
-def _proven(eps: float | None) -> Part:
-    return Part(-1.0 if eps is None else min(eps, 1e9), (Cell(bound_text(eps)),))
-
-
 def _attack(found: Row | None, ceiling: float | None, where: Mapping[str, str]) -> Part:
     """What the best attack of one observer finds, and the ceiling of the same observer."""
     if found is None:
         return Part(-3.0, (Cell("-", "not attacked"), EMPTY, EMPTY, EMPTY))
-    shown, above = found["shown"], difference_cell(found.estimate("above_guess"))
-    cells = (
-        auc_cell(found),
-        guess_cell(found),
-        above._replace(mark="bad" if shown in BEATS else "good" if shown == "guess" else ""),
-        GRADES.cell(found),
-    )
+    above = difference_cell(found.estimate("above_guess"))._replace(mark=above_cell(found).mark)
+    cells = auc_cell(found), guess_cell(found), above, GRADES.cell(found)
     proof = (
         "not computed" if ceiling is None else "nothing" if ceiling >= 1 else f"AUC at most {short(ceiling)}"
     )
@@ -177,10 +173,11 @@ def defense_table(rows: Sequence[PageRow], audited: Sequence[str], view: str) ->
     of_defense: dict[str, list[PageRow]] = {}
     for row in rows:
         of_defense.setdefault(row.defense, []).append(row)
-    lines = [
-        Line(tuple(cell for part in _worst_case(same, part_names(audited, view)) for cell in part.cells))
-        for same in of_defense.values()
-    ]
+    lines = []
+    for same in of_defense.values():
+        each = [[row.parts[name] for row in same] for name in part_names(audited, view)]
+        worst = [max(parts, key=attrgetter("badness")) for parts in each]
+        lines.append(Line(tuple(cell for part in worst for cell in part.cells)))
     return Table(
         "",
         [Column(head, "", align="number" if at > 1 else "name") for at, head in enumerate(heads(audited))],

@@ -10,8 +10,6 @@ from operator import itemgetter
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
 from foltr_audit.experiments.presets import Preset
@@ -29,7 +27,7 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row, Section
 from foltr_audit.report.settings import claim_words, heading, pools, utility_rows
 from foltr_audit.report.table import Column, Table, make_table, method_lines, short_column, short_method
-from foltr_audit.report.terminal import print_table
+from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.report.train import period_rows
 from foltr_audit.utils.formatting import JsonValue, short
 
@@ -197,7 +195,7 @@ class PresetComparison:
             print_table(table, console)
             console.print()
         if published.shows and not published.attacks:
-            console.print(escape(f"published: {published.shows}"), highlight=False)
+            print_lines([f"published: {published.shows}"], console)
 
 
 def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:

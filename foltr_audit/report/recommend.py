@@ -56,7 +56,7 @@ from foltr_audit.report.table import (
     short_column,
     short_method,
 )
-from foltr_audit.report.terminal import BriefAnswer, print_table
+from foltr_audit.report.terminal import BriefAnswer, print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, short
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -214,9 +214,9 @@ class RecommendReport(Document):
     def show(self, console: Console) -> None:
         """Print the answer, the options, their evidence, and the other candidates."""
         console.print(self._data_line)
-        console.print(escape(self._limits_line), highlight=False)
+        print_lines([self._limits_line], console)
         console.print()
-        console.print(escape(self.sentence), highlight=False, style="bold" if self.confirmed else "bold red")
+        print_lines([self.sentence], console, "bold" if self.confirmed else "bold red")
         for line in self._answer_lines:
             console.print()
             console.print(escape(line), highlight=False, soft_wrap=True)
@@ -225,12 +225,10 @@ class RecommendReport(Document):
                 console.print()
                 print_table(table, console)
         console.print()
-        for line in _search_lines(self):
-            console.print(escape(line), highlight=False)
+        print_lines(_search_lines(self), console)
         lost = [row for row in self.candidates if row["outcome"] == "failed"]
         unsearched = dict.fromkeys(f"failed: {row['alternative']}: {row['why']}" for row in lost)
-        for line in (*unsearched, *self._failed_lines):
-            console.print(escape(line), style="red", highlight=False)
+        print_lines((*unsearched, *self._failed_lines), console, "red")
 
     def short_answer(self) -> BriefAnswer:
         """The evidence for the recommended defense, or the nearest candidates."""

@@ -301,9 +301,9 @@ def run_bound_text(row: Row) -> str:
     return bound_text(row["run_eps"]) + (" (clicks)" if of_clicks else "")
 
 
-def protected_by_run(row: Row) -> str:
-    """Whom or what the bound of a run protects, in words."""
-    return "one client" if row["run_unit"] == "client" else "all clicks of one client"
+def protected(unit: str | None) -> str:
+    """Whom or what the bound of a run protects, in words, by its unit."""
+    return "one client" if unit == "client" else "all clicks of one client"
 
 
 def run_caption(rows: Iterable[Row]) -> str:

@@ -18,7 +18,7 @@ from foltr_audit.experiments.store import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import Column, Table, interval_text, make_table
-from foltr_audit.report.terminal import print_table
+from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ class SignificanceReport(Document):
             for pair in (_pair(row, numbers) for row in rows if math.isinf(row["effect_size"])):
                 console.print(f"{pair}: the same difference in every pair, so p is 0", highlight=False)
         console.print()
-        for line in _NOTES:
-            console.print(line, highlight=False)
+        print_lines(_NOTES, console)
 
     def _systems_table(self, numbers: Mapping[str, str]) -> Table:
         cells = {

@@ -72,6 +72,11 @@ def interval_text(estimate: Estimate, digits: int = 2) -> str:
     return f"[{', '.join(short(end, digits) for end in estimate.ci95)}]"
 
 
+def known_or(number: float | None, unknown: float) -> float:
+    """A number, or another one where it is not known."""
+    return unknown if number is None or math.isnan(number) else number
+
+
 def percent(value: float | None) -> str:
     """A share as a percentage; `-` where there is none."""
     return UNKNOWN_TEXT if value is None or math.isnan(value) else f"{100 * value:.1f} %"

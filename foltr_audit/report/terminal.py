@@ -139,6 +139,12 @@ def print_table(table: Table, console: Console) -> None:
         console.print(Text(explained, style="table.caption"))
 
 
+def print_lines(lines: Iterable[str], console: Console, style: str | None = None) -> None:
+    """Print texts as they are, a line for each."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False, style=style)
+
+
 def _rich_table(fit: FittedTable) -> rich.table.Table:
     from rich import box
     from rich.table import Table as RichTable
@@ -187,12 +193,10 @@ class BriefAnswer:
         if self.table is not None:
             console.print()
             print_table(self.table, console)
-        for line in self.notes:
-            console.print(escape(line), highlight=False)
+        print_lines(self.notes, console)
         console.print(self.about, style="dim", highlight=False)
         if self.left_out:
-            rest = join_names(self.left_out)
-            console.print(escape(f"{how} also shows {rest}."), style="dim", highlight=False)
+            print_lines([f"{how} also shows {join_names(self.left_out)}."], console, "dim")
 
 
 def first_rows(rows: Sequence[Row], noun: str) -> tuple[Sequence[Row], tuple[str, ...]]:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.lambdamart import METRICS, NDCG
 from foltr_audit.studies.model_merging.local_baselines import MERGED
-from rich.markup import escape
 
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import Column, Table, make_table, percent, short_column
-from foltr_audit.report.terminal import print_table
+from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, short
 
 if TYPE_CHECKING:
@@ -106,14 +105,12 @@ class MergeReport(Document):
 
     def show(self, console: Console) -> None:
         """Print every table, with published figures in brackets, and the verdicts."""
-        for line in _header(self):
-            console.print(line, highlight=False)
+        print_lines(_header(self), console)
         console.print()
         for table in _tables(self):
             print_table(table, console)
             console.print()
-        for line in (*_verdicts(self.verdicts), *_CAPTION):
-            console.print(escape(line), highlight=False)
+        print_lines((*_verdicts(self.verdicts), *_CAPTION), console)
 
 
 _METHODS = {"linear": "linear combination", "stacking": "stacking"}
@@ -130,7 +127,7 @@ def _header(study: MergeReport) -> Iterator[str]:
     data, mixture = study.dataset, study.mixtures[0]
     kind = "synthetic data" if data["synthetic"] else "data"
     categories = ", ".join(map(str, study.categories))
-    yield escape(
+    yield (
         f"{kind} {data['source']}, {data['features']} features, category in feature "
         f"{data['category_feature']}; first and second category: {categories}"
     )

@@ -157,7 +157,7 @@ def test_a_tile_warns_of_what_is_bad() -> None:
 
 def table(page: Page) -> dict[str, list[str]]:
     """The texts of the other cells by defense."""
-    (only,) = page.defenses.tables
+    (only,) = page.defenses
     return {line.cells[0].text: [cell.text for cell in line.cells[1:]] for line in only.lines}
 
 
