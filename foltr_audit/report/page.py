@@ -72,7 +72,8 @@ MOST_ROWS = 3000
 
 _NOTE = (
     "ε: smaller is more private; ∞: nothing is proven; -: not audited or not measured. Only what an attack "
-    "adds to the guess comes from what the server sees. In brackets: 95 % intervals."
+    "adds to the guess comes from what the server sees. In brackets: 95 % intervals. A verdict is over all "
+    "settings and servers; those that see lists count where the chosen one does."
 )
 _HOW_TO_READ = (
     "Proven ε: of one search (interaction) by accounting; the column of the chosen observer is framed.",
@@ -80,8 +81,7 @@ _HOW_TO_READ = (
     "flip. The guess knows neither what the server sees nor grades: it guesses by position or at random. "
     "Who knows the grades of documents guesses better, and still reads nothing.",
     "Worst case: each column has its own: the attack that adds most to the guess, the largest proven ε and "
-    "the largest loss of nDCG@10, maybe of different clicks. Verdicts are over all settings, with or without "
-    "lists as the chosen observer sees them.",
+    "the largest loss of nDCG@10, maybe of different clicks.",
     "Chart: the thick stroke is the largest AUC that the proof leaves to any attack of the chosen observer "
     "on one search, among documents that are equally likely clicked. Marks at one point stand side by side, "
     "each with a line to its values.",

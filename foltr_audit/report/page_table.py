@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, get_args
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.results import Estimate
 from foltr_audit.errors import PluginError
-from foltr_audit.experiments.decide import BEATS, Judgement
+from foltr_audit.experiments.decide import Judgement
 from foltr_audit.privacy.observer_views import SEES, sees_lists
-from foltr_audit.report.compare_tables import auc_cell, byte_count, difference_cell, guess_cell
+from foltr_audit.report.compare_tables import above_mark, auc_cell, byte_count, difference_cell, guess_cell
 from foltr_audit.report.decision import MARKS
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import GRADES
@@ -132,11 +132,10 @@ def _attack(found: Row | None, ceiling: float | None, where: Mapping[str, str]) 
     """What the best attack of one observer finds, and the ceiling of the same observer."""
     if found is None:
         return Part(-3.0, (Cell("-", "not attacked"), EMPTY, EMPTY, EMPTY))
-    shown, above = found["shown"], difference_cell(found.estimate("above_guess"))
     cells = (
         auc_cell(found),
         guess_cell(found),
-        above._replace(mark="bad" if shown in BEATS else "good" if shown == "guess" else ""),
+        difference_cell(found.estimate("above_guess"))._replace(mark=above_mark(found)),
         GRADES.cell(found),
     )
     proof = (

@@ -225,6 +225,26 @@ def test_attack_and_ceiling_are_of_one_observer() -> None:
     assert not usual().rows[0].parts["attack aggregate"].drawn
 
 
+@pytest.mark.parametrize(
+    ("shown", "ends", "mark"),
+    [
+        ("guess", (-0.6, 0.05), "good"),
+        ("guess", (-0.6, 0.7), ""),
+        ("guess", None, ""),
+        ("reads", (0.01, 0.05), "bad"),
+    ],
+)
+def test_only_what_is_shown_to_be_little_is_good(
+    shown: str, ends: tuple[float, float] | None, mark: str
+) -> None:
+    compared = report(setting("none"))
+    (row,) = compared.results
+    seen = row["attacked"][0].with_values(above_guess=Estimate(0.03, ends), shown=shown)
+    page = page_of(replace(compared, results=[row.with_values(attacked=[seen])]))
+    (line,) = page.defenses.tables[0].lines
+    assert [cell.mark for cell in line.cells if cell.text == "+.030"] == [mark]
+
+
 def test_the_verdict_is_about_what_the_observer_sees() -> None:
     row = study().results[1].with_values(verdict="holds", verdict_lists="no proof")
     rows = [page_row(row, [], [*AUC_OF])]
