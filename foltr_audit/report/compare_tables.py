@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.experiments.decide import BEATS, MOST_LOSS, ComparedWorld, Decision, LeakKind
+from foltr_audit.experiments.decide import ABOVE_GUESS, BEATS, MOST_LOSS, ComparedWorld, Decision, LeakKind
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.report.decision import MARKS, VERDICTS
 from foltr_audit.report.documents import Row
@@ -70,11 +70,17 @@ AUC = Column("AUC", auc_cell)
 
 
 def above_cell(row: Row) -> Cell:
-    """What the best attack adds to the guess: bad where that is shown to be more than nothing."""
+    """What the best attack adds to the guess."""
     seen = row["attacked"][0] if "attacked" in row else row
+    return estimate_cell(seen.estimate("above_guess"))._replace(mark=above_mark(seen))
+
+
+def above_mark(seen: Row) -> Mark:
+    """Bad where an attack is shown to add to the guess, good where it is shown to add little at most."""
     kind: LeakKind | None = seen["shown"]
-    mark: Mark = "bad" if kind in BEATS else "good" if kind == "guess" else ""
-    return estimate_cell(seen.estimate("above_guess"))._replace(mark=mark)
+    ends = seen.estimate("above_guess").ci95
+    little = ends is not None and ends[1] <= ABOVE_GUESS
+    return "bad" if kind in BEATS else "good" if kind == "guess" and little else ""
 
 
 _ABOVE = Column("above\nguess", above_cell)

@@ -25,7 +25,7 @@ from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.experiments.versions import versions
 from foltr_audit.privacy.observer_views import SEES, VIEWS, with_article
 from foltr_audit.report.compare_tables import (
-    above_cell,
+    above_mark,
     auc_cell,
     byte_count,
     claims_table,
@@ -77,8 +77,7 @@ _HOW_TO_READ = (
     "flip. The guess knows neither what the server sees nor grades: it guesses by position or at random. "
     "Who knows the grades of documents guesses better, and still reads nothing.",
     "Worst case: each column has its own: the attack that adds most to the guess, the largest proven ε and "
-    "the largest loss of nDCG@10, maybe of different clicks. Verdicts are over all settings, with or without "
-    "lists as the chosen observer sees them.",
+    "the largest loss of nDCG@10, maybe of different clicks.",
     "Chart: the thick stroke is the largest AUC that the proof leaves to any attack of the chosen observer "
     "on one search, among documents that are equally likely clicked. Marks at one point stand side by side, "
     "each with a line to its values.",
@@ -251,7 +250,7 @@ def _attack_tile(leak: Row) -> Cell:
     better = "it is not known whether the attack is better"
     if kind in (*BEATS, "guess"):
         better = "so the attack reads clicks" if kind in BEATS else "so the attack is no better"
-    return auc_cell(leak)._replace(below=f"{guess}{better}", mark=above_cell(leak).mark or "warn")
+    return auc_cell(leak)._replace(below=f"{guess}{better}", mark=above_mark(leak) or "warn")
 
 
 def _proven_tile(row: Row, view: str) -> Cell:

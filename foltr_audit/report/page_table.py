@@ -18,7 +18,7 @@ from foltr_audit.core.results import Estimate
 from foltr_audit.errors import PluginError
 from foltr_audit.experiments.decide import Judgement
 from foltr_audit.privacy.observer_views import SEES, sees_lists
-from foltr_audit.report.compare_tables import above_cell, auc_cell, byte_count, difference_cell, guess_cell
+from foltr_audit.report.compare_tables import above_mark, auc_cell, byte_count, difference_cell, guess_cell
 from foltr_audit.report.decision import MARKS
 from foltr_audit.report.documents import Row
 from foltr_audit.report.settings import GRADES
@@ -133,7 +133,7 @@ def _attack(found: Row | None, ceiling: float | None, where: Mapping[str, str]) 
     """What the best attack of one observer finds, and the ceiling of the same observer."""
     if found is None:
         return Part(-3.0, (Cell("-", "not attacked"), EMPTY, EMPTY, EMPTY))
-    above = difference_cell(found.estimate("above_guess"))._replace(mark=above_cell(found).mark)
+    above = difference_cell(found.estimate("above_guess"))._replace(mark=above_mark(found))
     cells = auc_cell(found), guess_cell(found), above, GRADES.cell(found)
     proof = (
         "not computed" if ceiling is None else "nothing" if ceiling >= 1 else f"AUC at most {short(ceiling)}"

@@ -22,7 +22,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 
-LONG = "a-defense-with-a-name+that-is-much-longer-than-any-column-of-a-table-should-be"
+LONG = "a-defense-with-a-name+much_longer_than_any_column:threshold=0.9,drop_after=0.5,agreement=none"
+SKEWED = "skewed:batches=1/3/5/7/9,even=false,levels=5,zipf=0"
 
 OVERLAPS = """() => {
   const all = [...document.querySelectorAll("svg text, svg .mark")];
@@ -43,8 +44,11 @@ STICKS_OUT = """() => {
     const { left, right } = one.getBoundingClientRect();
     return right > width + 1 || left < -1;
   });
-  return [...out.map((one) => one.outerHTML), ...(scrollWidth > width ? ["page"] : [])];
+  const full = [...document.querySelectorAll("#defenses :is(th, td)")].filter(
+    (one) => one.scrollWidth > one.clientWidth + 1);
+  return [...out, ...full].map((one) => one.outerHTML).concat(scrollWidth > width ? ["page"] : []);
 }"""
+"""What lies outside the window, or outside its cell of the table."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +65,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     odd = [
         setting(name, eps, auc=auc, ndcg=ndcg, learner=learner, scenario=scenario, **warned("x" * 60))
         for learner in ("one", "two:with=parameters")
-        for scenario in ("uniform", "skewed")
+        for scenario in ("uniform", SKEWED)
         for name, eps, auc, ndcg in (
             *(("none", None, 1.0, 0.4), ("twin", 1.2, 1.0, 0.4), ("third", 1.2, 1.0, 0.401)),
             *((LONG, 1.2, 0.55, 0.3), ("no-ranker", 1.2, 0.6, None), ("no-attack", 1.2, None, 0.3)),
@@ -181,7 +185,7 @@ def test_nothing_of_the_chart_lies_on_another(opened: Any, name: str, width: int
     assert tab.locator("#chart .mark").count() >= 2
     assert tab.evaluate(OVERLAPS) == []
     assert tab.locator("#chart .label").count() == tab.locator("#chart .mark").count(), "each has a name"
-    for value in ("uniform", "skewed") if name == "odd" else ():
+    for value in ("uniform", SKEWED) if name == "odd" else ():
         tab.select_option("[name=scenario]", value)
         assert tab.evaluate(OVERLAPS) == []
 
@@ -231,6 +235,16 @@ def test_nothing_sticks_out_of_the_window(opened: Any, width: int) -> None:
 def test_something_that_sticks_out_would_be_seen(opened: Any) -> None:
     found = opened(width=390, text="<header><p style='width: 900px'>x</p></header>").evaluate(STICKS_OUT)
     assert found == ['<p style="width: 900px">x</p>', "page"]
+    cell = f"<td style='max-width: 50px'>{'x' * 60}</td>"
+    text = f"<div style='overflow: auto'><table id=defenses><tr>{cell}<td>y</td></table></div>"
+    assert [found[:3] for found in opened(text=text).evaluate(STICKS_OUT)] == ["<td"]
+
+
+def test_the_column_of_the_observer_is_framed_with_high_contrast(opened: Any) -> None:
+    tab = opened(forced_colors="active")
+    seen, other = tab.locator("#defenses td.seen").first, tab.locator("#defenses td.n:not(.seen)").first
+    sides = [cell.evaluate("(cell) => getComputedStyle(cell).borderLeftWidth") for cell in (seen, other)]
+    assert sides == ["3px", "0px"], "shadows are not drawn there"
 
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
