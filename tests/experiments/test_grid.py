@@ -165,6 +165,13 @@ def test_a_grid_comes_back_from_its_toml() -> None:
     assert ComparisonGrid.from_toml(made.toml, "grid.toml") == made
 
 
+@pytest.mark.parametrize(("told", "kinds"), [({}, set(ATTACKS)), ({"hide": ["order"]}, {"attack"})])
+def test_the_grid_of_a_spec_attacks_what_each_server_sees(told: dict[str, Any], kinds: set[str]) -> None:
+    spec = Spec.parse({**SPEC, "attack": {"click_models": ["perfect"], **told}})
+    found = GridExpansion(ComparisonGrid.from_toml(spec.toml, "spec.toml"), STUDY, {}).cells()
+    assert {cell.kind for cell in found if cell.kind != "audit"} == kinds
+
+
 def test_spaces_between_parts_mean_nothing() -> None:
     made = grid(defenses=["published + secure-aggregation", "published+secure-aggregation"])
     assert made.defenses == ("published+secure-aggregation",)
