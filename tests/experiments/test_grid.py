@@ -114,6 +114,20 @@ def test_servers_that_see_lists_or_sums_are_attacked_in_the_first_run() -> None:
 
 
 @pytest.mark.parametrize(
+    ("attack", "view"),
+    [
+        ({"lists": "sampled"}, "individual"),
+        ({"interactions": 2, "hide": ["shown"]}, "individual"),
+        ({"interactions": 2, "hide": ["order"]}, "individual+lists"),
+        ({"target": "training", "view": "client"}, "aggregate+lists"),
+        ({"target": "training", "view": "aggregate", "colluders": 3}, "colluding+lists"),
+    ],
+)
+def test_an_attack_is_held_against_the_proof_for_its_server(attack: dict[str, Any], view: str) -> None:
+    assert view_of(Spec.parse({**SPEC, "attack": attack})) == view
+
+
+@pytest.mark.parametrize(
     ("fields", "kinds"),
     [
         ({"attacks": ["map"]}, {"attack", "lists", "sum"}),
