@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.results import Estimate
+from foltr_audit.core.results import Estimate, GapRecord
 from foltr_audit.experiments.decide import ABOVE_GUESS, MOST_AUC, MOST_LOSS, UNBOUNDED, Decision
 from foltr_audit.experiments.table import NOT_TESTED, ComparedPool
 from foltr_audit.report.compare import CompareReport
@@ -317,6 +317,16 @@ def test_the_thresholds_of_verdicts_stand_below_their_table() -> None:
     caption = below.table.caption
     assert f"may be above .{MOST_AUC * 100:g}, and what" in caption
     assert f"adds to the guess above .{ABOVE_GUESS * 10:g}" in caption
+
+
+def test_an_attack_that_cannot_run_is_named_with_the_server_that_it_would_be_of() -> None:
+    refusal = GapRecord(what="refused", method="map", why="it decodes one interaction")
+    others = tuple(replace(seen_as(sees, 0.5), gaps=(refusal,)) for sees in (LISTS, SUM))
+    found = report(setting("none", others=others)).refused
+    assert [(row["method"], row["view"]) for row in found] == [
+        ("map", "individual+lists"),
+        ("map", "aggregate"),
+    ]
 
 
 def test_where_lists_leak_the_attack_that_reads_them_is_named() -> None:
