@@ -333,7 +333,7 @@ def test_where_lists_leak_the_attack_that_reads_them_is_named() -> None:
     """By what it adds to the guess in the world where that is most."""
     pools = [
         setting("a", 1.2, click_model=clicks, auc=0.52, others=(seen_as(LISTS, auc), seen_as(SUM, 0.5)))
-        for clicks, auc in (("perfect", 0.83), ("navigational", 0.77))
+        for clicks, auc in (("informational", None), ("perfect", 0.83), ("navigational", 0.77))
     ]
     made = report(*(setting("none", click_model=pool.spec.train.click_model) for pool in pools), *pools)
     assert made.decision is not None
