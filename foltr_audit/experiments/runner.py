@@ -153,7 +153,7 @@ class Runner:
     def _attack(
         self, setup: Setup, protocol: AttackSpec, folder: RunFolder | None
     ) -> tuple[TrainResult, AttackFindings]:
-        """Train, and attack fresh clients or the training rounds."""
+        """Train, and attack fresh clients or the training rounds; attacks may have nothing to read."""
         refuse_unknown_queries(protocol.queries, setup.collection)
         if protocol.target == "training":
             trained = train(setup, folder, keep=True, progress=self.progress)
@@ -161,7 +161,10 @@ class Runner:
         clients = FreshClients(setup, protocol)
         _ = clients.queries  # refuses data without a query to attack, before the training
         trained = train(setup, folder, progress=self.progress)
-        found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
+        try:
+            found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
+        except NothingToReadError as error:  # no sum over fresh clients was opened
+            return trained, AttackFindings(unread=str(error), too_short=clients.too_short)
         return trained, AttackFindings(found=found, too_short=clients.too_short)
 
     def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:

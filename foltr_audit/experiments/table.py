@@ -148,6 +148,8 @@ def view_of(spec: Spec) -> str:
     """
     attack = spec.attack or AttackSpec()
     view = attacked_view(attack.view, attack.hide)
+    if attack.colluders:
+        view = view.replace("aggregate", "colluding")
     return without_lists(view) if attack.of_one_search else view
 
 

@@ -111,7 +111,7 @@ GROUP = Section(
     "group place:int lists:int skipped:int queries:int",
     " ".join(f"{name}:est {name}_all:num|null {name}_difference:est" for name in GROUP_METRICS),
 )
-REFUSED = Section("method", COMPARED, "reason")
+REFUSED = Section("method", COMPARED, "view reason")
 SERVED = Section(COMPARED, "group online_mean:num")
 CURVE = Section(COMPARED, f"round:[int] {ONLINE_NDCG}:[num] {OFFLINE_NDCG}:[num]")
 CLAIM = Section(
@@ -252,11 +252,10 @@ class CompareReport(Document):
             claims=_once(rows(_claims)),
             attacks=rows(_attacks),
             refused=[
-                REFUSED.of(pool, **compared(pool), method=method, reason=why)
+                REFUSED.of(pool, **compared(pool), method=method, view=seen.view, reason=why)
                 for pool in pools
-                for method, why in {
-                    name: why for seen in pool.attacked[::-1] for name, why in seen.refused.items()
-                }.items()
+                for seen in pool.attacked
+                for method, why in seen.refused.items()
             ],
             groups=rows(_groups),
             served=[

@@ -49,6 +49,7 @@ NOTES = {
 """What columns mean, by header."""
 
 _NO_SUM = "no sum"
+_NO_SUM_NOTE = f"{_NO_SUM}: no round opened one, so that attacks had nothing to read"
 _ONLINE = "online\nnDCG@10"
 
 # --- cells and columns -----------------------------------------------------------------------------
@@ -178,7 +179,7 @@ class WorldTables:
     def no_sum(self) -> str:
         """What `no sum` means; empty where no row lacks one."""
         several = [row for row in self.rows if row["runs_without_sum"]]
-        parts = [f"{_NO_SUM}: no round opened one, so that attacks had nothing to read"]
+        parts = [_NO_SUM_NOTE]
         parts += [
             f"under {self._name(row)} that is {row['runs_without_sum']} of {row['runs']} runs"
             for row in several
@@ -270,6 +271,7 @@ class WorldTables:
         rows = [seen.with_values(name=self._name(row)) for row in self.rows for seen in row["attacked"][1:]]
         if not rows:
             return None
+        unread = [_NO_SUM_NOTE] if any(row["runs_without_sum"] for row in rows) else []
         return make_table(
             f"{self.title}: what other servers find, in the first run",
             [
@@ -282,7 +284,7 @@ class WorldTables:
                 Column("lists", "lists"),
             ],
             rows,
-            caption="in brackets: 95 % intervals",
+            caption="; ".join([*unread, "in brackets: 95 % intervals"]),
             notes=NOTES,
             spare=("lists", "attack"),
         )

@@ -125,7 +125,8 @@ def _read_from_lists(best: JudgedDefense) -> str:
     if best.with_lists != "leaks":
         return ""
     seen = {other: pool for pool in best.pools for other in pool.others if sees_lists(other.view)}
-    attacks = {other: best_attack(other) for other in seen}
+    several = {other: best_attack(other) for other in seen}
+    attacks = {other: best for other, best in several.items() if best.above_guess.known}
     worst = max(attacks, key=lambda other: attacks[other].above_guess.value)
     attack, where = attacks[worst], _under(seen[worst], best.pools)
     method = short_method(attack.attack.method) if attack.attack else "an attack"

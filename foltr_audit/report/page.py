@@ -342,7 +342,7 @@ def _folds(report: CompareReport) -> Iterator[Fold]:
     yield _every("Groups of clients: what the best attack reads", hit, f"{_PLACE} group auc")
     if report.curves:
         yield Fold(title="Learning curves", note="means over runs", curves=True)
-    yield _every("Attacks that could not run", report.refused, f"{_PLACE} method reason")
+    yield _every("Attacks that could not run", report.refused, f"{_PLACE} view method reason")
     yield _every("Left out", report.left_out, "learner defense why")
     yield _every("Cells that failed", report.failed, "defense learner click_model run why")
     yield _every("Not done yet", report.unfinished, "name kind click_model scenario done cells")

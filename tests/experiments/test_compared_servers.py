@@ -100,6 +100,15 @@ def test_a_cell_in_which_no_sum_opens_is_a_result(compared: Path) -> None:
     assert found["failed"] == []
 
 
+def test_fresh_clients_may_open_no_sum_either() -> None:
+    aborts = "clip:norm=1+secure-aggregation:drop_before=0.8,threshold=0.9"
+    found = answer(f"{ONE} --rounds 1 --no-audit --click-model perfect --method olsr --defense", aborts)
+    unread = {seen["view"]: seen["runs_without_sum"] for seen in found["results"][1]["attacked"]}
+    assert unread == {"individual": 0, "individual+lists": 0, "aggregate": 1}
+    assert found["results"][1]["attacked"][2]["shown"] == "no sum"
+    assert found["failed"] == []
+
+
 def test_a_lost_cell_under_a_server_is_made_again(compared: Path) -> None:
     before = files(compared)
     for lost in compared.glob("cells/*/records.jsonl"):

@@ -114,6 +114,20 @@ def test_servers_that_see_lists_or_sums_are_attacked_in_the_first_run() -> None:
 
 
 @pytest.mark.parametrize(
+    ("attack", "view"),
+    [
+        ({"lists": "sampled"}, "individual"),
+        ({"interactions": 2, "hide": ["shown"]}, "individual"),
+        ({"interactions": 2, "hide": ["order"]}, "individual+lists"),
+        ({"target": "training", "view": "client"}, "aggregate+lists"),
+        ({"target": "training", "view": "aggregate", "colluders": 3}, "colluding+lists"),
+    ],
+)
+def test_an_attack_is_held_against_the_proof_for_its_server(attack: dict[str, Any], view: str) -> None:
+    assert view_of(Spec.parse({**SPEC, "attack": attack})) == view
+
+
+@pytest.mark.parametrize(
     ("fields", "kinds"),
     [
         ({"attacks": ["map"]}, {"attack", "lists", "sum"}),
@@ -163,6 +177,13 @@ def test_chosen_sensitivities_are_used_and_a_fixed_one_goes_before() -> None:
 def test_a_grid_comes_back_from_its_toml() -> None:
     made = grid(sensitivity_grid=[1, 3], scenarios=["click-skew"], folds=[1, 2])
     assert ComparisonGrid.from_toml(made.toml, "grid.toml") == made
+
+
+@pytest.mark.parametrize(("told", "kinds"), [({}, set(ATTACKS)), ({"hide": ["order"]}, {"attack"})])
+def test_the_grid_of_a_spec_attacks_what_each_server_sees(told: dict[str, Any], kinds: set[str]) -> None:
+    spec = Spec.parse({**SPEC, "attack": {"click_models": ["perfect"], **told}})
+    found = GridExpansion(ComparisonGrid.from_toml(spec.toml, "spec.toml"), STUDY, {}).cells()
+    assert {cell.kind for cell in found if cell.kind != "audit"} == kinds
 
 
 def test_spaces_between_parts_mean_nothing() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
+from threadpoolctl import threadpool_limits
 
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, SumMembers, trade_off
@@ -65,6 +66,15 @@ def test_no_test_of_any_pure_mechanism_exceeds_the_curve(
 def test_auc_of_pure_epsilon(eps: float, auc: float) -> None:
     assert TradeOff.of_epsilon(eps).auc == pytest.approx(1 / (1 + math.exp(-eps)), rel=1e-12)
     assert TradeOff.of_epsilon(eps).auc == pytest.approx(auc, abs=5e-4)
+
+
+def test_auc_is_the_same_with_any_number_of_threads() -> None:
+    rates = np.linspace(0.0, 1.0, 30_011)  # as many bends as BLAS shares among threads
+    found = set()
+    for threads in (1, 2, 3, 7):
+        with threadpool_limits(threads, "blas"):
+            found.add(TradeOff(rates, np.sqrt(rates)).auc)
+    assert len(found) == 1
 
 
 @given(EPSILONS, DELTAS, st.floats(0.0, 1.0))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.results import Estimate
+from foltr_audit.core.results import Estimate, GapRecord
 from foltr_audit.experiments.decide import ABOVE_GUESS, MOST_AUC, MOST_LOSS, UNBOUNDED, Decision
 from foltr_audit.experiments.table import NOT_TESTED, ComparedPool
 from foltr_audit.report.compare import CompareReport
@@ -319,11 +319,21 @@ def test_the_thresholds_of_verdicts_stand_below_their_table() -> None:
     assert f"adds to the guess above .{ABOVE_GUESS * 10:g}" in caption
 
 
+def test_an_attack_that_cannot_run_is_named_with_the_server_that_it_would_be_of() -> None:
+    refusal = GapRecord(what="refused", method="map", why="it decodes one interaction")
+    others = tuple(replace(seen_as(sees, 0.5), gaps=(refusal,)) for sees in (LISTS, SUM))
+    found = report(setting("none", others=others)).refused
+    assert [(row["method"], row["view"]) for row in found] == [
+        ("map", "individual+lists"),
+        ("map", "aggregate"),
+    ]
+
+
 def test_where_lists_leak_the_attack_that_reads_them_is_named() -> None:
     """By what it adds to the guess in the world where that is most."""
     pools = [
         setting("a", 1.2, click_model=clicks, auc=0.52, others=(seen_as(LISTS, auc), seen_as(SUM, 0.5)))
-        for clicks, auc in (("perfect", 0.83), ("navigational", 0.77))
+        for clicks, auc in (("informational", None), ("perfect", 0.83), ("navigational", 0.77))
     ]
     made = report(*(setting("none", click_model=pool.spec.train.click_model) for pool in pools), *pools)
     assert made.decision is not None

@@ -197,8 +197,15 @@ class ComparisonGrid(SpecTable):
         _drop(table, "train.click_model")
         _drop(table, "schema")
         again = {"runs": 1, "folds": [spec.data.fold], "defenses": ["+".join(spec.defense)]}
-        protocols: dict[str, object] = {"attack": table.pop("attack", {}), "audit": table.pop("audit", {})}
-        return cls.parse({**axes, **again, "spec": {**table, **protocols}})
+        # A Spec names every field: one of the default says nothing of what the server sees.
+        usual = AttackSpec().model_dump(mode="json")
+        attack = {
+            name: value
+            for name, value in table_in(table, "attack").items()
+            if name not in _OF_OBSERVER or value != usual[name]
+        }
+        audit = table_in(table, "audit")
+        return cls.parse({**axes, **again, "spec": {**table, "attack": attack, "audit": audit}})
 
     def table(self) -> Table:
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
