@@ -241,7 +241,7 @@ def test_only_what_is_shown_to_be_little_is_good(
     (row,) = compared.results
     seen = row["attacked"][0].with_values(above_guess=Estimate(0.03, ends), shown=shown)
     page = page_of(replace(compared, results=[row.with_values(attacked=[seen])]))
-    (line,) = page.defenses.tables[0].lines
+    (line,) = page.defenses[0].lines
     assert [cell.mark for cell in line.cells if cell.text == "+.030"] == [mark]
 
 
