@@ -135,7 +135,8 @@ def test_it_begins_with_what_to_use_and_its_numbers() -> None:
     assert page.headline.startswith("Use laplace, eps 1.2")
     tiles = dict(page.tiles)
     assert [cell.text for cell in tiles.values()] == [".550", "ε 1.2", ".300", "184"]
-    assert {cell.mark for cell in tiles.values()} == {"good"}
+    attack, *others = (cell.mark for cell in tiles.values())
+    assert (attack, {*others}) == ("warn", {"good"})  # without an interval nobody knows how little it adds
     assert ".600" in tiles["Best attack, AUC"].below, "the guess"
     assert ".030 less" in tiles["Ranking quality, nDCG@10"].below, "of the clicks with the largest loss"
     assert "informational" in tiles["Ranking quality, nDCG@10"].below
