@@ -16,7 +16,7 @@ from foltr_audit.core.plugins.attack import UNKNOWN
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.population import EVERYBODY, ONE_GROUP, SEVERAL, ClientGroups, Population
+from foltr_audit.core.records.population import EVERYBODY, SEVERAL, ClientGroups, Population
 from foltr_audit.core.records.view import STEP_FACTS
 from foltr_audit.core.results import DataRecord, ProofRecord, UtilityRecord
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
@@ -364,8 +364,7 @@ class TraceAttack:
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
         """Run the attacks on the messages of each trace, and add the truth, if it is theirs."""
         _ = self.truth
-        sums = self.protocol.sums_of_rounds  # a sum is of clients of all groups
-        groups = ONE_GROUP if sums else ClientGroups.of(self.population, fresh=self.fresh)
+        groups = ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
             found = judge_attacks(
                 trace.on(self.collection),

@@ -242,7 +242,6 @@ def _attack_clicks(
             keep=True,
             tick=tick,
         )
-    sums = protocol.sums_of_rounds  # a sum is of clients of all groups
     return judge_attacks(
         recording,
         setup.collection,
@@ -250,7 +249,7 @@ def _attack_clicks(
         setup.streams,
         progress,
         click_model,
-        ONE_GROUP if sums else ClientGroups.of(setup.clients.population, fresh=True),
+        ClientGroups.of(setup.clients.population, fresh=True),
     )
 
 

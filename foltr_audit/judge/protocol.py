@@ -206,8 +206,9 @@ def judge(
     """
     protocol = protocol or AttackSpec()
     store: ObservedRounds = recording
-    if protocol.sums_of_rounds:
+    if protocol.sums_of_rounds:  # a sum is of clients of all groups
         store, observer = seen_as_rounds(recording, observer, protocol, streams)
+        groups = ONE_GROUP
     setting = JudgeSetting(observer, protocol, streams, groups)
     asked, not_here = _by_task(attacks, protocol)
     tasks = [task(asking, setting) for task, asking in asked.items()]

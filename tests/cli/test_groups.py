@@ -138,3 +138,10 @@ def test_clicks_alone_tell_no_fresh_clients_apart() -> None:
     done = answer("attack --scenario click-skew --click-model perfect", *SMALL)
     assert "groups" not in done
     assert len(done["utility_groups"]) == 3
+
+
+def test_a_sum_is_of_clients_of_all_groups() -> None:
+    """Fresh clients and those of training: no list of a sum is counted for the group of one client."""
+    fresh = ("--view", "cohort", "--click-model", "informational")
+    for seen in (fresh, ("--target", "training", "--view", "aggregate")):
+        assert "groups" not in answer("attack", *SKEWED, "--method", "olsr", *seen)
