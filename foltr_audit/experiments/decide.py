@@ -21,7 +21,6 @@ from foltr_audit.experiments.table import (
     Difference,
     PoolKey,
     WorldKey,
-    best_attack,
     proof_of,
     proven_auc,
     worst_audit,
@@ -101,7 +100,7 @@ def find_leak(seen: Attacked, servers: int = 1) -> StrongestLeak | None:
     """What the best attack of one of several servers is shown to do; None where none was scored."""
     if seen.unread:
         return StrongestLeak(seen, "no sum")
-    best = best_attack(seen)
+    best = seen.best
     if best.attack is None or not best.auc.known:
         return None
     if best.above_guess.ci95 is None:
@@ -176,7 +175,7 @@ class ParetoChoice(NamedTuple):
 
 
 def _choice(pool: ComparedPool) -> ParetoChoice:
-    above = Estimate(0.0, (0.0, 0.0)) if pool.unread else best_attack(pool).above_guess
+    above = Estimate(0.0, (0.0, 0.0)) if pool.unread else pool.best.above_guess
     return ParetoChoice(
         leak=above.value if above.known else None,
         utility=pool.ndcg.value if pool.ndcg.known else None,
@@ -298,7 +297,7 @@ class JudgedDefense:
     @property
     def auc(self) -> float:
         """The largest AUC of its best attack."""
-        aucs = [best_attack(pool).auc for pool in self.pools]
+        aucs = [pool.best.auc for pool in self.pools]
         return max((auc.value for auc in aucs if auc.known), default=math.nan)
 
 
@@ -326,6 +325,10 @@ class Decision:
         With `lists` that where the server sees the shown lists.
         """
         judged = next(one for one in self.judged if (one.learner, one.name) == (row["learner"], row["name"]))
+        return self.verdict(judged, lists=lists)
+
+    def verdict(self, judged: JudgedDefense, *, lists: bool = False) -> Judgement:
+        """The judgement on a defense, or that it is the one to use."""
         if judged is (self.to_use_with_lists if lists else self.best):
             return "recommended"
         return judged.with_lists if lists else judged.judgement
@@ -391,7 +394,7 @@ def _of_pool(pool: ComparedPool, leaks: Sequence[StrongestLeak], *, lists: bool)
         return "not tested"
     if any(leak.kind in BEATS for leak in leaks):
         return "leaks"
-    if any(_may_leak(best_attack(leak.seen)) for leak in leaks):
+    if any(_may_leak(leak.seen.best) for leak in leaks):
         return "too few lists"
     if pool.defended and (doubt := cost_doubt(pool.difference)):
         return doubt

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -94,21 +95,76 @@ NOTHING_LOST = Difference(Estimate(0.0, (0.0, 0.0)), loss=MeanBounds(0.0, 0.0, 0
 """The difference of no defense to itself."""
 
 
-class Attacked:
-    """What attacks find on what one server sees, guesses first."""
+@dataclass(frozen=True, eq=False)
+class BestAttack:
+    """The attack with the highest AUC, and the best guesses beside it; None where none was scored.
 
-    attacks: tuple[AttackRecord, ...]
-    gaps: tuple[GapRecord, ...]
+    It is the luckiest of `ran` too, which the intervals of its numbers allow for.
+    """
+
+    attack: AttackRecord | None
+    ran: Sequence[AttackRecord]
+
+    @cached_property
+    def auc(self) -> Estimate:
+        return self._selected("auc")
+
+    @cached_property
+    def above_guess(self) -> Estimate:
+        """Its AUC less that of the best guess of a server that does not know the grades of documents."""
+        return self._selected("above_guess")
+
+    @cached_property
+    def above_grades(self) -> Estimate:
+        """As `above_guess`, of a server that knows them; not defined without such a guess."""
+        return self._selected("above_grades")
+
+    def _selected(self, name: str) -> Estimate:
+        if self.attack is None:
+            return UNKNOWN
+        return selected(self.attack.metric(name), [record.metric(name) for record in self.ran])
 
     @property
-    def view(self) -> str:
-        """The view of that server, a name of `VIEWS`."""
-        raise NotImplementedError
+    def guess(self) -> str | None:
+        """That guess."""
+        return None if self.attack is None else self.attack.more["guess"]
+
+    @property
+    def guess_auc(self) -> float | None:
+        return None if self.attack is None else self.attack.more["guess_auc"]
+
+    @property
+    def grades_auc(self) -> float | None:
+        """The AUC of the best guess of a server that knows the grades; None without one."""
+        return None if self.attack is None else self.attack.more["grades_auc"]
+
+
+def _or_lowest(auc: Estimate) -> float:
+    return auc.value if auc.known else -1.0
+
+
+class Attacked:
+    """What attacks find on what one server sees, guesses first; `spec` is that of the first cell."""
+
+    spec: Spec
+    attacks: tuple[AttackRecord, ...]
+    gaps: tuple[GapRecord, ...]
 
     @property
     def runs(self) -> int:
         """Cells whose lists are judged together."""
         raise NotImplementedError
+
+    @property
+    def view(self) -> str:
+        """The view of that server, a name of `VIEWS`."""
+        return view_of(self.spec)
+
+    @cached_property
+    def best(self) -> BestAttack:
+        """The attack with the highest AUC."""
+        ran = [record for record in self.attacks if record.role == "attack"]
+        return BestAttack(max(ran, key=lambda record: _or_lowest(record.metric("auc")), default=None), ran)
 
     @property
     def refused(self) -> dict[str, str]:
@@ -134,10 +190,6 @@ class OtherAttacked(Attacked):
     attacks: tuple[AttackRecord, ...]
     gaps: tuple[GapRecord, ...]
     runs: int = 1
-
-    @property
-    def view(self) -> str:
-        return view_of(self.spec)
 
 
 def view_of(spec: Spec) -> str:
@@ -212,10 +264,6 @@ class ComparedPool(Attacked):
         return len(self.utilities)
 
     @property
-    def view(self) -> str:
-        return view_of(self.spec)
-
-    @property
     def attacked(self) -> tuple[Attacked, ...]:
         """What attacks find on what each server sees."""
         return self, *self.others
@@ -287,61 +335,9 @@ def _badness(audit: AuditRecord) -> tuple[int, float, float]:
     return place, audit.upper.epsilon, audit.lower.epsilon
 
 
-class BestAttack(NamedTuple):
-    """The attack with the highest AUC, and the best guesses beside it; None where none was scored.
-
-    It is the luckiest of `ran` too, which the intervals of its numbers allow for.
-    """
-
-    attack: AttackRecord | None
-    ran: Sequence[AttackRecord]
-
-    @property
-    def auc(self) -> Estimate:
-        return self._selected("auc")
-
-    @property
-    def above_guess(self) -> Estimate:
-        """Its AUC less that of the best guess of a server that does not know the grades of documents."""
-        return self._selected("above_guess")
-
-    @property
-    def above_grades(self) -> Estimate:
-        """As `above_guess`, of a server that knows them; not defined without such a guess."""
-        return self._selected("above_grades")
-
-    def _selected(self, name: str) -> Estimate:
-        if self.attack is None:
-            return UNKNOWN
-        return selected(self.attack.metric(name), [record.metric(name) for record in self.ran])
-
-    @property
-    def guess(self) -> str | None:
-        """That guess."""
-        return None if self.attack is None else self.attack.more["guess"]
-
-    @property
-    def guess_auc(self) -> float | None:
-        return None if self.attack is None else self.attack.more["guess_auc"]
-
-    @property
-    def grades_auc(self) -> float | None:
-        """The AUC of the best guess of a server that knows the grades; None without one."""
-        return None if self.attack is None else self.attack.more["grades_auc"]
-
-
-def best_attack(seen: Attacked) -> BestAttack:
-    ran = [record for record in seen.attacks if record.role == "attack"]
-    return BestAttack(max(ran, key=lambda record: _or_lowest(record.metric("auc")), default=None), ran)
-
-
-def _or_lowest(auc: Estimate) -> float:
-    return auc.value if auc.known else -1.0
-
-
 def hit_hardest(pool: ComparedPool) -> AttackRecord | None:
     """The group of clients that the best attack hits hardest; None where clients do not differ."""
-    best = best_attack(pool).attack
+    best = pool.best.attack
     if best is None:
         return None
     return next((one for one in pool.groups if one.method == best.method and one.place == 1), None)
@@ -403,8 +399,8 @@ def read_table(
             runs = [folder.read(each.spec) for each in pooled[name]]
             quality, place = _Quality.of(runs), _place(cell.spec)
             pool = _pool(runs, cell.label, asked[name], audits.get(chain_of(cell.spec), ()), quality)
-            seen = others.get(_system_of(cell.spec), [])
-            pool = replace(pool, others=tuple(_other(folder.read(each.spec)) for each in seen))
+            seen = [folder.read(each.spec) for each in others.get(_system_of(cell.spec), [])]
+            pool = replace(pool, others=tuple(map(_other, seen)))
             if cell.label.alternative == NO_DEFENSE:
                 bases[place] = quality
             elif place in bases:

@@ -17,7 +17,6 @@ from foltr_audit.experiments.table import (
     ComparedPool,
     ComparisonTable,
     WorldKey,
-    best_attack,
     cells_by_pool,
     hit_hardest,
     proof_of,
@@ -450,7 +449,7 @@ def compared(pool: ComparedPool) -> Row:
 
 
 def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
-    best, hardest, place = best_attack(pool), hit_hardest(pool), world.front[pool.key]
+    best, hardest, place = pool.best, hit_hardest(pool), world.front[pool.key]
     attack = best.attack
     metrics = ("accuracy", "precision", "recall", "f1", "tpr_at_1")
     proofs = [proof for view in VIEWS if (proof := proof_of(pool, view)) is not None]
@@ -500,7 +499,7 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
 
 
 def _attacked(seen: Attacked, leaks: Sequence[StrongestLeak]) -> Row:
-    best = best_attack(seen)
+    best = seen.best
     return ATTACKED.row(
         {
             "view": seen.view,

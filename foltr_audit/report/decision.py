@@ -18,7 +18,7 @@ from foltr_audit.experiments.decide import (
     JudgedDefense,
     Judgement,
 )
-from foltr_audit.experiments.table import ComparedPool, best_attack, worst_audit
+from foltr_audit.experiments.table import ComparedPool, worst_audit
 from foltr_audit.judge.doubts import describe_few_lists
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.report.documents import Row, Section, nested
@@ -82,7 +82,7 @@ def decision_row(decision: Decision) -> Row:
                 _VERDICT.of(
                     one,
                     defense=one.name,
-                    verdict="recommended" if one is decision.best else one.judgement,
+                    verdict=decision.verdict(one),
                 )
                 for one in decision.judged
             ],
@@ -125,7 +125,7 @@ def _read_from_lists(best: JudgedDefense) -> str:
     if best.with_lists != "leaks":
         return ""
     seen = {other: pool for pool in best.pools for other in pool.others if sees_lists(other.view)}
-    several = {other: best_attack(other) for other in seen}
+    several = {other: other.best for other in seen}
     attacks = {other: best for other, best in several.items() if best.above_guess.known}
     worst = max(attacks, key=lambda other: attacks[other].above_guess.value)
     attack, where = attacks[worst], _under(seen[worst], best.pools)
@@ -152,7 +152,7 @@ def _under(pool: ComparedPool, pools: Sequence[ComparedPool]) -> str:
 
 
 def _why(best: JudgedDefense) -> str:
-    attacks = {pool: best_attack(pool) for pool in best.pools}
+    attacks = {pool: pool.best for pool in best.pools}
     above = {pool: each.above_guess for pool, each in attacks.items()}
     worst = max(above, key=lambda pool: above[pool].value if above[pool].known else -1.0)
     attack = "attacks have nothing to read"
@@ -232,7 +232,7 @@ def _untested(best: JudgedDefense) -> Iterator[str]:
     first = best.pools[0]
     if not first.audits:
         yield "its claim, since no audit was run"
-    attacks = [best_attack(pool).attack for pool in best.pools]
+    attacks = [pool.best.attack for pool in best.pools]
     few = describe_few_lists([attack.counts["lists"] for attack in attacks if attack is not None])
     if few:
         yield f"more lists ({few} here)"

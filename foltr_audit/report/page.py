@@ -32,7 +32,7 @@ from foltr_audit.report.compare_tables import (
     epsilons_of,
     verdict_words,
 )
-from foltr_audit.report.decision import decision_sentences
+from foltr_audit.report.decision import MOST_SENTENCES, decision_sentences
 from foltr_audit.report.documents import Row
 from foltr_audit.report.page_table import (
     CHOICES,
@@ -168,7 +168,7 @@ def page_of(report: CompareReport) -> Page:
             *report.progress,
             *report.server,
             *dict.fromkeys(world.no_sum for world in report.world_tables if world.no_sum),
-            *said[3 if use else 1 :],
+            *said[MOST_SENTENCES if use else 1 :],
             *(["The data are synthetic: what holds here need not hold for real users."] if synthetic else []),
         ],
         defenses=[defense_table([row for row in rows if fits(row, first)], audited, observers[0])]

@@ -23,7 +23,6 @@ from foltr_audit.experiments.table import (
     NOISE_SHARES,
     ComparedPool,
     ComparisonTable,
-    best_attack,
     hit_hardest,
     proof_of,
     proven_auc,
@@ -111,9 +110,9 @@ def test_runs_in_which_no_sum_opened_are_counted() -> None:
     silent = (GapRecord(what="nothing to read", why="no sum"),)
     first = stored("published", 0, NDCG[0], evidence=None, gaps=silent)
     found = pool(first, some[1])
-    assert (found.without_sum, found.unread, best_attack(found).auc.known) == (1, False, True)
+    assert (found.without_sum, found.unread, found.best.auc.known) == (1, False, True)
     found = pool(first, stored("published", 1, NDCG[1], evidence=None, gaps=silent))
-    assert (found.without_sum, found.unread, best_attack(found).auc.known) == (2, True, False)
+    assert (found.without_sum, found.unread, found.best.auc.known) == (2, True, False)
 
 
 def test_utility_against_the_same_by_hand() -> None:
@@ -208,11 +207,11 @@ def test_the_best_attack_is_the_one_with_the_highest_auc() -> None:
     found = [attack("prior", 0.9, guess=True), attack("first", 0.5, guess=True)]
     found += [attack("olsr", math.nan), attack("lad", 0.7), attack("map", 0.6)]
     found += [attack("relevance-prior", 0.8, guess=True)]
-    best = best_attack(setting("none", attacks=tuple(found)))
+    best = setting("none", attacks=tuple(found)).best
     assert best.attack is not None
     assert (best.attack.method, best.guess, best.guess_auc, best.grades_auc) == ("lad", "prior", 0.9, 0.8)
     assert best.above_guess.value == pytest.approx(-0.2)
-    nothing = best_attack(setting("none", attacks=()))
+    nothing = setting("none", attacks=()).best
     assert (nothing.attack, nothing.guess, nothing.guess_auc, nothing.grades_auc) == (None,) * 4
     assert not nothing.auc.known
     assert not nothing.above_guess.known
