@@ -72,9 +72,15 @@ def run(
     category_feature: int | None = option(
         "For a preset of kind merge: feature with the category of a document, from 1.", panel=DATA
     ),
+    reading: str | None = option(
+        "published: what the authors' program did; written: what their text says. Default: both."
+    ),
     plot: Plot = None,
 ) -> None:
-    """Run a preset and show the published numbers next to those found."""
+    """Run a preset and show the published numbers next to those found.
+
+    Where the authors' program did something else than their text says, both are played.
+    """
     from foltr_audit.experiments.plan import apply_changes
     from foltr_audit.experiments.presets import load_preset
 
@@ -82,7 +88,7 @@ def run(
     unfit = f"not with {preset.name}, which is of kind {preset.kind}"
     common = common.setting(data__source=_source(preset, data, synthetic=synthetic))
     if preset.kind == "merge":
-        unused = {"plot": plot, "runs": common.runs, "fold": common.fold}
+        unused = {"plot": plot, "runs": common.runs, "fold": common.fold, "reading": reading}
         unused |= {"intents": common.fields.get("data.intents"), "resume": common.resume}
         refuse_given(unused, unfit)
         check_scale(scale)
@@ -90,7 +96,7 @@ def run(
         run_merge_study(apply_changes(preset.merging(scale), changes), common, preset=preset, scale=scale)
         return
     refuse_given({"category-feature": category_feature}, unfit)
-    chosen = PresetSelection.of(preset, common, scale=scale)
+    chosen = PresetSelection.of(preset, common, scale=scale, reading=reading)
     if preset.kind == "attack":
         refuse_given({"plot": plot}, unfit)
         run_attacks(chosen.plan, common, chosen)
