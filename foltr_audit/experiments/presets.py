@@ -90,12 +90,10 @@ class CellReading(_PresetTable):
     grid: dict[str, object] = {}
 
 
-class PresetCell(_PresetTable):
+class PresetCell(CellReading):
     """One system of a study: its own Spec fields, and lists of values by field, all of them combined."""
 
     name: Text
-    spec: dict[str, object] = {}
-    grid: dict[str, object] = {}
     readings: dict[ReadingName, CellReading] = {}
 
 
@@ -297,7 +295,10 @@ def read_preset(text: str, name: str) -> Preset:
 
 
 def _check_grids(preset: Preset, where: str) -> None:
-    owned = [*preset.cells, *(mine for cell in preset.cells for mine in cell.readings.values())]
+    owned: list[CellReading] = [
+        *preset.cells,
+        *(mine for cell in preset.cells for mine in cell.readings.values()),
+    ]
     grids = [preset.grid, *(mine.grid for mine in owned)]
     for name, values in (item for grid in grids for item in flat(grid).items()):
         if not isinstance(values, list) or not values:
@@ -311,7 +312,7 @@ def _check_grids(preset: Preset, where: str) -> None:
     most = max((prod(len(cast(list[JsonValue], each)) for each in one) for one in axes), default=1)
     if most > MOST_SPECS:
         raise UsageError(f"{where}: grid: {most} Specs of one cell; expected at most {MOST_SPECS}")
-    specs = (mine.spec for mine in (*owned, *preset.readings.values()))
+    specs = [*(mine.spec for mine in owned), *(mine.spec for mine in preset.readings.values())]
     tables = [preset.shared, preset.merge, *grids, *specs]
     fields = [flat(table) for table in tables]
     if any(_SOURCE in mine for mine in fields):

@@ -208,7 +208,7 @@ def test_rows_are_those_of_the_report(report: dict[str, Any]) -> None:
     results = {(row["data.normalise"], row["click_model"], row["method"]): row for row in report["results"]}
     assert len(published["rows"]) == 2 * 3 * (2 + 4)
     for row in published["rows"]:
-        wanted = results[prepared[row["cell"]], row["click_model"], row["method"]]
+        wanted = results[prepared[row["reading"]], row["click_model"], row["method"]]
         for name in ("accuracy", "precision", "recall"):
             assert row[name] == (wanted[name] and pytest.approx(wanted[name], abs=1e-12))
             assert 0 <= row[f"published_{name}"] <= 1
