@@ -52,12 +52,13 @@ def show(name: Name, json: Json = False) -> None:
 
 @app.command(
     cls=page(
+        words("data synthetic scale reading fold intents runs seed plot out resume json full quiet"),
         examples={
             "On the synthetic twin of its data, a tenth of its length": (
                 "foltr-audit study run pham-2022 --synthetic --scale 0.1"
             ),
             "On the data of the paper": "foltr-audit study run wang-2021-table-2 --data MQ2007",
-        }
+        },
     )
 )
 @takes(*words("fold data.intents runs seed out resume overwrite json verbose threads"), *ANSWER)
