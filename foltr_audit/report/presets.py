@@ -304,7 +304,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
     each_round = [
         a_round("a round:\npublished", "published_a_round", 0),
         *(
-            a_round(f"a round:\n{READINGS[readings[n]]}" if n else "found", "found_a_round", n)
+            a_round("a round:\n" * (len(readings) > 1) + READINGS[readings[n]], "found_a_round", n)
             for n in places
         ),
     ]
