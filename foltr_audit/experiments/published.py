@@ -153,7 +153,7 @@ def figure_beside(
     1.
     """
     where = flat(figure.where)
-    there = [row for row in rows if figure.metric in row and _is_at(row, where)]
+    there = [row for row in rows if figure.metric in row and is_at(row, where)]
     values = [value for row in there if isinstance(value := row[figure.metric], int | float)]
     mean = sum(values) / len(values) if values else None
     rounds = there[0].get("train.rounds") if there else None
@@ -173,7 +173,7 @@ def figure_beside(
     }
 
 
-def _is_at(row: Fields, where: Fields) -> bool:
+def is_at(row: Fields, where: Fields) -> bool:
     """Whether a row is of this place; one of a period only where the place names a period."""
     return all(row.get(name) == value for name, value in {PERIOD: None, **where}.items())
 
@@ -195,19 +195,25 @@ def _a_round(figure: PublishedFigure, value: float | None, rounds: Collection[in
     return value / online_sum(np.ones(max(rounds)))
 
 
+def trained_metrics(run: Run) -> dict[str, float]:
+    """The metrics of a trained model, by their columns in a report."""
+    trained = run.trained
+    return {
+        "ndcg@10": trained.ndcg,
+        "online_sum": trained.online_sum,
+        "online_mean": trained.online_mean,
+        "maxrr_last_10": trained.maxrr_last,
+    }
+
+
 def seed_intervals(runs: Sequence[Run]) -> dict[str, JsonValue]:
     """The interval of the mean of each metric of trained models, by its column, as a list of two numbers.
 
     Empty where a fold was run once, since the spread over seeds is then not known.
     """
     folds = [run.spec.data.fold for run in runs]
-    trained = [run.trained for run in runs]
-    values = {
-        "ndcg@10": [each.ndcg for each in trained],
-        "online_sum": [each.online_sum for each in trained],
-        "online_mean": [each.online_mean for each in trained],
-        "maxrr_last_10": [each.maxrr_last for each in trained],
-    }
+    metrics = [trained_metrics(run) for run in runs]
+    values = {name: [each[name] for each in metrics] for name in metrics[0]}
     ends = {name: stratified_interval(each, folds) for name, each in values.items()}
     return {name: list(interval) for name, interval in ends.items() if interval is not None}
 
