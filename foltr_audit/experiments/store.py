@@ -38,6 +38,7 @@ from foltr_audit.core.results import (
     UtilityRecord,
 )
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.data.values import MAX_LABEL
 from foltr_audit.errors import TraceError, first_problem
 from foltr_audit.experiments.run import Run, RunRecords, World, proofs_of, utility_record
 from foltr_audit.experiments.runs.folder import ARRAYS, RECORDS, SPEC
@@ -245,7 +246,7 @@ class StoredRun(RunRecords):
             rounds=self.spec.train.rounds,
             learner=make(Learner, self.spec.train.learner),
             intents_of_data=next(n for n in count(1) if of_intent(n) not in self.rounds),
-            largest_label=self.data.largest_label or 0,
+            largest_label=min(self.data.largest_label or 0, MAX_LABEL),  # a damaged file may say anything
         )
         return World.of(self.spec, clients)
 
