@@ -15,6 +15,7 @@ from foltr_audit.core.settings.experiment import flat
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Publication, PublishedFigure
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.significance import mean_interval
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue
 
@@ -209,12 +210,16 @@ def trained_metrics(run: Run) -> dict[str, float]:
 def seed_intervals(runs: Sequence[Run]) -> dict[str, JsonValue]:
     """The interval of the mean of each metric of trained models, by its column, as a list of two numbers.
 
-    Empty where a fold was run once, since the spread over seeds is then not known.
+    Over seeds with the same folds; where a fold was run once, over repetitions, each of which has another
+    seed and another fold, as published. Empty of fewer than `FEWEST` of these.
     """
     folds = [run.spec.data.fold for run in runs]
     metrics = [trained_metrics(run) for run in runs]
     values = {name: [each[name] for each in metrics] for name in metrics[0]}
-    ends = {name: stratified_interval(each, folds) for name, each in values.items()}
+    ends = {
+        name: stratified_interval(each, folds) or mean_interval(np.array(each), 0.0, math.inf)
+        for name, each in values.items()
+    }
     return {name: list(interval) for name, interval in ends.items() if interval is not None}
 
 

@@ -59,7 +59,7 @@ def slow(pairs: Sequence[tuple[list[bool], list[bool]]]) -> dict[str, float]:
 
 def compared(preset: Preset, **cells: Sequence[Run]) -> dict[tuple[str, str], dict[str, Any]]:
     """Rows by cell and method."""
-    rows: list[dict[str, Any]] = [row.plain() for row in PresetComparison.of(preset, cells, HERE).rows]
+    rows: list[dict[str, Any]] = [row.plain() for row in PresetComparison.of(preset, {"": cells}, HERE).rows]
     found = {(row["cell"], row["method"]): row for row in rows}
     assert len(found) == len(rows)
     return found
@@ -107,7 +107,7 @@ def test_settings_stay_apart_and_a_refused_attack_has_no_row() -> None:
     evidence = random_evidence(6)
     axis = [spec_of(defense=["clip:norm=1"]), spec_of(defense=["clip:norm=2"])]
     cells = {"mine": [cell(spec, evidence) for spec in axis]}
-    comparison = PresetComparison.of(load_preset("pham-2022"), cells, HERE)
+    comparison = PresetComparison.of(load_preset("pham-2022"), {"": cells}, HERE)
     defenses = [row["defense"] for row in comparison.rows if row["method"] == "olsr"]
     assert defenses == ["clip:norm=1", "clip:norm=2"]
     half = [cell(spec_of(1), evidence), cell(spec_of(2), evidence, label="max-gain")]
