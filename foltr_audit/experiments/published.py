@@ -12,6 +12,7 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import online_sum
 from foltr_audit.core.results import Interval
 from foltr_audit.core.settings.experiment import flat
+from foltr_audit.experiments.periods import SpecRuns, metrics_of_periods
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Publication, PublishedFigure
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -165,6 +166,7 @@ def figure_beside(
         "metric": figure.metric,
         "published": figure.value,
         "approximate": figure.approximate,
+        "published_mark": figure.mark,
         "found": mean,
         "low": low,
         "high": high,
@@ -196,8 +198,13 @@ def _a_round(figure: PublishedFigure, value: float | None, rounds: Collection[in
     return value / online_sum(np.ones(max(rounds)))
 
 
-def trained_metrics(run: Run) -> dict[str, float]:
-    """The metrics of a trained model, by their columns in a report."""
+def run_metrics(run: Run, among: SpecRuns, period: int | None = None) -> dict[str, float]:
+    """The metrics of a run by their columns in a report: of a period, from 1, or of the whole training.
+
+    Twins are searched `among` all runs.
+    """
+    if period is not None:
+        return {name: float(values[period - 1]) for name, values in metrics_of_periods(run, among).items()}
     trained = run.trained
     return {
         "ndcg@10": trained.ndcg,
@@ -207,20 +214,20 @@ def trained_metrics(run: Run) -> dict[str, float]:
     }
 
 
-def seed_intervals(runs: Sequence[Run]) -> dict[str, JsonValue]:
-    """The interval of the mean of each metric of trained models, by its column, as a list of two numbers.
+def seed_intervals(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) -> dict[str, JsonValue]:
+    """The interval of the mean of each metric that all runs have, as a list of two numbers.
 
     Over seeds with the same folds; where a fold was run once, over repetitions, each of which has another
     seed and another fold, as published. Empty of fewer than `FEWEST` of these.
     """
     folds = [run.spec.data.fold for run in runs]
-    metrics = [trained_metrics(run) for run in runs]
-    values = {name: [each[name] for each in metrics] for name in metrics[0]}
-    ends = {
-        name: stratified_interval(each, folds) or mean_interval(np.array(each), 0.0, math.inf)
+    values = {name: np.array([of_run[name] for of_run in metrics]) for name in metrics[0]}
+    found = {
+        name: stratified_interval(each.tolist(), folds) or mean_interval(each, 0.0, math.inf)
         for name, each in values.items()
+        if np.isfinite(each).all()
     }
-    return {name: list(interval) for name, interval in ends.items() if interval is not None}
+    return {name: [max(0.0, ends[0]), ends[1]] for name, ends in found.items() if ends is not None}
 
 
 def stratified_interval(values: Sequence[float], strata: Sequence[int]) -> Interval | None:

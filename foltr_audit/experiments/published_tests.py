@@ -15,9 +15,8 @@ import numpy as np
 
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import flat
-from foltr_audit.experiments.periods import SpecRuns, metrics_of_periods
-from foltr_audit.experiments.presets import Publication, PublishedTest
-from foltr_audit.experiments.published import Fields, is_at, trained_metrics
+from foltr_audit.experiments.presets import Publication, PublishedFigure, PublishedTest
+from foltr_audit.experiments.published import Fields, is_at
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test
 from foltr_audit.simulation.intent_metrics import PERIOD
@@ -55,21 +54,16 @@ class PlaceTest:
     mark_bonferroni: str
 
 
-def repeated_metrics(runs: Sequence[Run], among: SpecRuns, period: int | None = None) -> JsonValue:
-    """The field `REPETITIONS` of a row about runs: in a period, from 1, or in the whole training.
-
-    Twins are searched `among` all runs.
-    """
-    values: dict[str, dict[str, JsonValue]] = {}
-    for run in runs:
-        if period is None:
-            metrics = trained_metrics(run)
-        else:
-            metrics = {name: float(of[period - 1]) for name, of in metrics_of_periods(run, among).items()}
-        repetition = f"fold {run.spec.data.fold}, seed {run.spec.seed}, repetition {run.spec.repetition}"
-        for name, value in metrics.items():
-            values.setdefault(name, {})[repetition] = value
-    return dict(values)
+def repeated_metrics(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) -> JsonValue:
+    """The field `REPETITIONS` of a row about runs with such metrics."""
+    values: dict[str, JsonValue] = {}
+    for name in metrics[0]:
+        each = zip((run.spec for run in runs), metrics, strict=True)
+        values[name] = {
+            f"fold {spec.data.fold}, seed {spec.seed}, repetition {spec.repetition}": of_run[name]
+            for spec, of_run in each
+        }
+    return values
 
 
 def published_tests(published: Publication, found: Mapping[str, Sequence[Fields]]) -> Iterator[PlaceTest]:
@@ -90,6 +84,12 @@ def published_tests(published: Publication, found: Mapping[str, Sequence[Fields]
             yield from _marked(
                 declared, place, [None if one.test is None else next(p) for one in place], comparisons
             )
+
+
+def mark_of(figure: PublishedFigure, tests: Sequence[PlaceTest]) -> str:
+    """The mark that is found for a published number; empty without one."""
+    place = figure.cell, figure.metric, flat(figure.where)
+    return next((test.mark for test in tests if (test.cell, test.metric, test.where) == place), "")
 
 
 class _Pairs(NamedTuple):
