@@ -12,7 +12,6 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import online_sum
 from foltr_audit.core.results import Interval
 from foltr_audit.core.settings.experiment import flat
-from foltr_audit.experiments.periods import SpecRuns, metrics_of_periods
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Publication, PublishedFigure
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -198,13 +197,8 @@ def _a_round(figure: PublishedFigure, value: float | None, rounds: Collection[in
     return value / online_sum(np.ones(max(rounds)))
 
 
-def run_metrics(run: Run, among: SpecRuns, period: int | None = None) -> dict[str, float]:
-    """The metrics of a run by their columns in a report: of a period, from 1, or of the whole training.
-
-    Twins are searched `among` all runs.
-    """
-    if period is not None:
-        return {name: float(values[period - 1]) for name, values in metrics_of_periods(run, among).items()}
+def trained_metrics(run: Run) -> dict[str, float]:
+    """The metrics of a trained model by their columns in a report."""
     trained = run.trained
     return {
         "ndcg@10": trained.ndcg,

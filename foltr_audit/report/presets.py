@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.core.settings.experiment import Spec, flat
-from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
+from foltr_audit.experiments.periods import SpecRuns, metrics_of_periods, runs_by_spec
 from foltr_audit.experiments.presets import READINGS, Preset, PublishedTest
 from foltr_audit.experiments.published import (
     CLICK_FIGURES,
@@ -22,8 +22,8 @@ from foltr_audit.experiments.published import (
     StudyExtent,
     attack_figures,
     figure_beside,
-    run_metrics,
     seed_intervals,
+    trained_metrics,
 )
 from foltr_audit.experiments.published_tests import (
     REPETITIONS,
@@ -295,8 +295,15 @@ def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
     """Rows of a cell's reports with their Spec fields; twins are searched `among` all runs."""
     for pool in pools(runs):
         fields = flat(pool.runs[0].spec.table())
+        trained = [trained_metrics(run) for run in pool.runs]
+        periods = [metrics_of_periods(run, among) for run in pool.runs]
         for row in (*utility_rows(pool.runs), *period_rows(pool.runs, among)):
-            metrics = [run_metrics(run, among, row.get(PERIOD)) for run in pool.runs]
+            period = row.get(PERIOD)
+            metrics = (
+                trained
+                if period is None
+                else [{name: float(values[period - 1]) for name, values in each.items()} for each in periods]
+            )
             yield {
                 **fields,
                 **row.plain(),

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from scipy.stats import binom, ttest_rel
 from statsmodels.stats.multitest import multipletests
 
+from foltr_audit.experiments.periods import metrics_of_periods
 from foltr_audit.experiments.presets import Publication
-from foltr_audit.experiments.published import run_metrics
+from foltr_audit.experiments.published import trained_metrics
 from foltr_audit.experiments.published_tests import (
     REPETITIONS,
     published_tests,
@@ -185,12 +186,16 @@ def test_values_of_repetitions_are_those_whose_means_are_reported() -> None:
     every = [*runs, *(fixed(k + 1, (FIRST, SECOND)[k], i) for k in range(2) for i in range(3))]
     among = {run.spec: run for run in every}
     for row in plain(period_rows(runs, among)):
-        found: Any = repeated_metrics(runs, [run_metrics(run, among, row["period"]) for run in runs])
+        number = row["period"] - 1
+        of_runs = [metrics_of_periods(run, among) for run in runs]
+        found: Any = repeated_metrics(
+            runs, [{name: float(of[number]) for name, of in each.items()} for each in of_runs]
+        )
         for metric in ("ndcg_drop@10", "ndcg_delta@10", "online_mean", "ndcg@10"):
             each = list(found[metric].values())
             assert len(each) == 3
             assert (None if np.isnan(each).all() else pytest.approx(np.mean(each))) == row[metric]
-    whole: Any = repeated_metrics(runs, [run_metrics(run, among) for run in runs])
+    whole: Any = repeated_metrics(runs, [trained_metrics(run) for run in runs])
     assert list(whole["ndcg@10"].values()) == [run.trained.ndcg for run in runs]
     assert list(whole["online_sum"].values()) == [run.trained.online_sum for run in runs]
 
