@@ -10,7 +10,7 @@ import typer
 from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import ANSWER, CommonOptions, takes
 from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import DATA, Json, Plot, option, refuse_given, switch, words
+from foltr_audit.cli.options import DATA, PICTURE, Json, option, refuse_given, switch, words
 from foltr_audit.cli.output import print_json, print_line, show_table
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
@@ -72,7 +72,10 @@ def run(
     category_feature: int | None = option(
         "For a preset of kind merge: feature with the category of a document, from 1.", panel=DATA
     ),
-    plot: Plot = None,
+    plot: list[Path] | None = option(
+        "Draw the learning curves, or what attacks read against epsilon, into a file. May be repeated.",
+        metavar=PICTURE,
+    ),
 ) -> None:
     """Run a preset and show the published numbers next to those found."""
     from foltr_audit.experiments.plan import apply_changes
@@ -92,8 +95,7 @@ def run(
     refuse_given({"category-feature": category_feature}, unfit)
     chosen = PresetSelection.of(preset, common, scale=scale)
     if preset.kind == "attack":
-        refuse_given({"plot": plot}, unfit)
-        run_attacks(chosen.plan, common, chosen)
+        run_attacks(chosen.plan, common, plot or (), chosen)
     else:
         run_training(chosen.plan, common, plot or (), chosen)
 
