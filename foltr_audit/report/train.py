@@ -152,7 +152,7 @@ class TrainReport(PlanReport):
         )
 
     def figure(self) -> Figure:
-        """The learning curves, offline and online."""
+        """The learning curves of the metrics in `PANELS`."""
         return draw(self.curves, self.dataset)
 
     def save_rounds(self, folder: Path) -> None:
