@@ -71,7 +71,8 @@ def load_data(
         dtype: of the features, float32 or float64.
         document_order: content, so that the order of rows changes no result, or file.
         seed: splits data that come in one part.
-        intents: folder with qrels for each intent, or `synthetic[:I]`; None for one intent.
+        intents: a folder of qrels for each intent, a file of TREC's diversity qrels, `FILE[:I]` for its first
+            I subtopics (4), or `synthetic[:I]`; None for one intent.
 
     Returns:
         The parts for training, validation and test.

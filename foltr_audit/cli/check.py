@@ -104,8 +104,8 @@ _SHARED: tuple[str | OtherHelp, ...] = (
     ),
     OtherHelp(
         "data.intents",
-        "Folder with TREC qrels for each intent (1.txt, 2.txt, ...), or synthetic[:I] for synthetic ones; "
-        "with a zip, where they are.",
+        "TREC qrels: a folder with a file for each intent (1.txt, 2.txt, ...), or FILE[:I], the first I "
+        "subtopics (4) of one file; or synthetic[:I] for synthetic ones; with a zip, where they are.",
     ),
     OtherHelp("seed", "Seed of all random draws. Default: 1; with a zip a new number, which is printed."),
 )

@@ -21,7 +21,7 @@ LIST_LENGTH = 10
 """Documents in a shown list, k: a user sees at most ten."""
 
 ONLINE_DISCOUNT = 0.9995
-"""Discount per round of the online performance (Oosterhuis & de Rijke 2018, section 5.4)."""
+"""Discount of the online performance, per round (Oosterhuis & de Rijke 2018, section 5.4) or list."""
 
 
 class MetricDescription(NamedTuple):
@@ -84,9 +84,19 @@ OFFLINE: Mapping[str, MetricDescription] = MappingProxyType(
 """Metrics of a global model on the test split, by their name in reports."""
 
 ONLINE: Mapping[str, MetricDescription] = MappingProxyType(
-    {"online_ndcg@10": MetricDescription("nDCG@10"), "maxrr": MetricDescription("MaxRR")}
+    {
+        ONLINE_NDCG: MetricDescription("nDCG@10"),
+        "online_ndcg@10_discounted": MetricDescription("nDCG@10, discounted"),
+        "online_ndcg@10_paired": MetricDescription("nDCG@10, with pairs"),
+        "online_dcg@10": MetricDescription("DCG@10"),
+        "maxrr": MetricDescription("MaxRR"),
+        "dcg": MetricDescription("DCG of clicks"),
+    }
 )
-"""Metrics of the lists shown to users in a round, by their name in reports."""
+"""Metrics of the lists shown to users in a round, by their name in reports.
+
+`maxrr` and `dcg` are of the clicks, as FOLtR-ES measures what users see; the others are of the labels.
+"""
 
 
 def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> Floats:
@@ -96,11 +106,16 @@ def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> Floats:
     return ideal_dcg_of_queries(data.labels, data.offsets, discounts(k))
 
 
-def ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats) -> Floats:
-    """NDCG of lists (I, k), given the ideal DCG of every query (queries,); 0 without relevant documents."""
-    from foltr_audit.kernels.metrics import dcg_over_best, discounts
+def dcg(data: Dataset, queries: Ints, shown: Ints) -> Floats:
+    """DCG of lists (I, k) shown for queries (I,), float64 (I,)."""
+    from foltr_audit.kernels.metrics import dcg_of_lists, discounts
 
-    return dcg_over_best(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]), ideal)
+    return dcg_of_lists(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]))
+
+
+def ndcg(dcg: Floats, ideal: Floats) -> Floats:
+    """NDCG of lists (I,) from their DCG and the highest possible one; 0 without relevant documents."""
+    return np.divide(dcg, ideal, out=np.zeros(dcg.size), where=ideal > 0)
 
 
 def mean_over(values: Floats, has_relevant: Bools, no_relevant: str) -> float:
@@ -129,7 +144,8 @@ class OfflineValues(NamedTuple):
     Attributes:
         ndcg, dcg: gain 2^r - 1, discount log2(i + 1).
         reciprocal_rank: of the first relevant document, 0 without one. Its mean over queries is MRR@10
-            (Voorhees 1999, "The TREC-8 question answering track report").
+            (Voorhees 1999, "The TREC-8 question answering track report"), which the program of Wang et al.
+            2021 calls MaxRR in figure 3, over queries with a relevant document.
         average_precision: the precisions at the ranks of relevant documents, summed and divided by
             min(10, relevant): 1 for the best list, 0 without relevant documents. Its mean over queries is
             MAP@10 (Manning, Raghavan & Schuetze 2008, "Introduction to information retrieval", section 8.4).
@@ -177,7 +193,7 @@ def offline_values(
     ).T
     most = np.minimum(relevant, LIST_LENGTH)
     return OfflineValues(
-        ndcg=np.divide(dcg, ideal, out=np.zeros(dcg.size), where=ideal > 0),
+        ndcg=ndcg(dcg, ideal),
         dcg=dcg,
         reciprocal_rank=first,
         average_precision=np.divide(precisions, most, out=np.zeros(dcg.size), where=most > 0),
@@ -185,15 +201,51 @@ def offline_values(
     )
 
 
-def max_rr(clicks: Bools) -> Floats:
-    """Reciprocal rank of the first click of each list (I, k), 0 without a click; float64 (I,).
+class ClickValues(NamedTuple):
+    """Metrics of the clicks on lists (I, k), each (I,).
 
-    >>> max_rr(np.array([[False, True, True], [False, False, False]])).tolist()
-    [0.5, 0.0]
+    Attributes:
+        max_rr: reciprocal rank of the first click, 0 without a click.
+        dcg: sum of 1 / log2(r + 1) over the clicked ranks r.
+        paired: whether some of the documents were clicked and others not.
     """
-    from foltr_audit.kernels.metrics import reciprocal_ranks
 
-    return reciprocal_ranks(clicks)
+    max_rr: Floats
+    dcg: Floats
+    paired: Bools
+
+
+def click_values(shown: Ints, clicks: Bools) -> ClickValues:
+    """Metrics of the clicks on lists (I, k), which are padded with -1.
+
+    >>> shown = np.array([[3, 0, 1], [2, -1, -1]])
+    >>> click_values(shown, np.array([[False, True, True], [True, False, False]])).paired.tolist()
+    [True, False]
+    """
+    from foltr_audit.kernels.metrics import click_metrics, discounts
+
+    max_rr, dcg, paired = click_metrics(shown, clicks, discounts(clicks.shape[1])).T
+    return ClickValues(max_rr, dcg, paired > 0)
+
+
+def pham_ndcg(values: Floats, paired: Bools, there: Bools) -> tuple[Floats, float]:
+    """The online nDCG of a round as Pham 2022 writes it, of each list (I,), and as the program has it.
+
+    As written, the nDCG of a list has a factor of .9995 for each earlier list of its client in the round. The
+    program discounts nothing and takes the mean over clients of their means over the lists with a pair, which
+    they learn from, 0 for a client without any; NaN if nobody played.
+
+    Args:
+        values: nDCG of the lists, one client after the other, (I,).
+        paired: whether a list has a pair of a clicked document and one that was not clicked, (I,).
+        there: which of the lists of each client were shown, (C, B), I in all.
+
+    Source: Pham 2022, "Federated learning for online learning to rank", section 3.4; its program,
+    `Client.train_model`.
+    """
+    from foltr_audit.kernels.metrics import values_by_client
+
+    return values_by_client(values, paired, there, ONLINE_DISCOUNT)
 
 
 def online_sum(per_round: Floats) -> float:

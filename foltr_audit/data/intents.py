@@ -1,6 +1,7 @@
 """Several intents per query: TREC qrels for each intent, what `--intents` means, and balancing.
 
-`--intents` names a folder of qrels per intent, or `synthetic[:I]` for synthetic ones.
+`--intents` names a folder of qrels per intent, a file of TREC's diversity qrels, `FILE[:I]` for its first I
+subtopics, or `synthetic[:I]` for synthetic ones.
 
 Balancing: TREC's first intents have more relevant documents than its last. Zhuang & Zuccon 2021, section 4.1,
 number the intents of each query again at random in each repetition, so that all become equally frequent; an
@@ -9,6 +10,7 @@ intent then means nothing across queries.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,7 +20,13 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.settings.data import are_synthetic, synthetic_count
+from foltr_audit.core.settings.data import (
+    FEWEST_INTENTS,
+    MOST_INTENTS,
+    USUAL_INTENTS,
+    are_synthetic,
+    synthetic_count,
+)
 from foltr_audit.data.letor import line_batches, shown
 from foltr_audit.data.synthetic import synthetic_intents
 from foltr_audit.data.values import MAX_LABEL
@@ -27,11 +35,16 @@ from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.rng import Streams, name_codes
 from foltr_audit.utils.arrays import Ints
 
-# A folder holds a file per intent, 1.txt to I.txt (or .txt.gz), of lines `topic intent document label`.
-# A document counts as judged if any of the files judges it, as Zhuang & Zuccon 2021, section 4.1, collate
-# the diversity qrels of the TREC Web Track (Clarke, Craswell & Soboroff 2009).
+# Lines are `topic intent document label`. A folder holds a file per intent, 1.txt to I.txt (or .txt.gz). The
+# TREC Web Track publishes one file, where intents are numbered subtopics (Clarke, Craswell & Soboroff 2009).
+# Any label above 0 is relevant there, as for TREC's `ndeval`. Lines of subtopic 0 only say that a document
+# was judged: they name what is relevant to no subtopic in 2009, and everything in qrels of the ad hoc task.
+# A document counts as judged if any line judges it, as Zhuang & Zuccon 2021, section 3.1, collate them. Their
+# split has the documents of the ad hoc task, too, and their program takes a label of -2 (spam) as relevant.
 
 _FILE = re.compile(r"([1-9]\d{0,3})\.txt(\.gz)?")
+_FIRST = re.compile(r"(.+):(\d{1,4})")
+_SUBTOPIC = re.compile(rb"\d{1,4}")
 _LINE = "topic intent document label"
 _LABEL = re.compile(rb"-?\d{1,9}")
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -44,7 +57,7 @@ class Qrels:
     """Judgements of the same documents under several intents.
 
     `rows` has the column of each topic and document in `grades`, int64 (I, judged documents), in the order of
-    the files. A grade is 0 where an intent's file lacks the document.
+    the files. A grade is 0 where no line of an intent has the document.
     """
 
     rows: Mapping[tuple[str, str], int]
@@ -58,6 +71,22 @@ class Qrels:
     def relevant(self) -> Ints:
         """Number of relevant documents (grade > 0) of each intent, shape (I,)."""
         return np.asarray(np.count_nonzero(self.grades > 0, axis=1), dtype=np.int64)
+
+
+def qrels_file(intents: str) -> tuple[Path, int] | None:
+    """The file that `FILE[:I]` names, and how many of its subtopics; None for anything else, a folder.
+
+    Raises:
+        DataError: a number of subtopics that is not supported.
+    """
+    if os.path.isfile(intents):
+        return Path(intents), USUAL_INTENTS
+    named = _FIRST.fullmatch(intents)
+    if named is None or os.path.isdir(intents) or not os.path.isfile(named[1]):
+        return None
+    if not FEWEST_INTENTS <= int(named[2]) <= MOST_INTENTS:
+        raise DataError(f"qrels: {intents}: expected from {FEWEST_INTENTS} to {MOST_INTENTS} subtopics")
+    return Path(named[1]), int(named[2])
 
 
 def qrels_files(folder: Path) -> tuple[Path, ...]:
@@ -87,13 +116,31 @@ def qrels_files(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / found[number] for number in sorted(found))
 
 
-def read_qrels(folder: Path) -> Qrels:
-    """Read a folder of qrels, one file an intent. A label below 0 (spam) is grade 0; others stay.
+def read_qrels(intents: str) -> Qrels:
+    """Read `--intents`. A label below 0 (spam) is grade 0; others stay in a folder, and are 1 in a file.
 
     Raises:
-        DataError: a file that is missing, damaged, empty or malformed, a document that one file judges twice,
-            or files of different topics.
+        DataError: a file that is missing, damaged, empty or malformed, a document that is judged twice, files
+            of different topics, or fewer subtopics than are read.
     """
+    file = qrels_file(intents)
+    places: dict[_Names, int] = {}
+    if file is None:
+        columns = _read_folder(Path(intents))
+        for column in columns:
+            for names in column:
+                places.setdefault(names, len(places))
+    else:
+        columns, places = _read_subtopics(*file)
+    grades = np.zeros((len(columns), len(places)), dtype=np.int64)
+    for row, column in zip(grades, columns, strict=True):
+        row[[places[names] for names in column]] = list(column.values())
+    rows = {(topic.decode(), document.decode()): place for (topic, document), place in places.items()}
+    return Qrels(rows, grades)
+
+
+def _read_folder(folder: Path) -> list[dict[_Names, int]]:
+    """Grade by topic and document, under each intent."""
     files = qrels_files(folder)
     columns = [_read(path, intent) for intent, path in enumerate(files, start=1)]
     topics = [{topic for topic, _ in column} for column in columns]
@@ -105,52 +152,89 @@ def read_qrels(folder: Path) -> Qrels:
                 f"qrels: {folder}: topic {shown(odd)} is in {has.name}, not in {lacks.name}; "
                 f"expected the same topics in every file"
             )
-    places: dict[_Names, int] = {}
-    for column in columns:
-        for names in column:
-            places.setdefault(names, len(places))
-    grades = np.zeros((len(columns), len(places)), dtype=np.int64)
-    for row, column in zip(grades, columns, strict=True):
-        row[[places[names] for names in column]] = list(column.values())
-    rows = {(topic.decode(), document.decode()): place for (topic, document), place in places.items()}
-    return Qrels(rows, grades)
+    return columns
 
 
 def _read(path: Path, intent: int) -> dict[_Names, int]:
-    """Grade by topic and document."""
-    if path.name.endswith(".gz"):
-        _refuse_unpacked(path)
+    """Grade by topic and document in the file of one intent."""
     found: dict[_Names, int] = {}
-    known: dict[bytes, int] = {}  # a label's text -> grade
     number = str(intent).encode()
-    for first, lines in line_batches(path, "qrels"):
-        for place, line in enumerate(lines, first):
-            fields = line.split()
-            if not fields:
-                continue
-            if len(fields) != 4 or fields[1] != number or fields[3] not in known:
-                known[fields[-1]] = _grade(fields, intent, f"qrels: {path.name}:{place}")
-            names = fields[0], fields[2]
-            if names in found:
-                raise DataError(
-                    f"qrels: {path.name}:{place}: document {shown(fields[2])} of topic {shown(fields[0])} "
-                    f"occurs twice; expected one label each"
-                )
-            found[names] = known[fields[3]]
-    if not found:
-        raise DataError(f"qrels: {path}: empty; expected lines '{_LINE}'")
+    for line, fields, grade in _graded_lines(path):
+        if fields[1] != number:
+            found_number = shown(fields[1])
+            raise DataError(
+                f"qrels: {path.name}:{line}: intent {found_number}; expected {intent}, the number of the file"
+            )
+        names = fields[0], fields[2]
+        if names in found:
+            raise _judged_twice(path, line, fields)
+        found[names] = grade
     return found
 
 
-def _grade(fields: list[bytes], intent: int, where: str) -> int:
+def _read_subtopics(path: Path, number: int) -> tuple[list[dict[_Names, int]], dict[_Names, int]]:
+    """Grades, 0 or 1, under each of the first subtopics of a file, and the place of all that it judges."""
+    columns: list[dict[_Names, int]] = [{} for _ in range(number)]
+    places: dict[_Names, int] = {}
+    seen: set[tuple[int, int]] = set()  # subtopic, and place of topic and document
+    for line, fields, grade in _graded_lines(path):
+        if not _SUBTOPIC.fullmatch(fields[1]):
+            raise DataError(
+                f"qrels: {path.name}:{line}: subtopic {shown(fields[1])}; expected a whole number from 0"
+            )
+        subtopic, names = int(fields[1]), (fields[0], fields[2])
+        judged = subtopic, places.setdefault(names, len(places))
+        if subtopic > 0 and judged in seen:
+            raise _judged_twice(path, line, fields)
+        seen.add(judged)
+        if 1 <= subtopic <= number:
+            columns[subtopic - 1][names] = min(grade, 1)
+    lacking = next((subtopic for subtopic, column in enumerate(columns, start=1) if not column), None)
+    if lacking is not None:
+        raise DataError(
+            f"qrels: {path}: no line of subtopic {lacking}; expected subtopics 1 to {number}, or "
+            f"{path.name}:I for the first I"
+        )
+    return columns, places
+
+
+def _graded_lines(path: Path) -> Iterator[tuple[int, list[bytes], int]]:
+    """Number, fields and grade of each line that is not empty.
+
+    Raises:
+        DataError: a file that cannot be read, or has no such line; a line that is malformed.
+    """
+    if path.name.endswith(".gz"):
+        _refuse_unpacked(path)
+    known: dict[bytes, int] = {}  # a label's text -> grade
+    empty = True
+    for first, lines in line_batches(path, "qrels"):
+        for number, line in enumerate(lines, first):
+            fields = line.split()
+            if not fields:
+                continue
+            if len(fields) != 4 or fields[3] not in known:
+                known[fields[-1]] = _grade(fields, f"qrels: {path.name}:{number}")
+            yield number, fields, known[fields[3]]
+            empty = False
+    if empty:
+        raise DataError(f"qrels: {path}: empty; expected lines '{_LINE}'")
+
+
+def _grade(fields: list[bytes], where: str) -> int:
     if len(fields) != 4:
         raise DataError(f"{where}: {len(fields)} fields; expected '{_LINE}'")
-    if fields[1] != str(intent).encode():
-        raise DataError(f"{where}: intent {shown(fields[1])}; expected {intent}, the number of the file")
     grade = int(fields[3]) if _LABEL.fullmatch(fields[3]) else MAX_LABEL + 1
     if grade > MAX_LABEL:
         raise DataError(f"{where}: label {shown(fields[3])}; expected a whole number up to {MAX_LABEL}")
     return max(0, grade)
+
+
+def _judged_twice(path: Path, line: int, fields: list[bytes]) -> DataError:
+    return DataError(
+        f"qrels: {path.name}:{line}: document {shown(fields[2])} of topic {shown(fields[0])} occurs twice; "
+        f"expected one label each"
+    )
 
 
 def _refuse_unpacked(path: Path) -> None:
@@ -218,7 +302,10 @@ PURPOSE = "intents/balance"
 
 def intent_files(intents: str | None) -> tuple[Path, ...]:
     """Every file that the intents are read from."""
-    return () if intents is None or are_synthetic(intents) else qrels_files(Path(intents))
+    if intents is None or are_synthetic(intents):
+        return ()
+    file = qrels_file(intents)
+    return qrels_files(Path(intents)) if file is None else file[:1]
 
 
 def count_read(parts: Mapping[str, Dataset], intents: str) -> tuple[int, int] | None:
@@ -238,7 +325,7 @@ def with_intents(parts: Mapping[str, Dataset], intents: str, source: str) -> dic
     number = synthetic_count(intents)
     if number is not None:
         return {name: synthetic_intents(part, int(number)) for name, part in parts.items()}
-    qrels, joined = read_qrels(Path(intents)), {}
+    qrels, joined = read_qrels(intents), {}
     for name, part in parts.items():
         judged = join_qrels(part, qrels, name)
         if judged is None:

@@ -491,7 +491,10 @@ def _facts(part: Dataset) -> dict[str, object]:
     more: dict[str, object] = {}
     if part.intents is not None:
         relevant = np.count_nonzero(part.intents > 0, axis=1).tolist()
-        more["relevant_per_intent"] = {str(intent): count for intent, count in enumerate(relevant, start=1)}
+        named = {str(intent): count for intent, count in enumerate(relevant, start=1)}
+        more["relevant_per_intent"] = named
+        # As table 1 of Zhuang & Zuccon 2021: over all queries, also those without a relevant document.
+        more["relevant_per_query_and_intent"] = {i: count / part.n_queries for i, count in named.items()}
     if part.users is not None:
         each = np.unique(part.users, return_counts=True)[1]
         more["users"] = each.size

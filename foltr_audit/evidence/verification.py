@@ -19,6 +19,7 @@ from foltr_audit.core.results import DataRecord, RunRecord
 from foltr_audit.core.settings.data import DataSpec, are_synthetic
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.train import ZEROS, start_norm
+from foltr_audit.data.intents import qrels_file
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.evidence.bundle import FOREIGN, NAME, BundleContents, BundleFolder, Facts, copy, unpack
@@ -79,7 +80,10 @@ def _load(places: DataPlaces, packed: DataSpec, seed: int) -> Collection:
     if not packed.is_synthetic:
         source = _need(places.data or source, "data", "--data PATH says where the data are")
     if intents is not None and not are_synthetic(intents):
-        intents = _need(places.intents or intents, "intents", "--intents PATH says where the intents are")
+        intents = places.intents or intents
+        file = qrels_file(intents)
+        path = intents if file is None else str(file[0])
+        _need(path, "intents", "--intents PATH says where the intents are")
     collection = load_collection(packed.model_copy(update={"source": source, "intents": intents}), seed)
     return replace(collection, source=packed.source, intents_from=packed.intents)
 

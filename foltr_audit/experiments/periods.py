@@ -79,7 +79,7 @@ def _only_intent(environment: Environment | None) -> int | None:
 
 
 def reference_values(run: Run, metric: str, among: SpecRuns) -> Floats | None:
-    """The metric of the rankers of one intent that a run is compared with, float64 (rounds,); or None.
+    """The nDCG of the rankers of one intent that a run is compared with, float64 (rounds,); or None.
 
     Where intents take turns it is the twin of the leading one, NaN without; where they are mixed, all of them
     together.
@@ -89,7 +89,7 @@ def reference_values(run: Run, metric: str, among: SpecRuns) -> Floats | None:
         rows = [ranker.trained.rounds for ranker in rankers]
         if metric == OFFLINE_NDCG:
             return specific_offline(rows)
-        return specific_online(rows, _interactions(rankers))
+        return specific_online(rows, _interactions(rankers)) if metric == ONLINE_NDCG else None
     twins, environment = fixed_intents(run, among), run.world.environment
     if metric != OFFLINE_NDCG or not twins or environment is None:
         return None

@@ -50,12 +50,12 @@ _MOST_SHARED = 64 << 20
 class TrainResult:
     """A trained global model, float64 (P,), and the metrics of its training.
 
-    A round has `round`, `online_ndcg@10`, `maxrr`, `clipped`, and the metrics of
-    `core.ranking_metrics.OFFLINE`. Interactions and seconds are those of this call: a resumed run had some
-    before. Loading data does not count; a first run compiles its kernels, so that `later` has those after the
-    first round. `recording` is the rounds themselves; without their messages where they were not recorded, or
-    None. `along` are the global models (P,) that were requested, of rounds spread evenly over the run, the
-    first and the trained one included.
+    A round has `round`, `clipped`, and the metrics of `ONLINE` and `OFFLINE` in `core.ranking_metrics`.
+    Interactions and seconds are those of this call: a resumed run had some before. Loading data does not
+    count; a first run compiles its kernels, so that `later` has those after the first round. `recording` is
+    the rounds themselves; without their messages where they were not recorded, or None. `along` are the
+    global models (P,) that were requested, of rounds spread evenly over the run, the first and the trained
+    one included.
     """
 
     parameters: Floats

@@ -31,21 +31,15 @@ def _gain(grade: int) -> float:
 
 
 @kernel
-def dcg_over_best(
-    labels: Ints, offsets: Ints, queries: Ints, shown: Ints, discounts: Floats, best: Floats
-) -> Floats:
-    """DCG of lists (I, k) shown for queries (I,) over the best of each query (queries,), 0 where that is 0.
-
-    `discounts` (k,) holds the weight of each rank.
-    """
+def dcg_of_lists(labels: Ints, offsets: Ints, queries: Ints, shown: Ints, discounts: Floats) -> Floats:
+    """DCG of lists (I, k) shown for queries (I,), with the weight of each rank in `discounts` (k,)."""
     out = np.empty(queries.size)
     for i in range(queries.size):
         first, total = offsets[queries[i]], 0.0
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0:
                 total += _gain(labels[unsigned(first + shown[i, rank])]) * discounts[rank]
-        ideal = best[queries[i]]
-        out[i] = total / ideal if ideal > 0.0 else 0.0
+        out[i] = total
     return out
 
 
@@ -72,16 +66,47 @@ def ideal_dcg_of_queries(labels: Ints, offsets: Ints, discounts: Floats) -> Floa
 
 
 @kernel
-def reciprocal_ranks(clicks: Bools) -> Floats:
-    """1 / rank of the first click of each list (I, k); 0 without a click."""
-    out = np.empty(clicks.shape[0])
+def click_metrics(shown: Ints, clicks: Bools, discounts: Floats) -> Floats:
+    """1 / rank of the first click, DCG of the clicks, and 1 for a pair, of each list (I, k): (I, 3).
+
+    The first is 0 without a click. A pair is a clicked document and one that was not clicked.
+    """
+    k, out = clicks.shape[1], np.empty((clicks.shape[0], 3))
     for i in range(clicks.shape[0]):
-        out[i] = 0.0
-        for rank in range(clicks.shape[1]):
+        clicked, first, total = 0, 0.0, 0.0
+        for rank in range(k):
             if clicks[i, rank]:
-                out[i] = 1.0 / (rank + 1.0)
-                break
+                if clicked == 0:
+                    first = 1.0 / (rank + 1.0)
+                total += discounts[rank]
+                clicked += 1
+        out[i, 0], out[i, 1] = first, total
+        out[i, 2] = 0 < clicked < k and shown[i, clicked] >= 0  # more documents than clicks
     return out
+
+
+@kernel
+def values_by_client(values: Floats, paired: Bools, there: Bools, discount: float) -> tuple[Floats, float]:
+    """Values of the lists that were played (C, B), and their mean in two steps over those with a pair.
+
+    The values (I,) have the discount as a factor for each earlier list of their client. The mean over clients
+    is that of their means over lists with a pair, 0 without one; NaN if nobody played.
+    """
+    discounted, i = np.empty(values.size), 0
+    means, clients = 0.0, 0
+    for client in range(there.shape[0]):
+        weight, total, pairs, before = 1.0, 0.0, 0, i
+        for step in range(there.shape[1]):
+            if there[client, step]:
+                discounted[i] = weight * values[i]
+                weight *= discount
+                if paired[i]:
+                    total += values[i]
+                    pairs += 1
+                i += 1
+        clients += i > before
+        means += total / max(pairs, 1)
+    return discounted, means / clients if clients > 0 else np.nan
 
 
 # --- metrics of rankings with ties -----------------------------------------------------------------

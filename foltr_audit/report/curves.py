@@ -1,7 +1,8 @@
-"""Learning curves: offline and online nDCG@10 over the rounds, with marks where the leading intent changes.
+"""Learning curves: offline nDCG@10 and MRR@10 and online nDCG@10 over the rounds.
 
 A line is the mean over the repeated runs of one setting, its band one standard deviation above and below,
 as in Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", figures 2-6.
+Marks stand where the leading intent changes.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANELS = (OFFLINE_NDCG, ONLINE_NDCG)
-"""The metrics that are drawn, one panel each."""
+PANELS = (OFFLINE_NDCG, "offline_mrr@10", ONLINE_NDCG)
+"""The metrics that are drawn, one panel each: figures 2 and 3 of Wang et al. 2021, and what users saw."""
 
 _MARKS = 10  # markers on a long line: one per point would hide it
 _LEGEND = 120  # letters that fit side by side below the panels
@@ -129,7 +130,7 @@ def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: Row) -> Figure:
     """A figure with a panel for each metric; curves of one place in every panel share their line style."""
     first = next(iter(panels.values()))
     columns = min(4, max(1, _LEGEND // (max(len(curve.label) for curve in first) + 10)))
-    figure = new_figure(9.0, 4.0 + 0.2 * -(-(len(first) + 1) // columns))
+    figure = new_figure(4.5 * len(panels), 4.0 + 0.2 * -(-(len(first) + 1) // columns))
     figure.suptitle(f"Learning curves on {data_title(dataset)}", fontsize=11.0)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (metric, drawn) in zip(axes, panels.items(), strict=True):

@@ -152,7 +152,7 @@ class TrainReport(PlanReport):
         )
 
     def figure(self) -> Figure:
-        """The learning curves, offline and online."""
+        """The learning curves of the metrics in `PANELS`."""
         return draw(self.curves, self.dataset)
 
     def save_rounds(self, folder: Path) -> None:
@@ -254,14 +254,14 @@ MOST_GROUPS = 24
 """Groups of clients in the table; more are in JSON."""
 
 _METRICS = {
-    ONLINE_NDCG: f"online\n{ONLINE['online_ndcg@10'].label}",
+    ONLINE_NDCG: f"online\n{ONLINE[ONLINE_NDCG].label}",
     **{
         name: f"offline\n{OFFLINE[name].label}"
         for name in (OFFLINE_NDCG, "offline_mrr@10", "offline_map@10", "offline_dcg@10")
     },
-    "maxrr": f"online\n{ONLINE['maxrr'].label}",
+    **{name: f"online\n{ONLINE[name].label}" for name in ("maxrr", "dcg", "online_dcg@10")},
 }
-_SPARE = ("offline_dcg@10", "offline_map@10", "offline_mrr@10", "maxrr")
+_SPARE = ("online_dcg@10", "dcg", "offline_dcg@10", "offline_map@10", "offline_mrr@10", "maxrr")
 
 
 def _rounds_table(rows: Sequence[Row], part: str) -> Table:

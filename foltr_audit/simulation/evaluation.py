@@ -24,11 +24,13 @@ from foltr_audit.core.ranking_metrics import (
     OFFLINE_NDCG,
     ONLINE_NDCG,
     OfflineValues,
+    click_values,
+    dcg,
     ideal_dcg,
-    max_rr,
     mean_over,
     ndcg,
     offline_values,
+    pham_ndcg,
     relevant_documents,
 )
 from foltr_audit.core.records import Collection, Dataset
@@ -185,16 +187,28 @@ class OnlineMetrics:
     no_relevant: str
 
     def compute(self, done: CohortInteractions, asked: QueryAssignment, clients: Ints) -> dict[str, float]:
-        """Mean nDCG@10 and MaxRR of the interactions (C, B) of clients (C,), and the share of clipped steps.
+        """Means over the interactions (C, B) of clients (C,), by the names of `core.ranking_metrics.ONLINE`.
 
-        With several groups also the nDCG of each, as `online_ndcg@10/GROUP`. NaN without interactions.
+        Also the share of `clipped` steps, and with several groups the nDCG of each, as
+        `online_ndcg@10/GROUP`. NaN without interactions.
         """
         there = done.queries >= 0
         queries, shown = _played(done.queries, there), _played(done.shown, there)
-        values, relevant = self._ndcg(queries, shown, _played(asked.intents, there))
+        gained, ideal = self._dcg(queries, shown, _played(asked.intents, there))
+        values, relevant = ndcg(gained, ideal), ideal > 0
+        clicked = click_values(shown, _played(done.clicks, there))
+        discounted, of_pairs = pham_ndcg(values, clicked.paired, there)
+
+        def mean(of_lists: Floats) -> float:
+            return mean_over(of_lists, relevant, self.no_relevant)
+
         found = {
-            ONLINE_NDCG: mean_over(values, relevant, self.no_relevant),
-            "maxrr": _mean(max_rr(_played(done.clicks, there))),
+            ONLINE_NDCG: mean(values),
+            "online_ndcg@10_discounted": mean(discounted),
+            "online_ndcg@10_paired": of_pairs,
+            "online_dcg@10": mean(gained),
+            "maxrr": _mean(clicked.max_rr),
+            "dcg": _mean(clicked.dcg),
             "clipped": _mean(_played(done.clipped, there)),
         }
         if self.population.n_groups > 1:
@@ -204,18 +218,17 @@ class OnlineMetrics:
                 found[f"{ONLINE_NDCG}/{name}"] = mean_over(values[mine], relevant[mine], self.no_relevant)
         return found
 
-    def _ndcg(self, queries: Ints, shown: Ints, intents: Ints) -> tuple[Floats, Bools]:
-        """NDCG of lists (I, k) under their intents, and whether anything is relevant, both (I,)."""
+    def _dcg(self, queries: Ints, shown: Ints, intents: Ints) -> tuple[Floats, Floats]:
+        """DCG of lists (I, k) under their intents, and the highest possible one, both (I,)."""
         if len(self.world.ideals) == 1:
             (ideal,) = self.world.ideals
-            return ndcg(self.world.data, queries, shown, ideal), ideal[queries] > 0
-        values, relevant = np.zeros(queries.size), np.zeros(queries.size, dtype=np.bool_)
+            return dcg(self.world.data, queries, shown), ideal[queries]
+        found, best = np.zeros(queries.size), np.zeros(queries.size)
         for intent, ideal in enumerate(self.world.ideals):
             mine = np.flatnonzero(intents == intent)
-            asked = queries[mine]
-            values[mine] = ndcg(self.world.judged[intent], asked, shown[mine], ideal)
-            relevant[mine] = ideal[asked] > 0
-        return values, relevant
+            found[mine] = dcg(self.world.judged[intent], queries[mine], shown[mine])
+            best[mine] = ideal[queries[mine]]
+        return found, best
 
 
 def _played(values: NDArray[T], there: Bools) -> NDArray[T]:

@@ -14,7 +14,7 @@ from foltr_audit.core.click_models import (
     NavigationalClickModel,
     PerfectClickModel,
 )
-from foltr_audit.core.ranking_metrics import max_rr
+from foltr_audit.core.ranking_metrics import click_values
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools
@@ -176,6 +176,7 @@ def test_golden_expectations_of_maxrr(column: int) -> None:
         ranking = vectors["ranking"][list_]
         shown = ranking[ranking >= 0][:10]
         labels = np.minimum(vectors["relevance"][list_][shown], 2).astype(int)
-        values = max_rr(clicks(model(), labels.tolist(), 2, users=users, seed=list_))
+        drawn = clicks(model(), labels.tolist(), 2, users=users, seed=list_)
+        values = click_values(np.tile(np.arange(labels.size), (users, 1)), drawn).max_rr
         expected = vectors["expected_maxrr"][list_, column]
         assert abs(values.mean() - expected) <= 5 * values.std() / np.sqrt(users) + 1e-12

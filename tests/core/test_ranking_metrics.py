@@ -6,6 +6,7 @@ from fractions import Fraction
 from itertools import permutations, product
 from math import log2, prod
 from random import Random
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -16,12 +17,14 @@ from foltr_audit.core.click_models import InformationalClickModel, NavigationalC
 from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
     OfflineValues,
+    click_values,
+    dcg,
     ideal_dcg,
-    max_rr,
     mean_over,
     ndcg,
     offline_values,
     online_sum,
+    pham_ndcg,
     relevant_documents,
 )
 from foltr_audit.core.records import Dataset
@@ -33,6 +36,7 @@ EVERY_LIST = pytest.mark.parametrize("case", range(28))
 
 
 ONE = np.array([0])
+PLACES = np.arange(LIST_LENGTH)[np.newaxis]
 
 
 def queries(*grades: list[int]) -> Dataset:
@@ -45,8 +49,8 @@ def padded(positions: list[int], k: int = LIST_LENGTH) -> list[int]:
     return (positions + [-1] * k)[:k]
 
 
-def dcg(data: Dataset, queries: Ints, shown: Ints) -> Floats:
-    return ndcg(data, queries, shown, np.ones(data.n_queries))
+def ndcg_of(data: Dataset, queries: Ints, shown: Ints) -> Floats:
+    return ndcg(dcg(data, queries, shown), ideal_dcg(data)[queries])
 
 
 def valued(data: Dataset, scores: Floats, click: Floats | None = None) -> OfflineValues:
@@ -70,7 +74,7 @@ def plain_dcg(grades: list[int], k: int = 10) -> float:
 def test_golden_ndcg(case: int) -> None:
     data, shown = golden_list(case)
     expected = golden("ranking-metrics.npz")["ndcg10"][case]
-    np.testing.assert_allclose(ndcg(data, ONE, shown, ideal_dcg(data)), expected, rtol=1e-12, atol=0)
+    np.testing.assert_allclose(ndcg_of(data, ONE, shown), expected, rtol=1e-12, atol=0)
     np.testing.assert_allclose(ranked(data, shown).ndcg, expected, rtol=1e-12, atol=0)
 
 
@@ -78,7 +82,9 @@ def test_golden_ndcg(case: int) -> None:
 def test_golden_maxrr(case: int) -> None:
     vectors = golden("ranking-metrics.npz")
     clicks = vectors["clicks"][case] > 0  # -1 is padding
-    np.testing.assert_allclose(max_rr(clicks[np.newaxis]), vectors["maxrr"][case], rtol=1e-15, atol=0)
+    np.testing.assert_allclose(
+        click_values(PLACES, clicks[np.newaxis]).max_rr, vectors["maxrr"][case], rtol=1e-15, atol=0
+    )
 
 
 def golden_list(case: int) -> tuple[Dataset, Ints]:
@@ -119,7 +125,7 @@ def test_ndcg_equals_scikit_learn(grades: list[int], random: Random) -> None:
     data = queries(grades)
     gains = 2.0 ** np.array(grades) - 1
     expected = ndcg_score(gains[np.newaxis], scores[np.newaxis], k=10)
-    found = ndcg(data, ONE, np.array([padded(order)]), ideal_dcg(data))
+    found = ndcg_of(data, ONE, np.array([padded(order)]))
     assert found[0] == pytest.approx(expected, rel=1e-12)
 
 
@@ -135,7 +141,7 @@ def test_the_ideal_is_the_best_of_all_orders(grades: list[list[int]], k: int) ->
 def test_the_ideal_counts_documents_that_are_not_shown() -> None:
     data = queries([0] * 10 + [1, 1])
     assert ideal_dcg(data)[0] == pytest.approx(1 + 1 / log2(3))
-    assert ndcg(data, ONE, np.arange(10)[np.newaxis], ideal_dcg(data)).tolist() == [0.0]
+    assert ndcg_of(data, ONE, PLACES).tolist() == [0.0]
 
 
 def test_dcg_by_hand() -> None:
@@ -167,10 +173,9 @@ def test_labels_of_shown_documents() -> None:
 def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
     data = queries([1, 0], [0, 0], [0, 1])
     every, shown = np.arange(3), np.array([padded([0, 1])] * 3)
-    ideal = ideal_dcg(data)
     second = 1 / log2(3)
-    np.testing.assert_allclose(ndcg(data, every, shown, ideal), [1, 0, second], rtol=1e-15)
-    values, relevant = ndcg(data, every, shown, ideal), data.has_relevant
+    values, relevant = ndcg_of(data, every, shown), data.has_relevant
+    np.testing.assert_allclose(values, [1, 0, second], rtol=1e-15)
     assert mean_over(values, relevant, "zero") == pytest.approx((1 + second) / 3)
     assert mean_over(values, relevant, "skip") == pytest.approx((1 + second) / 2)
     assert mean_over(values[1:2], relevant[1:2], "zero") == 0.0
@@ -247,7 +252,8 @@ def test_the_expected_maxrr_is_the_mean_of_simulated_clicks() -> None:
             ranked(data, shown, np.array(each.click_given_grade[1])).max_rr for each in (model, wrong)
         )
         for query, labels in enumerate(grades):
-            drawn = max_rr(model().click(np.tile(labels, (users, 1)), 2, streams, query))
+            clicked = model().click(np.tile(labels, (users, 1)), 2, streams, query)
+            drawn = click_values(np.tile(np.arange(5), (users, 1)), clicked).max_rr
             error = drawn.std() / np.sqrt(users)
             assert abs(drawn.mean() - right[query]) < 4.5 * error
             assert abs(drawn.mean() - other[query]) > 4.5 * error
@@ -269,7 +275,7 @@ def test_moving_a_better_document_up_never_hurts(grades: list[int], a: int, b: i
     if grades[down] > grades[up]:
         order[up], order[down] = order[down], order[up]
     both = np.array([padded(list(range(len(grades)))), padded(order)])
-    before, after = ndcg(data, np.array([0, 0]), both, ideal_dcg(data))
+    before, after = ndcg_of(data, np.array([0, 0]), both)
     assert 0 <= before <= after <= 1 + 1e-15
 
 
@@ -277,7 +283,41 @@ def test_maxrr_is_the_reciprocal_rank_of_the_first_click() -> None:
     clicks = np.zeros((11, 10), dtype=np.bool_)
     for row in range(10):
         clicks[row, row:] = True
-    np.testing.assert_array_equal(max_rr(clicks), [*(1 / rank for rank in range(1, 11)), 0.0])
+    found = click_values(np.tile(PLACES, (11, 1)), clicks).max_rr
+    np.testing.assert_array_equal(found, [*(1 / rank for rank in range(1, 11)), 0.0])
+
+
+_clicked = st.lists(st.booleans(), max_size=10)
+
+
+@settings(max_examples=60, derandomize=True)
+@given(st.lists(_clicked, min_size=1, max_size=6))
+def test_values_of_any_clicks(lists: list[list[bool]]) -> None:
+    clicks = np.array([(clicked + [False] * 10)[:10] for clicked in lists])
+    found = click_values(np.array([padded(list(range(len(clicked)))) for clicked in lists]), clicks)
+    for i, clicked in enumerate(lists):
+        ranks = [rank for rank, click in enumerate(clicked, start=1) if click]
+        assert found.max_rr[i] == (1 / min(ranks) if ranks else 0.0)
+        assert found.dcg[i] == pytest.approx(sum(1 / log2(rank + 1) for rank in ranks), rel=1e-14)
+        assert found.paired[i] == (len(set(clicked)) == 2)
+
+
+_list = st.none() | st.tuples(st.floats(0, 1), st.booleans())  # its nDCG, and whether it has a pair
+
+
+@settings(max_examples=80, derandomize=True)
+@given(st.lists(st.tuples(_list, _list, _list), min_size=1, max_size=5))
+def test_online_ndcg_of_pham_client_by_client(clients: list[tuple[tuple[float, bool] | None, ...]]) -> None:
+    lists = [[each for each in own if each] for own in clients]
+    there = np.array([[each is not None for each in own] for own in clients])
+    values = np.array([value for own in lists for value, _ in own])
+    paired = np.array([pair for own in lists for _, pair in own], dtype=np.bool_)
+    discounted, of_pairs = pham_ndcg(values, paired, there)
+    written = [value * 0.9995**place for own in lists for place, (value, _) in enumerate(own)]
+    assert discounted.tolist() == pytest.approx(written, rel=1e-14)
+    learnt = [[value for value, pair in own if pair] for own in lists if own]
+    expected = fmean([fmean(own) if own else 0.0 for own in learnt]) if learnt else np.nan
+    assert of_pairs == pytest.approx(expected, rel=1e-14, nan_ok=True)
 
 
 def test_online_sum_by_hand() -> None:

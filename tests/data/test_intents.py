@@ -80,7 +80,7 @@ def test_intents_become_equally_frequent(kind: str) -> None:
         assert part.query_ids == IDS
         counts = per_query(part)
     elif TREC.is_dir():
-        qrels = read_qrels(TREC)
+        qrels = read_qrels(str(TREC))
         places = {topic: place for place, topic in enumerate(qrels.topics)}
         counts = np.zeros((198, 4), dtype=np.int64)
         np.add.at(counts, [places[topic] for topic, _ in qrels.rows], qrels.grades.T > 0)

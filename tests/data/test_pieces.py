@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +205,25 @@ def test_every_row_of_clueweb09_joins_the_intents_of_trec() -> None:
     data = load_data(str(DATA / "clueweb09"), intents=str(DATA / "trec-web-intents"))
     assert data.read == (15_579, 36) == (data.n_documents, data.n_queries)
     assert (data.n_intents, data.n_features, data.synthetic) == (4, 42, False)
+
+
+@needs_data
+def test_relevant_documents_of_a_query_line_by_line() -> None:
+    """Means over the queries of each part, counted in the text of the rows and of the qrels."""
+    source, intents = DATA / "clueweb09", DATA / "trec-web-intents"
+    rows = [line.split() for path in source.glob("part*.txt") for line in path.read_text().splitlines()]
+    found = answer("data info", source, "--intents", intents)["parts"]
+    parts = load_data(str(source), intents=str(intents))
+    for intent in range(1, 5):
+        lines = gzip.decompress((intents / f"{intent}.txt.gz").read_bytes()).decode().splitlines()
+        relevant = {(topic, name) for topic, _, name, label in map(str.split, lines) if int(label) > 0}
+        for name in ("train", "vali", "test"):
+            queries = set(parts.part(name).query_ids)
+            own = [(qid[4:], row[-1]) for _, qid, *row in rows if qid[4:] in queries]
+            count = sum(each in relevant for each in own)
+            assert found[name]["relevant_per_intent"][str(intent)] == count
+            mean = found[name]["relevant_per_query_and_intent"][str(intent)]
+            assert mean == pytest.approx(count / len(queries))
 
 
 @needs_data

@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -13,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.records import Dataset
-from foltr_audit.data.intents import Qrels, join_qrels, qrels_files, read_qrels, write_qrels
+from foltr_audit.data.intents import (
+    Qrels,
+    intent_files,
+    join_qrels,
+    qrels_file,
+    qrels_files,
+    read_qrels,
+    write_qrels,
+)
 from foltr_audit.data.sources import load_data
 from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError
@@ -40,7 +49,7 @@ def judged(qrels: Qrels) -> dict[tuple[str, str], list[int]]:
 
 @pytest.mark.skipif(not TREC.is_dir(), reason="the shared data are not here")
 def test_trec_counts_are_the_published_ones() -> None:
-    qrels = read_qrels(TREC)
+    qrels = read_qrels(str(TREC))
     assert qrels.relevant.tolist() == [14_191, 10_297, 8_324, 5_226]
     assert qrels.grades.shape == (4, 101_407)
     assert len(qrels.topics) == 198
@@ -52,7 +61,7 @@ def test_grades_by_topic_and_document(tmp_path: Path) -> None:
         "2.txt.gz": "8\t2  a\t3\n\n7 2 c 1\n7 2 a 0\n",
         "README": "not qrels",
     }
-    qrels = read_qrels(lay(tmp_path, files))
+    qrels = read_qrels(str(lay(tmp_path, files)))
     assert judged(qrels) == {("7", "a"): [1, 0], ("7", "b"): [0, 0], ("8", "a"): [0, 3], ("7", "c"): [0, 1]}
     assert qrels.relevant.tolist() == [1, 2]
     assert qrels.topics == ("7", "8")
@@ -88,7 +97,7 @@ REFUSED = {
 def test_refused(tmp_path: Path, files: Mapping[str, str | bytes], line: str) -> None:
     lay(tmp_path, files)
     with pytest.raises(DataError) as caught:
-        read_qrels(tmp_path)
+        read_qrels(str(tmp_path))
     assert str(caught.value).startswith("qrels: ")
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -97,15 +106,108 @@ def test_refused(tmp_path: Path, files: Mapping[str, str | bytes], line: str) ->
 def test_refuses_what_is_no_gzip_and_damaged_gzip(tmp_path: Path) -> None:
     (tmp_path / "1.txt.gz").write_text(GOOD)
     with pytest.raises(DataError, match=r"not gzip data; expected them in a file that ends in \.gz$"):
-        read_qrels(tmp_path)
+        read_qrels(str(tmp_path))
     (tmp_path / "1.txt.gz").write_bytes(gzip.compress(GOOD.encode() * 100)[:-9])
     with pytest.raises(DataError, match=r"^qrels: 1.txt.gz: damaged gzip data"):
-        read_qrels(tmp_path)
+        read_qrels(str(tmp_path))
 
 
 def test_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^qrels: .*none: cannot be read: No such file"):
         qrels_files(tmp_path / "none")
+
+
+# --- one file of all subtopics --------------------------------------------------------------------
+
+WEB_TRACK = """\
+1 0 a 0
+1 3 b 1
+1 0 a 2
+1 1 b 2
+51 2 c 1
+101 1 d -2
+101 2 d 3
+101 5 e 1
+"""
+"""2009 with a document of no subtopic and its ad hoc line, 2010 with relevant ones only, 2011 with spam."""
+
+
+def test_grades_under_the_first_subtopics(tmp_path: Path) -> None:
+    lay(tmp_path, {"qrels.diversity": WEB_TRACK, "packed.gz": WEB_TRACK, "folder:3": "no folder"})
+    expected = {
+        ("1", "a"): [0, 0, 0], ("1", "b"): [1, 0, 1], ("51", "c"): [0, 1, 0],
+        ("101", "d"): [0, 1, 0], ("101", "e"): [0, 0, 0],
+    }  # fmt: skip
+    file = str(tmp_path / "qrels.diversity")
+    assert judged(read_qrels(f"{file}:3")) == judged(read_qrels(f"{tmp_path}/packed.gz:3")) == expected
+    assert judged(read_qrels(f"{file}:2")) == {names: grades[:2] for names, grades in expected.items()}
+    assert qrels_file(file) == (Path(file), 4)
+    assert qrels_file(str(tmp_path / "folder:3")) == (tmp_path / "folder:3", 4)
+    assert qrels_file(str(tmp_path)) is qrels_file("none:3") is None
+    assert intent_files(f"{file}:3") == (Path(file),)
+
+
+_lines = st.dictionaries(
+    st.tuples(st.sampled_from("123"), st.integers(0, 6), st.sampled_from("abcd")), st.integers(-2, 4)
+)
+
+
+@given(_lines, st.integers(2, 5))
+def test_any_file_line_by_line(lines: dict[tuple[str, int, str], int], first: int) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "qrels"
+        path.write_text("".join(f"{t} {i}  {d}\t{label}\n" for (t, i, d), label in lines.items()))
+        numbers = {intent for _, intent, _ in lines}
+        if not set(range(1, first + 1)) <= numbers:
+            with pytest.raises(DataError, match=r"empty|no line of subtopic \d"):
+                read_qrels(f"{path}:{first}")
+            return
+        found = judged(read_qrels(f"{path}:{first}"))
+    assert set(found) == {(topic, document) for topic, _, document in lines}
+    for (topic, document), grades in found.items():
+        each = [lines.get((topic, intent, document), 0) for intent in range(1, first + 1)]
+        assert grades == [label > 0 for label in each]
+
+
+REFUSED_FILES = {
+    "subtopic": ("7 1 a 1\n7 x a 1\n", "f:2: subtopic 'x'; expected a whole number from 0"),
+    "negative": ("7 -1 a 1", "f:1: subtopic '-1'; expected"),
+    "short": ("7 1 a", "f:1: 3 fields; expected 'topic intent document label'"),
+    "commas": ("7,1,a,1", "f:1: 1 fields; expected"),
+    "label": ("7 1 a 1\n\n7 2 a one", "f:3: label 'one'; expected a whole number up to 31"),
+    "twice": ("7 1 a 1\n7 6 a 1\n7 6 a 0", "f:3: document 'a' of topic '7' occurs twice"),
+    "adhoc": ("7 0 a 1\n", "no line of subtopic 1; expected subtopics 1 to 4, or "),
+    "fewer": ("7 1 a 1\n7 2 a 1\n7 4 a 1", "no line of subtopic 3"),
+    "empty": ("\n", "f: empty; expected lines 'topic intent document label'"),
+}
+
+
+@pytest.mark.parametrize(("text", "line"), REFUSED_FILES.values(), ids=REFUSED_FILES)
+def test_refused_files(tmp_path: Path, text: str, line: str) -> None:
+    lay(tmp_path, {"f": text})
+    with pytest.raises(DataError) as caught:
+        read_qrels(str(tmp_path / "f"))
+    assert str(caught.value).startswith("qrels: ")
+    assert line in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [0, 1, 11, 9999])
+def test_refused_numbers_of_subtopics(tmp_path: Path, number: int) -> None:
+    lay(tmp_path, {"f": WEB_TRACK})
+    with pytest.raises(DataError, match=rf"f:{number}: expected from 2 to 10 subtopics$"):
+        read_qrels(f"{tmp_path}/f:{number}")
+
+
+@pytest.mark.skipif(not TREC.is_dir(), reason="the shared data are not here")
+def test_one_file_of_the_published_intents_is_the_same_collection(tmp_path: Path) -> None:
+    texts = [gzip.decompress(path.read_bytes()).splitlines() for path in qrels_files(TREC)]
+    by_document = [line for lines in zip(*texts, strict=True) for line in lines]
+    (tmp_path / "qrels").write_bytes(b"\n".join(by_document))
+    asked = ("data info", SHARED / "data" / "clueweb09", "--intents")
+    folder, file = answer(*asked, TREC), answer(*asked, tmp_path / "qrels")
+    assert folder["fingerprint"] == file["fingerprint"]
+    assert folder["parts"] == file["parts"]
+    assert answer(*asked, f"{tmp_path / 'qrels'}:3")["intents"] == 3
 
 
 # --- joining --------------------------------------------------------------------------------------
@@ -176,7 +278,7 @@ def test_a_source_is_joined_before_it_is_split(tmp_path: Path) -> None:
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
     made = synthesise("clueweb-intents", queries=6)
     write_qrels({name: made.part(name) for name in made.PARTS}, tmp_path / "qrels")
-    qrels = read_qrels(tmp_path / "qrels")
+    qrels = read_qrels(str(tmp_path / "qrels"))
     grades = np.concatenate([made.part(name).grades for name in made.PARTS], axis=1)
     assert np.array_equal(qrels.grades, grades)
     out = tmp_path / "made"

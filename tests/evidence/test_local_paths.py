@@ -10,6 +10,9 @@ import pytest
 
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.data.load import load_collection
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.evidence.verification import DataPlaces
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import Plan
@@ -90,6 +93,18 @@ def test_a_spec_has_one_hash_wherever_its_data_lie_and_keeps_the_path() -> None:
     assert "/home" not in here.public.toml + Plan((here, other)).public.toml
     assert "/home" not in ComparisonGrid.of_spec(here.model_copy(update={"attack": None})).public.toml
     assert (here.public.data.intents, here.public.train.init) == ("qrels", "model.npy")
+
+
+def test_a_file_of_intents_is_found_where_it_lies_here(letor: Path, tmp_path: Path) -> None:
+    lines = (f"{q} {i} D{q}-{row} {row % i}\n" for q in range(20) for i in (1, 2, 3) for row in range(11))
+    (tmp_path / "web.qrels").write_text("".join(lines))
+    spec = Spec(data={"source": str(letor), "intents": f"{tmp_path}/web.qrels:2"})
+    packed, fingerprint = spec.public, load_collection(spec.data, spec.seed).fingerprint
+    assert packed.data.intents == "web.qrels:2"
+    here = DataPlaces(str(letor), spec.data.intents).load(packed, fingerprint)
+    assert (here.n_intents, here.intents_from) == (2, "web.qrels:2")
+    with pytest.raises(FoltrAuditError, match=r"^intents 'web.qrels:2': not on this machine; --intents PATH"):
+        DataPlaces(str(letor)).load(packed, "")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from foltr_audit.core.ranking_metrics import ONLINE
 from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
@@ -22,7 +23,7 @@ from foltr_audit.experiments.run import Run, World
 from foltr_audit.report.presets import PresetComparison
 from tests.fixtures.run_results import run_of
 
-ROUND = {"maxrr": 0.5, "clipped": 0.0}
+ROUND = {**dict.fromkeys(ONLINE, 0.5), "clipped": 0.0}
 TWO_SYSTEMS = """
 about = "Made up."
 source = "Nobody 2020"
@@ -69,7 +70,7 @@ def cell(spec: Spec, ndcg: Callable[[int], float], **world: Any) -> Run:
     """A run of two intents whose offline nDCG@10 after each round is known, and online is half of it."""
     offline = ("offline_ndcg@10", "offline_ndcg@10/intent 1", "offline_ndcg@10/intent 2")
     rounds = [
-        {"round": t, "online_ndcg@10": ndcg(t) / 2, **ROUND, **dict.fromkeys(offline, ndcg(t))}
+        {"round": t, **ROUND, "online_ndcg@10": ndcg(t) / 2, **dict.fromkeys(offline, ndcg(t))}
         for t in range(spec.train.rounds)
     ]
     return run_of(spec, rounds, world=World(**world), per_round=40)

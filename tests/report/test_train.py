@@ -174,9 +174,10 @@ def test_twins_of_one_intent_are_drawn_in_its_periods_and_not_by_themselves() ->
         assert [curve.beside for curve in curves.curves(alone, "offline_ndcg@10")] == [None] * len(alone)
 
 
-def test_one_ranker_per_intent_is_a_curve_in_both_panels() -> None:
+def test_one_ranker_per_intent_is_a_curve_of_ndcg() -> None:
     cells = [trained("mixed", RUN), *rankers()]
-    (_, offline), (_, online) = (curves.curves(cells, metric) for metric in PANELS)
+    (_, offline), mrr, (_, online) = (curves.curves(cells, metric) for metric in PANELS)
+    assert [curve.beside for curve in mrr] == [None]
     assert offline.label == online.label == SPECIFIC
     np.testing.assert_allclose(offline.mean, [0.4, 0.7, 0.85, 0.9])
     np.testing.assert_allclose(online.mean, [0.34, 0.36, 0.5, 0.4])

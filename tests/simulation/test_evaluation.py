@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isnan, log2
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from foltr_audit.core.click_models import (
     PerfectClickModel,
 )
 from foltr_audit.core.plugins import ClickModel
-from foltr_audit.core.ranking_metrics import OFFLINE
+from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
@@ -189,3 +190,34 @@ def test_a_random_start_has_its_norm_and_follows_seed_and_repetition(
 def test_a_random_start_needs_a_norm(norm: str) -> None:
     with pytest.raises(UsageError, match="expected random:NORM"):
         Spec(train={"init": f"random:{norm}"})
+
+
+# --- online ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("no_relevant", ["zero", "skip"])
+@pytest.mark.parametrize("click_model", ["navigational", "perfect"])
+def test_every_online_metric_by_hand(
+    setup_of: SetupOf, collection: Collection, click_model: str, no_relevant: str
+) -> None:
+    played = Federation(setup_of(click_model=click_model, no_relevant=no_relevant, clients=40)).play(MODEL, 0)
+    done, data = played.sent.interactions, collection.train
+    values: dict[str, list[float]] = {name: [] for name in ONLINE}
+    for queries, lists, every_click in zip(done.queries, done.shown, done.clicks, strict=True):
+        learnt = []
+        for place, (query, shown, clicks) in enumerate(zip(queries, lists, every_click, strict=True)):
+            grades = data.labels[data.offsets[query] : data.offsets[query + 1]].tolist()
+            top = [grades[i] for i in shown if i >= 0]
+            ranks = [rank for rank, click in enumerate(clicks, start=1) if click]
+            if 0 < len(ranks) < len(top):
+                learnt.append(ndcg(top, grades))
+            values["maxrr"].append(max((1 / rank for rank in ranks), default=0.0))
+            values["dcg"].append(sum(1 / log2(rank + 1) for rank in ranks))
+            if any(grades) or no_relevant == "zero":
+                values["online_ndcg@10"].append(ndcg(top, grades))
+                values["online_ndcg@10_discounted"].append(ndcg(top, grades) * 0.9995**place)
+                values["online_dcg@10"].append(dcg(top, grades))
+        values["online_ndcg@10_paired"].append(fmean(learnt) if learnt else 0.0)
+    found = {name: played.metrics[name] for name in ONLINE}
+    assert found == pytest.approx({name: fmean(each) for name, each in values.items()}, rel=1e-12)
+    assert len(set(found.values())) == len(found), "no two of them are the same here"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foltr_audit.core.ranking_metrics import LIST_LENGTH, ideal_dcg, ndcg
+from foltr_audit.core.ranking_metrics import LIST_LENGTH, dcg, ideal_dcg, ndcg
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.attack import AttackSpec
@@ -131,7 +131,7 @@ def test_evaluation_is_the_weighted_mean_over_intents(setup_of: SetupOf) -> None
     queries = np.arange(data.train.n_queries)
     shown = score_order(*setup.ranker.scores(MODEL[np.newaxis], data.train, queries), LIST_LENGTH)
     under = [data.train.under(i) for i in range(3)]
-    each = [ndcg(judged, queries, shown, ideal_dcg(judged)).mean() for judged in under]
+    each = [ndcg(dcg(judged, queries, shown), ideal_dcg(judged)).mean() for judged in under]
     found = evaluation.metrics(MODEL, np.array([0.7, 0.1, 0.2]))
     assert [found[f"offline_ndcg@10/intent {i + 1}"] for i in range(3)] == pytest.approx(each)
     assert found["offline_ndcg@10"] == pytest.approx(0.7 * each[0] + 0.1 * each[1] + 0.2 * each[2])
@@ -146,10 +146,8 @@ def test_online_metrics_are_under_the_intent_of_each_list(setup_of: SetupOf) -> 
     values = np.zeros((30, 4))
     for c in range(30):
         judged = data.train.under(c % 3)
-        ideal = ideal_dcg(judged)
-        for b in range(4):
-            done = played.sent.interactions
-            values[c, b] = ndcg(judged, done.queries[c, [b]], done.shown[c, [b]], ideal).item()
+        done = played.sent.interactions
+        values[c] = ndcg(dcg(judged, done.queries[c], done.shown[c]), ideal_dcg(judged)[done.queries[c]])
     assert played.metrics["online_ndcg@10"] == pytest.approx(values.mean())
     for group in range(3):
         mine = values[group::3].mean()

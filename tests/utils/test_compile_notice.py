@@ -14,10 +14,10 @@ PROGRAM = """
 import sys
 import numpy as np
 from foltr_audit.kernels.messages import add_columns
-from foltr_audit.kernels.metrics import reciprocal_ranks
+from foltr_audit.kernels.metrics import discounts
 from foltr_audit.utils.progress import on_terminal
 on_terminal()
-assert reciprocal_ranks(np.ones((1, 2), dtype=np.bool_)).tolist() == [1.0]
+assert discounts(1).tolist() == [1.0]
 add_columns(np.ones((1, 1)), np.ones(1), np.zeros(1), 0, 1)
 """
 

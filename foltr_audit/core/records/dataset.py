@@ -384,7 +384,7 @@ class Collection:
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
         missing: what missing features have become, as `--missing`; None for 0.
         n_missing: number of features that were missing.
-        intents_from: source of the intents, a folder or `synthetic:I`; None if the data include them.
+        intents_from: source of the intents, qrels or `synthetic:I`; None if the data include them.
         read: numbers of rows and queries in the files, of which those stay whose intents are judged; None
             where no intents are joined by document id.
         left_out: number of queries in the files that belong to nobody in the log, and so to no part.

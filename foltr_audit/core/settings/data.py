@@ -44,7 +44,7 @@ def without_paths(table: Mapping[str, object]) -> dict[str, JsonValue]:
 
 
 FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
-"""Limits and default of the number of synthetic intents: TREC topics have up to ten; studies use four."""
+"""Limits and default of the number of intents: TREC topics have up to ten; studies use four."""
 
 SYNTHETIC = "synthetic"
 """Kind of data and intents that are made and not read: `synthetic:NAME`."""
@@ -58,7 +58,7 @@ def canonical_intents(text: str) -> str:
     """The same text with every default spelt out."""
     number = synthetic_count(text)
     if not text.strip():
-        raise ValueError(f"intents {text!r}: expected a folder of qrels, or synthetic:I")
+        raise ValueError(f"intents {text!r}: expected a folder or file of qrels, or synthetic:I")
     if number is None:
         return text
     count = whole_number(number, FEWEST_INTENTS, MOST_INTENTS)
@@ -70,7 +70,7 @@ def canonical_intents(text: str) -> str:
 
 
 def synthetic_count(text: str) -> str | None:
-    """Number of synthetic intents, as text; None for a folder."""
+    """Number of synthetic intents, as text; None for qrels."""
     match = _SYNTHETIC.fullmatch(text)
     return None if match is None else str(USUAL_INTENTS) if match[1] is None else match[1]
 
@@ -142,8 +142,8 @@ class DataSpec(SpecTable):
     )
     intents: Annotated[str, AfterValidator(canonical_intents)] | None = Field(
         None,
-        description="Folder with TREC qrels for each intent (1.txt, 2.txt, ...), or synthetic[:I] for "
-        "synthetic ones.",
+        description="TREC qrels: a folder with a file for each intent (1.txt, 2.txt, ...), or FILE[:I], the "
+        "first I subtopics (4) of one file; or synthetic[:I] for synthetic ones.",
     )
     balance: Annotated[bool | None, left_out(True), Flag(default="yes")] = Field(
         None, description="Renumber each query's intents at random, by seed and run."
