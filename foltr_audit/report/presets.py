@@ -14,6 +14,7 @@ from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
 from foltr_audit.experiments.presets import Preset
 from foltr_audit.experiments.published import (
+    ABOVE_OTHERS,
     CLICK_FIGURES,
     INTERVALS,
     SUM,
@@ -118,7 +119,9 @@ def count(number: int) -> str:
 
 CLICKS = Section(
     "cell method click_model trained_on eps_claimed:num defense pdgd folds:int lists:int",
-    *(f"{prefix}{name}:num" for prefix in ("", "published_") for name in CLICK_FIGURES),
+    *(f"{name}:est" for name in CLICK_FIGURES),
+    *(f"{name}{ABOVE_OTHERS}:est" for name in CLICK_FIGURES),
+    *(f"published_{name}:num" for name in CLICK_FIGURES),
 )
 """Figures of attacks: one row per cell of the preset, setting, click model and method."""
 
@@ -221,6 +224,31 @@ def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
             section=itemgetter(0),
             spare=cells[:-1],
         )
+        yield from _above_others_table(rows)
+
+
+def _above_others_table(rows: Sequence[Row]) -> Iterator[Table]:
+    """Of each cell and click model: the attack that was published as the best, less the best other one."""
+    best: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        if row.estimate(f"accuracy{ABOVE_OTHERS}").known and not math.isnan(row["published_accuracy"]):
+            first = best.setdefault((row["click_model"], row["cell"]), row)
+            if row["published_accuracy"] > first["published_accuracy"]:
+                best[row["click_model"], row["cell"]] = row
+    if not best:
+        return
+    names = dict.fromkeys(short_method(row["method"]) for row in best.values())
+    yield make_table(
+        f"{' and '.join(names)} less the best other attack",
+        [
+            Column("", "cell", "name"),
+            Column("clicks", "click_model", "name"),
+            *(Column(name, f"{name}{ABOVE_OTHERS}", beside=True) for name in CLICK_FIGURES),
+        ],
+        list(best.values()),
+        caption="in brackets: the 95 % interval over queries, whichever attack is the best other one",
+        section=itemgetter("cell"),
+    )
 
 
 def _attack_lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -244,9 +272,9 @@ def _attack_lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[tuple[s
 
 
 def _figures_text(row: Row, prefix: str, digits: int) -> str:
-    if math.isnan(row[f"{prefix}accuracy"]):
+    if math.isnan(row.number(f"{prefix}accuracy")):
         return "-"
-    return "/".join(short(row[prefix + name], digits) for name in CLICK_FIGURES)
+    return "/".join(short(row.number(prefix + name), digits) for name in CLICK_FIGURES)
 
 
 def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
