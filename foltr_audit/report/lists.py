@@ -146,7 +146,7 @@ def list_names(kind: str) -> NameList:
     rows = []
     for name in loadable(bases[kind]):
         cls = plugin_class(bases[kind], name)
-        row = {"name": name, "status": cls.status}
+        row: dict[str, Any] = {"name": name, "status": cls.status}
         if issubclass(cls, Defense):
             row["stage"] = ", ".join(cls.possible_stages())
         if issubclass(cls, CascadeClickModel):
