@@ -1,4 +1,4 @@
-"""Learning curves: offline and online metrics over the rounds, with marks where the leading intent changes.
+"""Learning curves: offline and online nDCG@10 over the rounds, with marks where the leading intent changes.
 
 A line is the mean over the repeated runs of one setting, its band one standard deviation above and below,
 as in Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", figures 2-6.
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from foltr_audit.core.plugins import Learner
-from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_NDCG
 from foltr_audit.experiments.periods import (
     SPECIFIC,
@@ -34,9 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANELS = (OFFLINE_NDCG, ONLINE_NDCG)
-"""The metrics that are always drawn, one panel each."""
-
-OFFLINE_MAXRR = "offline_maxrr@10"
+"""The metrics that are drawn, one panel each."""
 
 _MARKS = 10  # markers on a long line: one per point would hide it
 _LEGEND = 120  # letters that fit side by side below the panels
@@ -91,14 +87,6 @@ class LearningCurve:
         )
 
 
-def drawn_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
-    """`PANELS`, and MaxRR where a learner climbs it (Wang et al. 2021, figure 3)."""
-    climbed = {
-        getattr(make(Learner, text), "metric", "") for text in {run.spec.train.learner for run in runs}
-    }
-    return (*PANELS, OFFLINE_MAXRR) if "maxrr" in climbed else PANELS
-
-
 def curves(runs: Sequence[Run], metric: str) -> list[LearningCurve]:
     """One curve for each group of runs that differ in repetition and fold only, then what they are beside.
 
@@ -141,7 +129,7 @@ def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: Row) -> Figure:
     """A figure with a panel for each metric; curves of one place in every panel share their line style."""
     first = next(iter(panels.values()))
     columns = min(4, max(1, _LEGEND // (max(len(curve.label) for curve in first) + 10)))
-    figure = new_figure(4.5 * len(panels), 4.0 + 0.2 * -(-(len(first) + 1) // columns))
+    figure = new_figure(9.0, 4.0 + 0.2 * -(-(len(first) + 1) // columns))
     figure.suptitle(f"Learning curves on {data_title(dataset)}", fontsize=11.0)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (metric, drawn) in zip(axes, panels.items(), strict=True):

@@ -22,7 +22,7 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
-from foltr_audit.report.curves import LearningCurve, curves, draw, drawn_metrics
+from foltr_audit.report.curves import PANELS, LearningCurve, curves, draw
 from foltr_audit.report.documents import Row, Section, nested
 from foltr_audit.report.groups import served_group_rows, served_groups_table
 from foltr_audit.report.plan_report import PlanReport
@@ -112,7 +112,7 @@ class TrainReport(PlanReport):
             periods=period_rows(runs),
             twins=twin_rows(runs),
             rounds=tuple(_rounds(runs)),
-            curves={metric: curves(runs, metric) for metric in drawn_metrics(runs)},
+            curves={metric: curves(runs, metric) for metric in PANELS},
         )
 
     def show(self, console: Console, *, rounds: bool = True) -> None:

@@ -11,17 +11,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.run import Run
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report import curves
-from foltr_audit.report.curves import OFFLINE_MAXRR, PANELS, LearningCurve, draw
+from foltr_audit.report.curves import PANELS, LearningCurve, draw
 from foltr_audit.report.picture_style import check_picture, save_picture
 from foltr_audit.report.settings import differing, setting_label, setting_text
 from tests.conftest import SetupOf
 from tests.fixtures.run_results import DATASET as DATA
-from tests.fixtures.run_results import run_of
 from tests.fixtures.run_results import run_setting as setting
 
 PAPERS = ["fpdgd", "foltr-es", "pdgd", "dbgd", "coltr"]
@@ -43,15 +41,6 @@ def curve(label: str = "one", runs: int = 2, rounds: int = 3) -> LearningCurve:
 
 def panels(*found: LearningCurve) -> dict[str, list[LearningCurve]]:
     return {metric: list(found) for metric in PANELS}
-
-
-@pytest.mark.parametrize(
-    ("learner", "drawn"),
-    [("fpdgd", PANELS), ("foltr-es:metric=dcg", PANELS), ("foltr-es", (*PANELS, OFFLINE_MAXRR))],
-)
-def test_maxrr_is_drawn_where_a_learner_climbs_it(learner: str, drawn: tuple[str, ...]) -> None:
-    runs = [run_of(Spec.parse({"train": {"learner": each}})) for each in ("pdgd", learner)]
-    assert curves.drawn_metrics(runs) == drawn
 
 
 # --- the numbers ----------------------------------------------------------------------------------
