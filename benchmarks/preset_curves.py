@@ -1,7 +1,8 @@
 """Runs of a training preset, repetition by repetition, each stored as soon as it has ended.
 
-A repetition is every cell of the preset on one fold. `study run PRESET --data DATA --runs N` trains the
-same models cell by cell: a long run that is ended early has nothing then of the last systems.
+A repetition is every cell of the preset, in each of its readings, on one fold. `study run PRESET --data DATA
+--runs N` trains the same models cell by cell: a long run that is ended early has nothing then of the last
+systems.
 """
 
 from __future__ import annotations
@@ -96,8 +97,10 @@ class CurveFolder:
 
 def repetition_specs(
     preset: str, data: str, repetition: int, rounds: int | None = None
-) -> Iterator[tuple[str, Spec]]:
-    """The Specs of one repetition with the names of their cells; repetition i takes fold i modulo K + 1.
+) -> Iterator[tuple[str, str, Spec]]:
+    """The Specs of one repetition with the names of their readings and cells.
+
+    Repetition i takes fold i modulo K + 1.
 
     Args:
         preset: name of a preset of kind `train`.
@@ -115,6 +118,8 @@ def repetition_specs(
         changes["data.fold"] = there[repetition % len(there)]
     if rounds is not None:
         changes["train.rounds"] = rounds
-    for cell, tables in load_preset(preset).tables().items():
-        for table in tables:
-            yield cell, Spec.parse(apply_changes(table, changes))
+    found = load_preset(preset)
+    for reading in found.reading_names:
+        for cell, tables in found.tables(reading=reading).items():
+            for table in tables:
+                yield reading, cell, Spec.parse(apply_changes(table, changes))

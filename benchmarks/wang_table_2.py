@@ -32,6 +32,7 @@ from foltr_audit.utils.arrays import Floats
 PRESET = "wang-2021-table-2"
 FPDGD, FOLTR_ES = "FPDGD", "FOLtR-ES"
 UPDATES, INTERACTIONS = "PDGD, as many updates", "PDGD, as many interactions"
+BATCHES = "PDGD, in batches"
 LEVELS = ("1.2", "2.3", "4.5", "10")
 """Epsilon of FPDGD; p of .25, .5, .9 and 1 of FOLtR-ES stand beside them in the paper."""
 
@@ -62,15 +63,16 @@ EARLY: dict[str, Metric] = {
 
 
 class TableSystem(NamedTuple):
-    """A learner at a level of privacy; a central learner has none."""
+    """A learner at a level of privacy, in a reading of the paper; a central learner has no level."""
 
+    reading: str
     clicks: str
     learner: str
     level: str
 
 
 class SystemPair(NamedTuple):
-    """What is subtracted from what under the same clicks: learners and levels, and metrics of both.
+    """What is subtracted from what in a reading under the same clicks: learners, levels and metrics.
 
     An empty level stands for each of `LEVELS`.
     """
@@ -80,9 +82,9 @@ class SystemPair(NamedTuple):
     second: tuple[str, str]
     metrics: Mapping[str, tuple[Metric, Metric]]
 
-    def systems(self, clicks: str, level: str) -> tuple[TableSystem, TableSystem]:
+    def systems(self, place: tuple[str, str], level: str) -> tuple[TableSystem, TableSystem]:
         (one, own), (other, others) = self.first, self.second
-        return TableSystem(clicks, one, own or level), TableSystem(clicks, other, others or level)
+        return TableSystem(*place, one, own or level), TableSystem(*place, other, others or level)
 
 
 _EVERY = {name: (metric, metric) for name, metric in METRICS.items()}
@@ -95,6 +97,7 @@ COMPARISONS = (
     SystemPair("FOLtR-ES less FOLtR-ES at p = 1", (FOLTR_ES, ""), (FOLTR_ES, "10"), _WHOLE),
     SystemPair("PDGD, as many interactions, less FPDGD", (INTERACTIONS, "-"), (FPDGD, ""), _WHOLE),
     SystemPair("FPDGD less PDGD, as many updates", (FPDGD, ""), (UPDATES, "-"), _WHOLE),
+    SystemPair("FPDGD less PDGD, in batches", (FPDGD, ""), (BATCHES, "-"), _WHOLE),
     SystemPair("FOLtR-ES, last round less round 200", (FOLTR_ES, ""), (FOLTR_ES, ""), _FALL),
 )
 
@@ -114,8 +117,9 @@ class TrainedSystems:
         return np.array([metric(curve) for curve in self.curves[system]], dtype=np.float64)
 
     @property
-    def clicks(self) -> list[str]:
-        return list(dict.fromkeys(system.clicks for system in self.curves))
+    def places(self) -> list[tuple[str, str]]:
+        """Readings and click models."""
+        return list(dict.fromkeys((system.reading, system.clicks) for system in self.curves))
 
     @property
     def seconds(self) -> float:
@@ -127,9 +131,9 @@ def named_systems(
     preset: str, data: str, repetition: int, rounds: int | None
 ) -> Iterator[tuple[TableSystem, Spec]]:
     """The Specs of a repetition by their systems; the levels of a learner are in the order of the preset."""
-    seen: dict[tuple[str, str], int] = {}
-    for cell, spec in repetition_specs(preset, data, repetition, rounds):
-        key = spec.train.click_model, cell
+    seen: dict[tuple[str, str, str], int] = {}
+    for reading, cell, spec in repetition_specs(preset, data, repetition, rounds):
+        key = reading, spec.train.click_model, cell
         seen[key] = seen.get(key, -1) + 1
         yield TableSystem(*key, LEVELS[seen[key]] if cell in (FPDGD, FOLTR_ES) else "-"), spec
 
@@ -157,38 +161,38 @@ def system_rows(trained: TrainedSystems) -> Iterator[Row]:
     """A row for each system: means of its metrics with intervals, and the published online sum."""
     published = _published()
     for system in trained.curves:
-        row: dict[str, Any] = {**system._asdict(), "published": published.get(system)}
+        row: dict[str, Any] = {**system._asdict(), "published": published.get(system[1:])}
         for name, metric in {**METRICS, "nDCG@10 early": EARLY["nDCG@10"]}.items():
             values = trained.values(system, metric)
             row |= {name: float(values.mean()), f"{name} ci95": interval(values)}
         yield row
 
 
-def _published() -> dict[TableSystem, float]:
-    """The published online sums; each learner's are in the order of its levels."""
-    found: dict[TableSystem, float] = {}
+def _published() -> dict[tuple[str, ...], float]:
+    """The published online sums by clicks, learner and level; levels are in their order there."""
+    found: dict[tuple[str, ...], float] = {}
     for figure in load_preset(PRESET).published.figures:
-        clicks = str(figure.where["trained_on"])
-        level = LEVELS[sum((one.clicks, one.learner) == (clicks, figure.cell) for one in found)]
-        found[TableSystem(clicks, figure.cell, level)] = figure.value
+        place = str(figure.where["trained_on"]), figure.cell
+        found[*place, LEVELS[sum(one[:2] == place for one in found)]] = figure.value
     return found
 
 
 def difference_rows(trained: TrainedSystems) -> Iterator[Row]:
-    """A row for each metric, comparison, click model and level: the mean of the paired differences."""
+    """A row for each metric, comparison, reading, click model and level: the mean paired difference."""
     for metric, compared in product(METRICS, COMPARISONS):
         if metric not in compared.metrics:
             continue
         one, other = compared.metrics[metric]
-        for clicks, level in product(trained.clicks, LEVELS):
-            first, second = compared.systems(clicks, level)
+        for place, level in product(trained.places, LEVELS):
+            first, second = compared.systems(place, level)
             if (first, one) == (second, other):
                 continue
             values = trained.values(first, one) - trained.values(second, other)
             yield {
                 "metric": metric,
                 "comparison": compared.name,
-                "clicks": clicks,
+                "reading": place[0],
+                "clicks": place[1],
                 "level": level,
                 "difference": float(values.mean()),
                 "difference ci95": interval(values),

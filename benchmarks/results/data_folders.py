@@ -25,8 +25,8 @@ class RealData:
         name: name in declarations.
         title: name in tables, and in shown commands.
         folder: its folder below `--shared`.
-        layout: `as-is`; `folds`: parts S1.txt to S5.txt become LETOR's Fold1 to Fold5; `joined`: all its files
-            become one.
+        layout: `as-is`; `folds`: parts S1.txt to S5.txt become LETOR's Fold1 to Fold5; `joined`: all its
+            files become one.
     """
 
     name: str

@@ -75,8 +75,8 @@ SHARED = words(
     "data.intents data.balance population.clients population.cohort population.separation "
     "population.cohorts population.scenario population.poisoning learner interactions train.rounds "
     "learning_rate pdgd clip_without_pairs rank_with train.ranker train.init train.server "
-    "train.no_relevant train.evaluate_every trace.message trace.dtype runs seed out resume overwrite "
-    "trace.every no_trace trace.embed_features config save_config json verbose threads"
+    "train.no_relevant train.no_relevant_online train.evaluate_every trace.message trace.dtype runs seed "
+    "out resume overwrite trace.every no_trace trace.embed_features config save_config json verbose threads"
 )
 """Names of the options of commands, in the order of their help: see `takes`."""
 ANSWER = ("full", "quiet")

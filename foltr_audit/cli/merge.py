@@ -111,4 +111,4 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> PresetCompa
     }
     data = study.dataset
     extent = StudyExtent(data=data["source"], synthetic=data["synthetic"], scale=scale)
-    return PresetComparison.of_figures(preset, figures, extent)
+    return PresetComparison.of_figures(preset, {"": figures}, extent)

@@ -52,12 +52,13 @@ def show(name: Name, json: Json = False) -> None:
 
 @app.command(
     cls=page(
+        words("data synthetic scale reading fold intents runs seed plot out resume json full quiet"),
         examples={
             "On the synthetic twin of its data, a tenth of its length": (
                 "foltr-audit study run pham-2022 --synthetic --scale 0.1"
             ),
             "On the data of the paper": "foltr-audit study run wang-2021-table-2 --data MQ2007",
-        }
+        },
     )
 )
 @takes(*words("fold data.intents runs seed out resume overwrite json verbose threads"), *ANSWER)
@@ -72,9 +73,15 @@ def run(
     category_feature: int | None = option(
         "For a preset of kind merge: feature with the category of a document, from 1.", panel=DATA
     ),
+    reading: str | None = option(
+        "published: what the authors' program did; written: what their text says. Default: both."
+    ),
     plot: Plot = None,
 ) -> None:
-    """Run a preset and show the published numbers next to those found."""
+    """Run a preset and show the published numbers next to those found.
+
+    Where the authors' program did something else than their text says, both are played.
+    """
     from foltr_audit.experiments.plan import apply_changes
     from foltr_audit.experiments.presets import load_preset
 
@@ -82,7 +89,7 @@ def run(
     unfit = f"not with {preset.name}, which is of kind {preset.kind}"
     common = common.setting(data__source=_source(preset, data, synthetic=synthetic))
     if preset.kind == "merge":
-        unused = {"plot": plot, "runs": common.runs, "fold": common.fold}
+        unused = {"plot": plot, "runs": common.runs, "fold": common.fold, "reading": reading}
         unused |= {"intents": common.fields.get("data.intents"), "resume": common.resume}
         refuse_given(unused, unfit)
         check_scale(scale)
@@ -90,7 +97,7 @@ def run(
         run_merge_study(apply_changes(preset.merging(scale), changes), common, preset=preset, scale=scale)
         return
     refuse_given({"category-feature": category_feature}, unfit)
-    chosen = PresetSelection.of(preset, common, scale=scale)
+    chosen = PresetSelection.of(preset, common, scale=scale, reading=reading)
     if preset.kind == "attack":
         refuse_given({"plot": plot}, unfit)
         run_attacks(chosen.plan, common, chosen)

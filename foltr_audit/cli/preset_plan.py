@@ -24,16 +24,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PresetSelection:
-    """A preset with the options that override it: the plan of each of its cells, by name, and its scale."""
+    """A preset with the options that override it, and its scale.
+
+    Attributes:
+        plans: the plan of each cell by its name, for each reading that is played.
+    """
 
     preset: Preset
-    plans: dict[str, Plan]
+    plans: dict[str, dict[str, Plan]]
     scale: float = 1.0
     runs: int | None = None
 
     @classmethod
     def of(
-        cls, preset: Preset, common: CommonOptions, *, same: bool = False, scale: float = 1.0
+        cls,
+        preset: Preset,
+        common: CommonOptions,
+        *,
+        same: bool = False,
+        scale: float = 1.0,
+        reading: str | None = None,
     ) -> PresetSelection:
         """Select a preset; without --fold it runs on every fold of data with folds."""
         if common.config is not None:
@@ -42,8 +52,11 @@ class PresetSelection:
         spread = _spread(preset, common, scale)
         protocol = "attack" if preset.kind == "attack" else None
         plans = {
-            cell: spread.plan(protocol=protocol, same=same, tables=tables)
-            for cell, tables in preset.tables(scale).items()
+            name: {
+                cell: spread.plan(protocol=protocol, same=same, tables=tables)
+                for cell, tables in preset.tables(scale, name).items()
+            }
+            for name in _readings(preset, reading)
         }
         return cls(preset=preset, plans=plans, scale=scale, runs=common.runs)
 
@@ -52,7 +65,8 @@ class PresetSelection:
         """The Specs of all cells, each once."""
         from foltr_audit.experiments.plan import Plan
 
-        return Plan(tuple(dict.fromkeys(spec for plan in self.plans.values() for spec in plan.specs)))
+        plans = [plan for cells in self.plans.values() for plan in cells.values()]
+        return Plan(tuple(dict.fromkeys(spec for plan in plans for spec in plan.specs)))
 
     def comparison(self, cells: Sequence[Run]) -> PresetComparison:
         """The published figures with those of the cells that were run."""
@@ -60,7 +74,10 @@ class PresetSelection:
         from foltr_audit.report.presets import PresetComparison
 
         run = {cell.spec: cell for cell in cells}
-        mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
+        mine = {
+            reading: {name: [run[spec] for spec in plan.specs] for name, plan in plans.items()}
+            for reading, plans in self.plans.items()
+        }
         data = cells[0].data
         extent = StudyExtent(
             data=data.source, synthetic=data.synthetic, scale=self.scale, overridden=tuple(self._overridden())
@@ -72,8 +89,9 @@ class PresetSelection:
         from foltr_audit.experiments.plan import Plan
         from foltr_audit.experiments.published import ParameterOverride
 
-        tables = self.preset.tables(self.scale)
-        original = _values([spec for mine in tables.values() for spec in Plan.of(mine, "").specs])
+        every = [self.preset.tables(self.scale, reading) for reading in self.plans]
+        tables = [table for cells in every for mine in cells.values() for table in mine]
+        original = _values(Plan.of(tables, "").specs)
         now = _values(self.plan.specs)
         for name in dict.fromkeys((*original, *now)):
             values, published = now.get(name, ()), original.get(name, ())
@@ -105,6 +123,16 @@ def _values(specs: Sequence[Spec]) -> dict[str, tuple[str, ...]]:
 def check_scale(scale: float) -> None:
     if not 0 < scale <= 1:
         raise UsageError(f"--scale: {scale:g}; expected a number above 0 and at most 1")
+
+
+def _readings(preset: Preset, wanted: str | None) -> tuple[str, ...]:
+    known = preset.reading_names
+    if wanted is None:
+        return known
+    if wanted not in known:
+        names = f"expected {' or '.join(known)}" if any(known) else "it has one reading; leave the option out"
+        raise UsageError(f"--reading: {wanted!r} of {preset.name}; {names}")
+    return (wanted,)
 
 
 def attack_preset(name: str) -> Preset:

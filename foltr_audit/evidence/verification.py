@@ -18,7 +18,7 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.results import DataRecord, RunRecord
 from foltr_audit.core.settings.data import DataSpec, are_synthetic
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.settings.train import ZEROS
+from foltr_audit.core.settings.train import ZEROS, start_norm
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.evidence.bundle import FOREIGN, NAME, BundleContents, BundleFolder, Facts, copy, unpack
@@ -61,7 +61,7 @@ class DataPlaces(NamedTuple):
 
     def load(self, spec: Spec, fingerprint: str) -> Collection:
         """The data of a Spec; a `FoltrAuditError` if they are not here, or have another fingerprint."""
-        if spec.train.init not in (None, ZEROS):
+        if spec.train.init not in (None, ZEROS) and start_norm(spec.train.init) is None:
             _need(str(spec.train.init), "init", "run check in the folder that holds the first model")
         collection = _load(self, spec.data, spec.seed)
         if collection.fingerprint != fingerprint:

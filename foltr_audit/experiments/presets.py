@@ -5,6 +5,9 @@ A preset is a TOML file of the package `scenarios`. After its header (`about`, `
 - `[data]`: the data that it needs, how to get them, and the synthetic source that can replace them;
 - `[shared]`: Spec fields of all cells, and `[grid]`: lists of values by Spec field, all combined;
 - one `[[cells]]` table per system with its `name` and its own `spec` and `grid`;
+- where the authors' program does not do what their text says, both in `[readings.published]` (the program)
+  and `[readings.written]` (the text): `about` in words, and `spec`; a cell may have a `spec` and a `grid` of
+  its own in each, too;
 - `[published]`: the source of the numbers, the numbers, and in words what figures without numbers show.
 
 A preset of kind `merge` has a `[merge]` table instead of Specs: that study sends no messages.
@@ -66,12 +69,32 @@ class PresetData(_PresetTable):
     twin: Annotated[str, Field(pattern="^synthetic:")]
 
 
-class PresetCell(_PresetTable):
+ReadingName = Literal["published", "written"]
+
+READINGS: Mapping[str, str] = {"published": "as published", "written": "as written", "": "found"}
+"""Headings of the readings of a study: what the authors' program did, what their text says; and of the only
+one, where the two agree or no program is known."""
+
+
+class PresetReading(_PresetTable):
+    """How a study is played if its authors' program, or their text, is followed: Spec fields of all cells."""
+
+    about: Text
+    spec: dict[str, object] = {}
+
+
+class CellReading(_PresetTable):
+    """What a cell has of its own in a reading."""
+
+    spec: dict[str, object] = {}
+    grid: dict[str, object] = {}
+
+
+class PresetCell(CellReading):
     """One system of a study: its own Spec fields, and lists of values by field, all of them combined."""
 
     name: Text
-    spec: dict[str, object] = {}
-    grid: dict[str, object] = {}
+    readings: dict[ReadingName, CellReading] = {}
 
 
 class PublishedFigure(_PresetTable):
@@ -137,6 +160,7 @@ class Preset(_PresetTable):
     periods: int = Field(1, ge=1)
     shared: dict[str, object] = {}
     grid: dict[str, object] = {}
+    readings: dict[ReadingName, PresetReading] = {}
     cells: tuple[PresetCell, ...] = ()
     merge: dict[str, object] = {}
     published: Publication
@@ -148,6 +172,10 @@ class Preset(_PresetTable):
             raise ValueError("kind merge: expected a [merge] table instead of shared, grid and cells")
         if self.kind != "merge" and (self.merge or not self.cells):
             raise ValueError(f"kind {self.kind}: expected [[cells]], and no [merge] table")
+        if self.readings and (self.kind == "merge" or len(self.readings) == 1):
+            raise ValueError("readings: expected published and written, or none")
+        if not self.readings and any(cell.readings for cell in self.cells):
+            raise ValueError("cells.readings: expected [readings.published] and [readings.written] as well")
         return self
 
     @model_validator(mode="after")
@@ -179,16 +207,30 @@ class Preset(_PresetTable):
     @property
     def plan(self) -> Plan:
         """One repetition of every Spec, on the synthetic data."""
-        return Plan.of([table for mine in self.tables().values() for table in mine], f"preset {self.name}")
+        every = [self.tables(reading=reading) for reading in self.reading_names]
+        tables = [table for cells in every for mine in cells.values() for table in mine]
+        return Plan.of(tables, f"preset {self.name}")
 
-    def tables(self, scale: float = 1.0) -> dict[str, list[Table]]:
-        """The Spec tables of each cell by its name, on the synthetic data, with a share of the rounds."""
-        base = apply_changes({"data": {"source": self.data.twin}}, flat(self.shared))
-        found = {
-            cell.name: expand([apply_changes(base, flat(cell.spec))], *_axes(self.grid), *_axes(cell.grid))
-            for cell in self.cells
-        }
-        return {name: [self._shortened(table, scale) for table in mine] for name, mine in found.items()}
+    @property
+    def reading_names(self) -> tuple[str, ...]:
+        """Its readings; one without a name if there is no difference between program and text."""
+        return tuple(name for name in READINGS if name in self.readings) or ("",)
+
+    def tables(self, scale: float = 1.0, reading: str = "") -> dict[str, list[Table]]:
+        """The Spec tables of each cell by its name, on the synthetic data, with a share of the rounds.
+
+        Without a `reading` they are of the first of `reading_names`.
+        """
+        name = reading or self.reading_names[0]
+        whole = next((flat(mine.spec) for known, mine in self.readings.items() if known == name), {})
+        base = apply_changes({"data": {"source": self.data.twin}}, flat(self.shared) | whole)
+        found: dict[str, list[Table]] = {}
+        for cell in self.cells:
+            own = next((mine for known, mine in cell.readings.items() if known == name), CellReading())
+            table = apply_changes(base, flat(cell.spec) | flat(own.spec))
+            axes = [*_axes(self.grid), *_axes(cell.grid), *_axes(own.grid)]
+            found[cell.name] = [self._shortened(each, scale) for each in expand([table], *axes)]
+        return found
 
     def merging(self, scale: float = 1.0) -> Table:
         """The table of the study of merged models, on the synthetic data, with a share of trials."""
@@ -245,24 +287,33 @@ def read_preset(text: str, name: str) -> Preset:
         preset = Preset.model_validate({**table, "name": name})
     _check_grids(preset, where)
     with one_error(f"{where}: "):
-        tables = preset.tables()
-    for mine in tables.values():
+        every = [preset.tables(reading=reading) for reading in preset.reading_names]
+    for mine in (mine for tables in every for mine in tables.values()):
         for spec in Plan.of(mine, where).specs:
             _check_spec(preset, spec, where)
     return preset
 
 
 def _check_grids(preset: Preset, where: str) -> None:
-    grids = [preset.grid, *(cell.grid for cell in preset.cells)]
+    owned: list[CellReading] = [
+        *preset.cells,
+        *(mine for cell in preset.cells for mine in cell.readings.values()),
+    ]
+    grids = [preset.grid, *(mine.grid for mine in owned)]
     for name, values in (item for grid in grids for item in flat(grid).items()):
         if not isinstance(values, list) or not values:
             raise UsageError(f"{where}: grid.{name}={values}: expected a list of values")
     # Counted before anything is expanded: ten short lists can make billions of Specs.
-    axes = [flat({**preset.grid, **cell.grid}).values() for cell in preset.cells]
+    axes = [
+        flat({**preset.grid, **cell.grid, **own.grid}).values()
+        for cell in preset.cells
+        for own in (*cell.readings.values(), CellReading())
+    ]
     most = max((prod(len(cast(list[JsonValue], each)) for each in one) for one in axes), default=1)
     if most > MOST_SPECS:
         raise UsageError(f"{where}: grid: {most} Specs of one cell; expected at most {MOST_SPECS}")
-    tables = [preset.shared, preset.merge, *grids, *(cell.spec for cell in preset.cells)]
+    specs = [*(mine.spec for mine in owned), *(mine.spec for mine in preset.readings.values())]
+    tables = [preset.shared, preset.merge, *grids, *specs]
     fields = [flat(table) for table in tables]
     if any(_SOURCE in mine for mine in fields):
         raise UsageError(f"{where}: {_SOURCE}: expected none; the data are those of [data]")

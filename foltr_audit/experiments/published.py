@@ -17,6 +17,7 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, above_all, mean_of
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import AttackScorer
+from foltr_audit.judge.significance import mean_interval
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue
@@ -203,7 +204,8 @@ def _a_round(figure: PublishedFigure, value: float | None, rounds: Collection[in
 def seed_intervals(runs: Sequence[Run]) -> dict[str, JsonValue]:
     """The interval of the mean of each metric of trained models, by its column, as a list of two numbers.
 
-    Empty where a fold was run once, since the spread over seeds is then not known.
+    Over seeds with the same folds; where a fold was run once, over repetitions, each of which has another
+    seed and another fold, as published. Empty of fewer than `FEWEST` of these.
     """
     folds = [run.spec.data.fold for run in runs]
     trained = [run.trained for run in runs]
@@ -213,7 +215,10 @@ def seed_intervals(runs: Sequence[Run]) -> dict[str, JsonValue]:
         "online_mean": [each.online_mean for each in trained],
         "maxrr_last_10": [each.maxrr_last for each in trained],
     }
-    ends = {name: stratified_interval(each, folds) for name, each in values.items()}
+    ends = {
+        name: stratified_interval(each, folds) or mean_interval(np.array(each), 0.0, math.inf)
+        for name, each in values.items()
+    }
     return {name: list(interval) for name, interval in ends.items() if interval is not None}
 
 

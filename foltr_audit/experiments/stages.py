@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +23,7 @@ from foltr_audit.core.ranking_metrics import (
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import ONE_GROUP, SEVERAL, ClientGroups
 from foltr_audit.core.settings.attack import AttackSpec
-from foltr_audit.core.settings.train import ZEROS
+from foltr_audit.core.settings.train import ZEROS, start_norm
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -103,6 +104,10 @@ def first_model(setup: Setup) -> Floats:
         return ranker.initial(setup.streams.generator("init"))
     if init == ZEROS:
         return np.zeros(ranker.n_parameters)
+    if (norm := start_norm(init)) is not None:
+        direction = setup.streams.generator("init").standard_normal(ranker.n_parameters)
+        # Correctly rounded, so that no processor changes a bit.
+        return direction * (norm / math.sqrt(math.fsum(direction**2)))
     return load_model(Path(init), ranker.n_parameters)
 
 

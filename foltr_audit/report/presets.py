@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
-from foltr_audit.experiments.presets import Preset
+from foltr_audit.experiments.presets import READINGS, Preset
 from foltr_audit.experiments.published import (
     ABOVE_OTHERS,
     CLICK_FIGURES,
@@ -27,7 +27,7 @@ from foltr_audit.experiments.published import (
 from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row, Section
 from foltr_audit.report.settings import claim_words, heading, pools, utility_rows
-from foltr_audit.report.table import Column, Table, make_table, method_lines, short_column, short_method
+from foltr_audit.report.table import Column, Table, make_table, method_lines, short_method
 from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.report.train import period_rows
 from foltr_audit.utils.formatting import JsonValue, short
@@ -71,6 +71,8 @@ def _comments(preset: Preset, row: Mapping[str, Any]) -> Iterator[str]:
             f"Size: {row['specs']} Specs x {row['repetitions']} repetitions (--runs, --fold all), "
             f"{count(row['interactions'])} interactions. Below is one repetition of each on the twin."
         )
+    for name, mine in preset.readings.items():
+        yield f"{READINGS[name].capitalize()} (--reading {name}): {mine.about}"
     published = preset.published
     yield f"Published: {published.title}, of {published.data}."
     if published.shows:
@@ -118,18 +120,19 @@ def count(number: int) -> str:
 
 
 CLICKS = Section(
-    "cell method click_model trained_on eps_claimed:num defense pdgd folds:int lists:int",
+    "reading cell method click_model trained_on eps_claimed:num defense pdgd folds:int lists:int",
     *(f"{name}:est" for name in CLICK_FIGURES),
     *(f"{name}{ABOVE_OTHERS}:est" for name in CLICK_FIGURES),
     *(f"published_{name}:num" for name in CLICK_FIGURES),
 )
-"""Figures of attacks: one row per cell of the preset, setting, click model and method."""
+"""Figures of attacks: one row per reading and cell of the preset, setting, click model and method."""
 
 FIGURE = Section(
-    "cell where:table metric published:num approximate:bool found:num|null low:num|null high:num|null "
-    "difference:num|null published_a_round:num|null found_a_round:num|null"
+    "reading cell where:table metric published:num approximate:bool found:num|null low:num|null "
+    "high:num|null difference:num|null published_a_round:num|null found_a_round:num|null"
 )
-"""A published number, and the mean of the values found in its place with its interval over seeds."""
+"""A published number, and in a reading the mean of the values found in its place, with its interval over
+seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,29 +144,43 @@ class PresetComparison:
     rows: Sequence[Row]
 
     @classmethod
-    def of(cls, preset: Preset, runs: Mapping[str, Sequence[Run]], extent: StudyExtent) -> PresetComparison:
-        """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
+    def of(
+        cls, preset: Preset, runs: Mapping[str, Mapping[str, Sequence[Run]]], extent: StudyExtent
+    ) -> PresetComparison:
+        """The comparison with what was run in each reading for each cell, by their names."""
         if preset.published.attacks:
             rows = [
-                CLICKS.of(pool.setting, cell=name, **figures)
-                for name, of_cell in runs.items()
+                CLICKS.of(pool.setting, reading=reading, cell=name, **figures)
+                for reading, cells in runs.items()
+                for name, of_cell in cells.items()
                 for pool in pools(of_cell)
                 for figures in attack_figures(preset.published, pool.runs)
             ]
             return cls(preset=preset, extent=extent, rows=rows)
-        among = runs_by_spec([run for of_cell in runs.values() for run in of_cell])
-        found = {name: list(_found(of_cell, among)) for name, of_cell in runs.items()}
+        among = runs_by_spec(
+            [run for cells in runs.values() for of_cell in cells.values() for run in of_cell]
+        )
+        found = {
+            reading: {name: list(_found(of_cell, among)) for name, of_cell in cells.items()}
+            for reading, cells in runs.items()
+        }
         return cls.of_figures(preset, found, extent)
 
     @classmethod
     def of_figures(
-        cls, preset: Preset, found: Mapping[str, Sequence[Fields]], extent: StudyExtent
+        cls, preset: Preset, found: Mapping[str, Mapping[str, Sequence[Fields]]], extent: StudyExtent
     ) -> PresetComparison:
-        """The comparison with the rows of reports, by the cell of the preset."""
+        """The comparison with the rows of reports, by reading and by the cell of the preset."""
         full = {name: {Spec.parse(each).train.rounds for each in of} for name, of in preset.tables().items()}
         rows = [
-            FIGURE.row(figure_beside(figure, found.get(figure.cell, []), full.get(figure.cell, ())))
+            FIGURE.row(
+                {
+                    "reading": reading,
+                    **figure_beside(figure, cells.get(figure.cell, []), full.get(figure.cell, ())),
+                }
+            )
             for figure in preset.published.figures
+            for reading, cells in found.items()
         ]
         return cls(preset=preset, extent=extent, rows=rows)
 
@@ -186,6 +203,7 @@ class PresetComparison:
             "shows": published.shows,
             **vars(self.extent),
             "overridden": [each._asdict() for each in self.extent.overridden],
+            "readings": {name: mine.about for name, mine in self.preset.readings.items()},
             "rows": [row.plain() for row in self.rows],
         }
 
@@ -202,8 +220,10 @@ class PresetComparison:
 
 
 def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
-    """One table per setting: published figures, then a column per cell."""
-    published, cells = comparison.preset.published, [cell.name for cell in comparison.preset.cells]
+    """One table per setting: published figures, then a column per reading and cell."""
+    published = comparison.preset.published
+    systems = list(dict.fromkeys((row["reading"], row["cell"]) for row in comparison.rows))
+    names = [_system(*system) for system in systems]
     settings = dict.fromkeys((row["trained_on"], row["defense"]) for row in comparison.rows)
     for setting in settings:
         rows = [row for row in comparison.rows if (row["trained_on"], row["defense"]) == setting]
@@ -215,53 +235,59 @@ def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
             [
                 Column("clicks", itemgetter(1), "name"),
                 Column("method", itemgetter(2), "fold", narrow=method_lines),
-                *(Column(header, itemgetter(n)) for n, header in enumerate(("published", *cells), start=3)),
+                *(Column(header, itemgetter(n)) for n, header in enumerate(("published", *names), start=3)),
             ],
-            list(_attack_lines(rows, cells)),
+            list(_attack_lines(rows, systems)),
             caption=f"published: of {published.data}; the others: {means} of {comparison.extent}\n"
             "lists without a guess do not count in the precision",
             space=0,
             section=itemgetter(0),
-            spare=cells[:-1],
+            spare=names[:-1],
         )
         yield from _above_others_table(rows)
 
 
 def _above_others_table(rows: Sequence[Row]) -> Iterator[Table]:
-    """Of each cell and click model: the attack that was published as the best, less the best other one."""
-    best: dict[tuple[str, str], Row] = {}
+    """Of each system and click model: the attack that was published as the best, less the best other one."""
+    best: dict[tuple[str, ...], Row] = {}
     for row in rows:
         if row.estimate(f"accuracy{ABOVE_OTHERS}").known and not math.isnan(row["published_accuracy"]):
-            first = best.setdefault((row["click_model"], row["cell"]), row)
-            if row["published_accuracy"] > first["published_accuracy"]:
-                best[row["click_model"], row["cell"]] = row
+            place = row["reading"], row["cell"], row["click_model"]
+            if row["published_accuracy"] > best.setdefault(place, row)["published_accuracy"]:
+                best[place] = row
     if not best:
         return
     names = dict.fromkeys(short_method(row["method"]) for row in best.values())
     yield make_table(
         f"{' and '.join(names)} less the best other attack",
         [
-            Column("", "cell", "name"),
+            Column("", lambda row: _system(row["reading"], row["cell"]), "name"),
             Column("clicks", "click_model", "name"),
             *(Column(name, f"{name}{ABOVE_OTHERS}", beside=True) for name in CLICK_FIGURES),
         ],
         list(best.values()),
         caption="in brackets: the 95 % interval over queries, whichever attack is the best other one",
-        section=itemgetter("cell"),
+        section=itemgetter("reading", "cell"),
     )
 
 
-def _attack_lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Click model, the same if it is shown, method, published figures, and those of each cell.
+def _system(reading: str, cell: str) -> str:
+    """What was run: a reading, or the cell of a preset without readings."""
+    return READINGS[reading] if reading else cell
 
-    An attack is in one line with the same attack with other parameters in the other cells.
+
+def _attack_lines(rows: Sequence[Row], systems: Sequence[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
+    """Click model, the same if it is shown, method, published figures, and those of each reading and cell.
+
+    An attack is in one line with the same attack with other parameters in the others.
     """
     of_method: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         of_method.setdefault((row["click_model"], short_method(row["method"])), []).append(row)
     shown = ""
     for (clicks, name), same in of_method.items():
-        for line in zip_longest(*([row for row in same if row["cell"] == cell] for cell in cells)):
+        columns = ([row for row in same if (row["reading"], row["cell"]) == system] for system in systems)
+        for line in zip_longest(*columns):
             there = [row for row in line if row is not None]
             methods = {row["method"] for row in there}
             figures = ("-" if row is None else _figures_text(row, "", 3) for row in line)
@@ -287,41 +313,66 @@ def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
 
 
 def _figure_table(comparison: PresetComparison) -> Table:
+    """A line for each published number: with what was found in its place in each reading."""
     rows, extent, published = comparison.rows, comparison.extent, comparison.preset.published
     metrics = dict.fromkeys(row["metric"].replace("_", " ") for row in rows)
     summed = any(row["metric"] == SUM for row in rows)
     intervals = any(row["low"] is not None for row in rows)
+    readings = list(dict.fromkeys(row["reading"] for row in rows))
+    lines = [rows[first : first + len(readings)] for first in range(0, len(rows), len(readings))]
 
     def where(name: str) -> Column:
-        return Column(heading(name), lambda row: str(row["where"].get(name, "")), "fold")
+        return Column(heading(name), lambda line: str(line[0]["where"].get(name, "")), "fold")
 
-    def interval(row: Row) -> str:
-        return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
+    def found(place: int) -> Iterator[Column]:
+        yield Column(READINGS[readings[place]], lambda line: _figure_text(line[place], "found"))
+        if intervals:
+            yield Column("95 % interval", lambda line: _ends_text(line[place]))
+        yield Column("difference", lambda line: _difference_text(line[place]))
 
-    columns = [
-        Column("system", "cell", "fold"),
-        *map(where, dict.fromkeys(name for row in rows for name in row["where"])),
-        *([Column("metric", lambda row: row["metric"].replace("_", " "), "fold")] * (len(metrics) > 1)),
-        Column("published", lambda row: f"{'~' * row['approximate']}{_figure_text(row, 'published')}"),
-        Column("found", lambda row: _figure_text(row, "found")),
-        *([Column("95 % interval", interval)] * intervals),
-        Column("difference", _difference_text),
-        *([short_column("a round:\npublished", "published_a_round")] * summed),
-        *([short_column("found", "found_a_round")] * summed),
+    def a_round(header: str, name: str, place: int) -> Column:
+        return Column(header, lambda line: short(line[place][name]))
+
+    places = range(len(readings))
+    each_round = [
+        a_round("a round:\npublished", "published_a_round", 0),
+        *(
+            a_round(f"a round:\n{READINGS[readings[n]]}" if n else "found", "found_a_round", n)
+            for n in places
+        ),
     ]
+    columns = [
+        Column("system", lambda line: line[0]["cell"], "fold"),
+        *map(where, dict.fromkeys(name for row in rows for name in row["where"])),
+        *([Column("metric", lambda line: line[0]["metric"].replace("_", " "), "fold")] * (len(metrics) > 1)),
+        Column("published", _published_text),
+        *(column for place in places for column in found(place)),
+        *(each_round * summed),
+    ]
+    about = comparison.preset.readings
     notes = {
         f"published: of {published.data}; found: on {extent}": True,
+        **{f"{READINGS[name]}: {about[name].about}": True for name in readings if name in about},
         "~: published as an approximate number": any(row["approximate"] for row in rows),
-        "95 % interval: of the mean over seeds, with the same folds": intervals,
+        "95 % interval: of the mean over seeds, with the same folds if each was run twice": intervals,
         "a round: the sum divided by that of the discounts of its rounds": summed,
         "scaled: models have learnt from fewer rounds, and means are of fewer runs": extent.scale < 1,
     }
     return make_table(
         f"{published.title}: {', '.join(metrics)} as published and found",
         columns,
-        rows,
+        lines,
         caption="\n".join(note for note, applies in notes.items() if applies),
+        spare=("difference", *(column.header for column in each_round)) if len(readings) > 1 else (),
     )
+
+
+def _published_text(line: Sequence[Row]) -> str:
+    return f"{'~' * line[0]['approximate']}{_figure_text(line[0], 'published')}"
+
+
+def _ends_text(row: Row) -> str:
+    return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
 
 
 def _figure_text(row: Row, name: str) -> str:

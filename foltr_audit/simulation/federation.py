@@ -234,7 +234,7 @@ class Federation:
         self.online = OnlineMetrics(
             world=self.clientele.world,
             population=setup.clients.population,
-            no_relevant=setup.spec.train.no_relevant,
+            no_relevant=setup.spec.train.online_no_relevant,
         )
         self.evaluation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train)
 

@@ -142,7 +142,7 @@ class FreshClients:
         state = None if self.setup.learner.sends == "models" else np.empty(0)
         after = GlobalModel(parameters, state)
         online = OnlineMetrics(
-            world=world, population=population, no_relevant=self.setup.spec.train.no_relevant
+            world=world, population=population, no_relevant=self.setup.spec.train.online_no_relevant
         )
         for number in range(first, self.n_rounds):
             places, before = self._members(number)

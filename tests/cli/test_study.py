@@ -39,12 +39,12 @@ def test_list_names_every_preset_with_its_data_and_size() -> None:
         assert row["needs"]
     by_name = {row["name"]: row for row in rows}
     whole = by_name["wang-2021-figure-4"]
-    assert (whole["specs"], whole["repetitions"]) == (3 * 3 * 2, 25)
-    assert whole["interactions"] == 25 * 2 * 3 * (10 + 100 + 1000) * 2 * 200
+    assert (whole["specs"], whole["repetitions"]) == (2 * 3 * 3 * 2, 25)
+    assert whole["interactions"] == 2 * 25 * 2 * 3 * (10 + 100 + 1000) * 2 * 200
     assert by_name["pham-2022"]["repetitions"] == FOLDS
     assert by_name["pham-2022"]["interactions"] == 5 * 2 * 1000 * 4 * 200
     periods = by_name["zhuang-2021-table-3"]
-    assert periods["interactions"] == 25 * 3 * 3 * 4 * 50_000
+    assert periods["interactions"] == 2 * 25 * 3 * 3 * 4 * 50_000
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -100,7 +100,8 @@ def test_periods_stand_beside_their_numbers(tmp_path: Path) -> None:
     told = done.json()
     assert {row["round"] for row in told["rounds"]} == set(range(6)), "a round a period"
     rows = told["published"]["rows"]
-    assert len(rows) == 18
+    assert len(rows) == 2 * 18
+    assert {row["reading"] for row in rows} == {"published", "written"}
     for row in rows:
         assert row["found"] is not None
         assert 0 <= row["found"] <= 1

@@ -23,7 +23,7 @@ from tests.fixtures.import_graph import ROOT
 
 QUICK = "attack --preset pham-2022 --clients 30 --rounds 2"
 SMALL = f"{QUICK} --data synthetic:mq2007:60"
-CELLS = ("as published", "corrected")
+READINGS = ("published", "written")
 
 
 # --- the files ------------------------------------------------------------------------------------
@@ -106,40 +106,42 @@ class TestEveryPreset:
 @cache
 def specs_of(name: str) -> list[Spec]:
     """Every Spec of a preset."""
-    return [Spec.parse(table) for tables in load_preset(name).tables().values() for table in tables]
+    preset = load_preset(name)
+    every = [preset.tables(reading=reading) for reading in preset.reading_names]
+    return [Spec.parse(table) for tables in every for mine in tables.values() for table in mine]
 
 
 def test_repeats_are_shortened_too() -> None:
     text = GOOD.replace("min_documents = 10", "min_documents = 10\nrepeats = 20")
-    (table,) = read_preset(text, "mine").tables(0.1)["corrected"]
+    (table,) = read_preset(text, "mine").tables(0.1)["FPDGD"]
     assert {"attack.repeats": 2, "train.rounds": 20}.items() <= flat(table).items()
 
 
 def test_a_grid_is_each_with_each() -> None:
-    first = '[[cells]]\nname = "as published"\n'
+    first = '[[cells]]\nname = "FPDGD"\n'
     grid = "[grid]\nseed = [1, 2]\ntrain.rounds = [200, 400]\n\n"
     text = GOOD.replace(first, f"{grid}{first}grid.population.clients = [10, 1000, 20]\n")
     tables = read_preset(text, "mine").tables()
-    assert [len(each) for each in tables.values()] == [12, 4]
+    assert [len(each) for each in tables.values()] == [12]
     points = {
         (each["seed"], each["train"]["rounds"], each["population"]["clients"])
-        for each in cast("list[Any]", tables["as published"])
+        for each in cast("list[Any]", tables["FPDGD"])
     }
     assert points == {(s, r, c) for s in (1, 2) for r in (200, 400) for c in (10, 1000, 20)}
 
 
-def test_the_two_cells_of_pham_2022_differ_in_what_was_corrected_only() -> None:
-    published, corrected = specs_of("pham-2022")
+def test_the_readings_of_pham_2022_differ_in_data_and_attacks_only() -> None:
+    published, written = specs_of("pham-2022")
     assert published.attack is not None
-    assert corrected.attack is not None
+    assert written.attack is not None
     assert published.data.normalise == "zscore-parts"
-    assert corrected.data.normalise == "zscore"
+    assert written.data.normalise == "zscore"
     assert all("compare=positions" in text for text in published.attacks[:3])
-    assert not any("positions" in text for text in corrected.attacks)
-    same = {"data": corrected.data, "attack": corrected.attack}
-    assert published.model_copy(update=same) == corrected
-    assert corrected.train.rounds == 200
-    assert corrected.attack.on == ("vali",)
+    assert not any("positions" in text for text in written.attacks)
+    same = {"data": written.data, "attack": written.attack}
+    assert published.model_copy(update=same) == written
+    assert written.train.rounds == 200
+    assert written.attack.on == ("vali",)
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -155,7 +157,12 @@ GOOD = (ROOT / "scenarios" / "presets" / "pham-2022.toml").read_text()
         ("[[cells]]", "[[cells]]\nextra = 1", "cells.extra=1: "),
         ("rounds = 200", "round = 200", "unknown field train.round; did you mean 'rounds'?"),
         ("rounds = 200", "rounds = 0", "train.rounds=0: "),
-        ('name = "corrected"', 'name = "as published"', "cells: expected different names, "),
+        (
+            '[[cells]]\nname = "FPDGD"',
+            '[[cells]]\nname = "FPDGD"\n[[cells]]\nname = "FPDGD"',
+            "cells: expected different names, ",
+        ),
+        ("[readings.written", "[readings.printed", "readings.printed.[key]=printed: "),
         ('kind = "attack"', 'kind = "attak"', "kind=attak: "),
         ('kind = "attack"', 'kind = "train"', "kind train: expected no attack table"),
         ('kind = "attack"', 'kind = "merge"', "kind merge: expected a [merge] table instead of "),
@@ -167,8 +174,8 @@ GOOD = (ROOT / "scenarios" / "presets" / "pham-2022.toml").read_text()
         ("[published]", "[grid]\nseed = []\n[published]", "grid.seed=[]: expected a list of values"),
         (
             "[published]",
-            '[published]\nfigures = [{ cell = "corected", metric = "ndcg@10", value = 1 }]',
-            "published.figures.cell: unknown cell 'corected'; did you mean 'corrected'?",
+            '[published]\nfigures = [{ cell = "FPGD", metric = "ndcg@10", value = 1 }]',
+            "published.figures.cell: unknown cell 'FPGD'; did you mean 'FPDGD'?",
         ),
         ("accuracy = 0.57", "accuracy = 57", "published.attacks.accuracy=57: "),
         ('method = "olsr"', 'method = "olrs"', "unknown attack 'olrs'; did you mean 'olsr'?"),
@@ -196,12 +203,12 @@ def test_rows_are_those_of_the_report(report: dict[str, Any]) -> None:
     published = report["published"]
     assert published["preset"] == "pham-2022"
     assert published["synthetic"] is True
-    assert {row["cell"] for row in published["rows"]} == set(CELLS)
-    prepared = {"as published": "zscore-parts", "corrected": "zscore"}
+    assert {row["reading"] for row in published["rows"]} == set(READINGS)
+    prepared = {"published": "zscore-parts", "written": "zscore"}
     results = {(row["data.normalise"], row["click_model"], row["method"]): row for row in report["results"]}
     assert len(published["rows"]) == 2 * 3 * (2 + 4)
     for row in published["rows"]:
-        wanted = results[prepared[row["cell"]], row["click_model"], row["method"]]
+        wanted = results[prepared[row["reading"]], row["click_model"], row["method"]]
         for name in ("accuracy", "precision", "recall"):
             assert row[name] == (wanted[name] and pytest.approx(wanted[name], abs=1e-12))
             assert 0 <= row[f"published_{name}"] <= 1
@@ -233,7 +240,7 @@ def test_cells_that_options_make_equal_are_run_once() -> None:
     told = answer(f"{SMALL} --method olsr --normalise zscore --click-model perfect")
     assert "cells" not in told["config"]
     rows = [row for row in told["published"]["rows"] if row["method"] == "olsr"]
-    assert [row["cell"] for row in rows] == list(CELLS)
+    assert [row["reading"] for row in rows] == list(READINGS)
     assert rows[0]["accuracy"] == rows[1]["accuracy"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from itertools import combinations
 from statistics import fmean
 from typing import Any
@@ -19,6 +20,8 @@ from foltr_audit.experiments.stages import AttackFindings
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.report.presets import PresetComparison
+from foltr_audit.report.terminal import ResultConsole
+from foltr_audit.utils.formatting import short
 from tests.fixtures.evidence import random_evidence
 from tests.fixtures.run_results import run_of
 
@@ -59,7 +62,7 @@ def slow(pairs: Sequence[tuple[list[bool], list[bool]]]) -> dict[str, float]:
 
 def compared(preset: Preset, **cells: Sequence[Run]) -> dict[tuple[str, str], dict[str, Any]]:
     """Rows by cell and method."""
-    rows: list[dict[str, Any]] = [row.plain() for row in PresetComparison.of(preset, cells, HERE).rows]
+    rows: list[dict[str, Any]] = [row.plain() for row in PresetComparison.of(preset, {"": cells}, HERE).rows]
     found = {(row["cell"], row["method"]): row for row in rows}
     assert len(found) == len(rows)
     return found
@@ -115,7 +118,8 @@ def test_an_attack_is_compared_with_the_best_of_the_others() -> None:
     here = replace(here, guessed=guessed, query=np.arange(40).astype(np.str_))
     found = {"navigational": TaskEvidence(found={"clicks": here})}
     run = run_of(spec_of(), eps_claimed=1.2, attacks=AttackFindings(found=found))
-    rows = {method: row for (_, method), row in compared(load_preset("pham-2022"), mine=[run]).items()}
+    comparison = PresetComparison.of(load_preset("pham-2022"), {"": {"mine": [run]}}, HERE)
+    rows: dict[str, dict[str, Any]] = {row["method"]: row.plain() for row in comparison.rows}
     best, every, nothing = (rows[name] for name in guessed)
     rivals = [row["accuracy"] for row in (every, nothing)]
     assert best["accuracy_above_others"] == pytest.approx(1.0 - max(rivals))
@@ -127,6 +131,10 @@ def test_an_attack_is_compared_with_the_best_of_the_others() -> None:
     assert 0.0 < low < best["accuracy_above_others"] < high
     low, high = best["recall_above_others_ci95"]
     assert low < 0.0 < high
+    console = ResultConsole(width=100, file=(printed := StringIO()))
+    comparison.print(console)
+    line = printed.getvalue().partition("olsr less the best other attack")[2].splitlines()[3].split()
+    assert line[:3] == ["mine", "navigational", short(best["accuracy_above_others"])]
     assert rows["random:k=3"]["accuracy_above_others"] is None
     assert rows["random:k=3"]["accuracy_ci95"] is not None
 
@@ -135,7 +143,7 @@ def test_settings_stay_apart_and_a_refused_attack_has_no_row() -> None:
     evidence = random_evidence(6)
     axis = [spec_of(defense=["clip:norm=1"]), spec_of(defense=["clip:norm=2"])]
     cells = {"mine": [cell(spec, evidence) for spec in axis]}
-    comparison = PresetComparison.of(load_preset("pham-2022"), cells, HERE)
+    comparison = PresetComparison.of(load_preset("pham-2022"), {"": cells}, HERE)
     defenses = [row["defense"] for row in comparison.rows if row["method"] == "olsr"]
     assert defenses == ["clip:norm=1", "clip:norm=2"]
     half = [cell(spec_of(1), evidence), cell(spec_of(2), evidence, label="max-gain")]

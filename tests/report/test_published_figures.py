@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.plan import apply_changes
 from foltr_audit.experiments.presets import Preset, read_preset
 from foltr_audit.experiments.published import StudyExtent
 from foltr_audit.experiments.run import Run, World
@@ -86,7 +91,7 @@ def compared(scale: float = 1.0) -> dict[tuple[str, str, str | None, int | None]
         "fixed": fixed,
     }
     extent = StudyExtent(data="here", synthetic=False, scale=scale)
-    rows = PresetComparison.of(preset(), cells, extent).rows
+    rows = PresetComparison.of(preset(), {"": cells}, extent).rows
     return {
         (row["cell"], row["metric"], row["where"].get("trained_on"), row["where"].get("period")): row
         for row in rows
@@ -128,3 +133,54 @@ def test_what_was_not_run_is_empty() -> None:
     assert row["found"] is None
     assert row["difference"] is None
     assert row["published"] == 0.5
+
+
+READINGS = """
+[readings.published]
+about = "as the program"
+spec.data.normalise = "none"
+[readings.written]
+about = "as the text"
+"""
+
+
+def test_a_reading_changes_the_specs_of_all_cells_and_a_cell_may_add_its_own() -> None:
+    own = '{ name = "two", readings.written.spec.seed = 4, spec'
+    both = read_preset(TWO_SYSTEMS.replace('{ name = "two", spec', own) + READINGS, "mine")
+    plain = preset().tables()
+    found = {name: both.tables(reading=name) for name in both.reading_names}
+    assert list(found) == ["published", "written"]
+    for cell_name, tables in plain.items():
+        raw = [apply_changes(table, {"data.normalise": "none"}) for table in tables]
+        assert found["published"][cell_name] == raw
+        seeded = [apply_changes(table, {"seed": 4}) for table in tables] if cell_name == "two" else tables
+        assert found["written"][cell_name] == seeded
+
+
+@pytest.mark.parametrize("left", ["published", "written", ""])
+def test_a_preset_has_both_readings_or_none(left: str) -> None:
+    own = '{ name = "two", readings.written.spec.seed = 4, spec'
+    alone = f"[readings.{left}]\nabout = 'a'" if left else ""
+    with pytest.raises(UsageError, match="readings: expected"):
+        read_preset(TWO_SYSTEMS.replace('{ name = "two", spec', own) + alone, "mine")
+
+
+def test_each_reading_has_a_row_and_a_column() -> None:
+    both = read_preset(TWO_SYSTEMS + READINGS, "mine")
+    ndcg = {"published": 0.7, "written": 0.4}
+    cells = {
+        reading: {
+            name: [cell(Spec.parse(table), steady(value)) for table in tables]
+            for name, tables in both.tables(reading=reading).items()
+        }
+        for reading, value in ndcg.items()
+    }
+    comparison = PresetComparison.of(both, cells, StudyExtent(data="here", synthetic=False))
+    rows = [row for row in comparison.rows if row["cell"] == "one" and row["metric"] == "ndcg@10"]
+    assert {row["reading"]: row["found"] for row in rows} == pytest.approx(ndcg)
+    console = Console(record=True, width=200, file=io.StringIO())
+    comparison.print(console)
+    shown = " ".join(console.export_text().split())
+    assert "as the program" in shown
+    assert "as the text" in shown
+    assert re.search(r"as published.*as written", shown)

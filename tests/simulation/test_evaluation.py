@@ -17,7 +17,12 @@ from foltr_audit.core.click_models import (
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.stages import first_model
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, collection_of
 
@@ -144,3 +149,43 @@ def test_a_round_that_was_not_evaluated_has_the_same_names(setup_of: SetupOf) ->
 def test_every_offline_metric_has_a_label_of_its_own_and_a_direction() -> None:
     assert len({metric.label for metric in OFFLINE.values()}) == len(OFFLINE)
     assert all(metric.higher_is_better for metric in OFFLINE.values())
+
+
+@pytest.mark.parametrize(("offline", "online"), [("zero", "skip"), ("skip", "zero"), ("skip", None)])
+def test_online_lists_may_count_otherwise_than_offline_ones(
+    offline: str, online: str | None, setup_of: SetupOf
+) -> None:
+    """A setup differs from the one without `no_relevant_online` in online metrics alone."""
+
+    def metrics(no_relevant: str, online: str | None) -> tuple[float, float]:
+        setup = setup_of(rounds=1, clients=60, no_relevant=no_relevant)
+        train = setup.spec.train.model_copy(update={"no_relevant_online": online})
+        changed = Setup(setup.spec.model_copy(update={"train": train}), setup.collection)
+        (played,) = Federation(changed).rounds(MODEL)
+        return played.metrics["offline_ndcg@10"], played.metrics["online_ndcg@10"]
+
+    found = metrics(offline, online)
+    assert found[0] == metrics(offline, None)[0]
+    assert found[1] == metrics(online or offline, None)[1]
+    assert metrics("zero", None)[1] < metrics("skip", None)[1], "some lists have nothing relevant"
+
+
+@pytest.mark.parametrize("ranker", ["linear", "neural:hidden=3"])
+def test_a_random_start_has_its_norm_and_follows_seed_and_repetition(
+    ranker: str, collection: Collection
+) -> None:
+    def start(init: str, repetition: int = 0) -> Floats:
+        spec = Spec(repetition=repetition, train={"init": init, "ranker": ranker})
+        return first_model(Setup(spec, collection))
+
+    one = start("random:0.01")
+    assert np.sqrt((one**2).sum()) == pytest.approx(0.01, rel=1e-12)
+    assert np.array_equal(one, start("random:.010"))
+    assert np.allclose(one * 50, start("random:0.5"), rtol=1e-12)
+    assert abs(one @ start("random:0.01", 1)) < 0.99e-4
+
+
+@pytest.mark.parametrize("norm", ["", "0", "-1", "x", "inf", "nan"])
+def test_a_random_start_needs_a_norm(norm: str) -> None:
+    with pytest.raises(UsageError, match="expected random:NORM"):
+        Spec(train={"init": f"random:{norm}"})

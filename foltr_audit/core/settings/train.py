@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from foltr_audit.core.pdgd import PDGD_SETTINGS
 from foltr_audit.core.settings.base import Flag, SpecTable, canonical
@@ -12,6 +12,9 @@ from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, SERVER
 
 ZEROS = "zeros"
 """The value of `init` for a model whose parameters are all 0."""
+
+RANDOM_START = "random:"
+"""What `init` begins with for a model in a random direction; its norm follows."""
 
 
 def default_learner(*, attacks: bool) -> str:
@@ -30,6 +33,30 @@ def other_server(text: str | None) -> str | None:
     from foltr_audit.core.plugins.registry import make
 
     return make(Server, text).text
+
+
+def start_norm(init: str | None) -> float | None:
+    """The norm of a model that starts in a random direction; None for any other start.
+
+    >>> start_norm("random:0.01"), start_norm("zeros")
+    (0.01, None)
+    """
+    if init is None or not init.startswith(RANDOM_START):
+        return None
+    try:
+        return _NORM.validate_python(init.removeprefix(RANDOM_START))
+    except ValidationError:
+        raise ValueError(
+            f"{init[:40]!r}: expected random:NORM with a norm above 0, e.g. random:0.01"
+        ) from None
+
+
+_NORM = TypeAdapter(Annotated[float, Field(gt=0, allow_inf_nan=False)])
+
+
+def _canonical_start(init: str | None) -> str | None:
+    norm = start_norm(init)
+    return init if norm is None else f"{RANDOM_START}{norm!r}".removesuffix(".0")
 
 
 def _canonical_ranker(text: str) -> str:
@@ -52,11 +79,16 @@ class TrainSpec(SpecTable):
         CLICK_MODELS[0],
         description="How users click in training, or same to train under each attacked click model.",
     )
-    init: str | None = Field(
-        None, description="Start from a model: a .npy file, a Run folder, or zeros for parameters of 0."
+    init: Annotated[str | None, AfterValidator(_canonical_start)] = Field(
+        None,
+        description="Start from a model: a .npy file, a Run folder, zeros for parameters of 0, or "
+        "random:NORM for a random direction and that norm.",
     )
     no_relevant: Literal["zero", "skip"] = Field(
         "zero", description="How queries without relevant documents count in nDCG: zero or skip."
+    )
+    no_relevant_online: Annotated[Literal["zero", "skip"] | None, Flag(default="that of --no-relevant")] = (
+        Field(None, description="The same of online nDCG alone: zero or skip.")
     )
     server: Annotated[str | None, AfterValidator(other_server), Flag(default=SERVER)] = Field(
         None, description="What the server sends in training rounds; see list servers."
@@ -64,6 +96,11 @@ class TrainSpec(SpecTable):
     evaluate_every: int = Field(
         1, ge=1, description="Compute nDCG on the test split after every K rounds and after the last one."
     )
+
+    @property
+    def online_no_relevant(self) -> str:
+        """How queries without relevant documents count in online nDCG: `zero` or `skip`."""
+        return self.no_relevant_online or self.no_relevant
 
 
 class TraceSpec(SpecTable):
