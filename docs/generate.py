@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.results.declarations import read_declarations
 from benchmarks.results.files import ResultFolder
-from benchmarks.results.papers import read_papers, verdicts
+from benchmarks.results.papers import read_papers, verdicts_of_items
 from foltr_audit.cli.main import command_line
 from foltr_audit.cli.pages import default_of, value_word
 from foltr_audit.core.click_models import CascadeClickModel
@@ -175,7 +175,7 @@ def shown_default(parameter: dict[str, object]) -> str:
 
 def papers() -> str:
     """Every table and figure of the papers, with its command and the verdicts on its claims."""
-    judged = verdicts(read_declarations(), ResultFolder(DOCS.parent / "results"))
+    judged = verdicts_of_items(read_declarations(), ResultFolder(DOCS.parent / "results"))
     lines: list[str] = []
     for paper in read_papers():
         rows = [

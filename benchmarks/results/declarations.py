@@ -120,6 +120,7 @@ class PublishedClaim:
         equals: a number that must lie in the interval.
         above: keys and values of the row that a judged row must exceed, interval by interval; the two agree
             in all other keys that say what a row is about.
+        by: key of a row, for each of whose values the claim is judged apart; empty for one verdict.
         verdict: one of `VERDICTS`, where no rule can judge: then no rule is given.
     """
 
@@ -136,6 +137,7 @@ class PublishedClaim:
     at_most: float | None = None
     equals: float | None = None
     above: Row | None = None
+    by: str = ""
     verdict: str = ""
 
     def __post_init__(self) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from benchmarks.results.cells import lines
 from benchmarks.results.declarations import ResultDeclarations, Row, check
 from benchmarks.results.files import ResultFolder
-from benchmarks.results.verdicts import found_range, judge
+from benchmarks.results.verdicts import verdicts
+from foltr_audit.experiments.presets import READINGS
 
 PROSE = Path(__file__).parent / "pages" / "results.md"
 PLACE = re.compile(r"^\{\{ (claims of )?([\w-]+) \}\}$", re.MULTILINE)
@@ -64,9 +65,14 @@ class ResultsPage:
         return list(self.results.read(self.declared.tables[table]).rows)
 
     def _claims(self, paper: str) -> Iterator[str]:
-        yield "| claim | here | found |\n|---|---|---|"
-        for claim in self.declared.claims:
-            if claim.paper == paper:
-                table, rows = self.declared.tables[claim.table], self._rows(claim.table)
-                found = " ".join(text for text in (found_range(claim, rows), claim.note) if text)
-                yield f"| {claim.published} | **{judge(claim, table, rows)}** | {found} |"
+        """A line for each claim: its verdict and what was found, or both in a column for each reading."""
+        claims = [claim for claim in self.declared.claims if claim.paper == paper]
+        judged = [
+            verdicts(claim, self.declared.tables[claim.table], self._rows(claim.table)) for claim in claims
+        ]
+        readings = [READINGS[one.about] for one in judged[0]] if claims[0].by else ["here", "found"]
+        yield f"| claim | {' | '.join(readings)} |\n|---|{'---|' * len(readings)}"
+        between = "; " if claims[0].by else " | "
+        for claim, found in zip(claims, judged, strict=True):
+            cells = [f"**{one.verdict}**{between}{one.found}" for one in found]
+            yield f"| {claim.published} | {' | '.join(cells)} |"

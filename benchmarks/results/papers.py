@@ -15,7 +15,8 @@ from pathlib import Path
 
 from benchmarks.results.declarations import ResultDeclarations, Row, check, made
 from benchmarks.results.files import ResultFolder
-from benchmarks.results.verdicts import found_range, judge
+from benchmarks.results.verdicts import verdicts
+from foltr_audit.experiments.presets import READINGS
 
 DECLARED = Path(__file__).with_name("papers.toml")
 CLAIMS = ("published", "claim")
@@ -73,7 +74,7 @@ def read_papers(path: Path = DECLARED) -> list[Paper]:
     return papers
 
 
-def verdicts(declared: ResultDeclarations, results: ResultFolder) -> dict[str, list[str]]:
+def verdicts_of_items(declared: ResultDeclarations, results: ResultFolder) -> dict[str, list[str]]:
     """What is judged of each table and figure, by the name of the paper and its own.
 
     Raises:
@@ -81,18 +82,21 @@ def verdicts(declared: ResultDeclarations, results: ResultFolder) -> dict[str, l
     """
     known = {f"{paper.name} {item.name}": list[str]() for paper in read_papers() for item in paper.items}
     for claim in declared.claims:
-        table = declared.tables[claim.table]
-        rows = results.read(table).rows
-        found = found_range(claim, rows)
-        text = f"**{judge(claim, table, rows)}**: {claim.published}{f'; {found}' if found else ''}"
         check(claim.published, claim.of, known)
+        table = declared.tables[claim.table]
+        judged = verdicts(claim, table, results.read(table).rows)
+        shown = "; ".join(f"**{one.verdict}**{_reading(one.about)}, {one.found}" for one in judged)
         for place in claim.of:
-            known[place].append(text)
+            known[place].append(f"{claim.published}: {shown}")
     for row in _by_hand(results):
         check("results", row[OF], known)
         for place in row[OF]:
             known[place].append(_of_row(row))
     return known
+
+
+def _reading(about: str) -> str:
+    return f" {READINGS[about]}" if about else ""
 
 
 def _by_hand(results: ResultFolder) -> Iterator[Row]:
@@ -104,4 +108,4 @@ def _of_row(row: Mapping[str, str]) -> str:
     """A row in short: the verdict on each data, up to its first colon or semicolon."""
     judged = {name: re.split(r"[:;]", text)[0] for name, text in row.items() if name not in (*CLAIMS, OF)}
     shown = [f"**{text}**{f' ({data})' if data != 'here' else ''}" for data, text in judged.items()]
-    return f"{', '.join(shown)}: {next(row[name] for name in CLAIMS if name in row)}"
+    return f"{next(row[name] for name in CLAIMS if name in row)}: {', '.join(shown)}"

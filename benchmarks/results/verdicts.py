@@ -8,11 +8,45 @@ other side. Everything else, such as an interval that a bound cuts, cannot be sa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from benchmarks.results.cells import interval_at, matches, shown
 from benchmarks.results.declarations import VERDICTS, DeclaredTable, PublishedClaim, Row, TableColumn
 
 HOLDS, FAILS, OPEN = VERDICTS
+
+
+class ClaimVerdict(NamedTuple):
+    """The verdict on a claim.
+
+    Attributes:
+        about: the value of the claim's key `by` that it is about; empty if the claim has none.
+        verdict: one of `VERDICTS`.
+        found: the judged values in words, and how many rows agree if not all do.
+    """
+
+    about: str
+    verdict: str
+    found: str
+
+
+def verdicts(claim: PublishedClaim, table: DeclaredTable, rows: Sequence[Row]) -> list[ClaimVerdict]:
+    """The verdict on a claim, one for each value of its key `by` in the rows of its table."""
+    if not claim.by:
+        return [_verdict("", claim, table, rows)]
+    values = dict.fromkeys(str(row[claim.by]) for row in rows if matches(row, claim.where))
+    narrowed = {value: replace(claim, where={**claim.where, claim.by: value}) for value in values}
+    return [_verdict(value, one, table, rows) for value, one in narrowed.items()]
+
+
+def _verdict(about: str, claim: PublishedClaim, table: DeclaredTable, rows: Sequence[Row]) -> ClaimVerdict:
+    verdict = judge(claim, table, rows)
+    words = [found_range(claim, rows), claim.note]
+    if claim.by and verdict != HOLDS:
+        every = [_judge_row(claim, row, table, rows) for row in rows if matches(row, claim.where)]
+        words.insert(1, f"({every.count(HOLDS)} of {len(every)} agree)")
+    return ClaimVerdict(about, verdict, " ".join(filter(None, words)))
 
 
 def judge(claim: PublishedClaim, table: DeclaredTable, rows: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.common import ANSWER, ATTACK, SHARED, CommonOptions, field_flags, takes, use_threads
-from foltr_audit.cli.options import KNOW_HELP, option, refuse_given, refuse_others, words
+from foltr_audit.cli.options import KNOW_HELP, PICTURE, option, refuse_given, refuse_others, words
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
@@ -27,19 +27,22 @@ if TYPE_CHECKING:
 SAME = "same"  # of --train-click-model: train under each attacked click model
 WITH_TRACE = words(
     "method trace know client_step guesses target view hide queries choices colluders data intents seed "
-    "json threads full quiet"
+    "json threads full quiet plot"
 )
 _ONLY_FRESH = words("click_models on repeats min_documents interactions lists view")
 RECORDED = "Recorded messages"  # the part of the help with the options of --trace
 
 app = new_app()
 FIRST = words(
-    "method eps defense view data click_model clients rounds learner preset trace config out json full "
-    "quiet seed"
+    "method eps defense view data click_model clients rounds learner preset trace config plot out json full "
+    "seed"
 )
 EXAMPLES = {
     "Read clicks behind the published noise of epsilon 1.2": "foltr-audit attack --method olsr --eps 1.2",
     "Try two attacks on randomised clicks": ("foltr-audit attack --method map,lad --defense click-rr:eps=1"),
+    "Draw precision, recall and nDCG against epsilon": (
+        "foltr-audit attack --method olsr --eps 1.2 --eps 4.5 --plot olsr.svg"
+    ),
     "Repeat a published study": "foltr-audit attack --preset pham-2022 --data synthetic:mq2007:100",
 }
 
@@ -52,6 +55,10 @@ def attack(
     preset: str | None = option(
         "Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
         "See foltr-audit study list."
+    ),
+    plot: list[Path] | None = option(
+        "Draw precision, recall, AUC and nDCG@10 against epsilon into a file. May be repeated.",
+        metavar=PICTURE,
     ),
     trace: Path | None = option(
         "Attack a recorded Run or trace instead of a new run.", metavar="DIR", panel=RECORDED
@@ -71,7 +78,7 @@ def attack(
     if trace is not None:
         refuse_others(ctx, WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        _attack_trace(trace, common, know or [], client_step, guesses)
+        _attack_trace(trace, common, know or [], client_step, guesses, plot or ())
         return
     refuse_given({"know": know, "client-step": client_step, "guesses": guesses}, "only with --trace")
     if common.fields.get("attack.target") == "training" or cheats(common):
@@ -80,17 +87,25 @@ def attack(
     common = common.setting(train__click_model=None) if same else common
     chosen = None if preset is None else PresetSelection.of(attack_preset(preset), common, same=same)
     plan = common.plan(protocol="attack", same=same) if chosen is None else chosen.plan
-    run_attacks(plan, common, chosen)
+    run_attacks(plan, common, plot or (), chosen)
 
 
-def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | None = None) -> None:
+def run_attacks(
+    plan: Plan,
+    common: CommonOptions,
+    pictures: Sequence[Path] = (),
+    chosen: PresetSelection | None = None,
+) -> None:
     """Run a plan of attacks, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.attack import AttackReport
+    from foltr_audit.report.picture_style import check_picture
 
     warn_of_unloadable(Attack)
     output = common.output()
+    for picture in pictures:
+        check_picture(picture, common.out)
     save_config(common.save_config, plan)
     use_threads(common.threads)
     cells = run_plan(plan, output, Runner(on_terminal()))
@@ -98,6 +113,8 @@ def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | Non
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
         output.save_results(report.json(published_table(published)))
+    for picture in pictures:
+        report.save(picture)
     _show(report, common, published)
 
 
@@ -120,13 +137,21 @@ def _refuse_fresh(common: CommonOptions) -> None:
 
 
 def _attack_trace(
-    path: Path, common: CommonOptions, know: Sequence[str], client_step: str | None, guesses: Path | None
+    path: Path,
+    common: CommonOptions,
+    know: Sequence[str],
+    client_step: str | None,
+    guesses: Path | None,
+    pictures: Sequence[Path],
 ) -> None:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.attack import recorded_report
+    from foltr_audit.report.picture_style import check_picture
     from foltr_audit.trace.facts import parse_facts
 
+    for picture in pictures:
+        check_picture(picture, None)
     given = common.fields
     recorded = TraceAttack.open(
         path,
@@ -156,6 +181,8 @@ def _attack_trace(
             return
     with no_result_printed():
         report = recorded_report(recorded, on_terminal())
+    for picture in pictures:
+        report.save(picture)
     _show(report, common)
 
 

@@ -20,7 +20,18 @@ from foltr_audit.cli.common import (
     shared_but,
     takes,
 )
-from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, read_text, switch, words
+from foltr_audit.cli.options import (
+    GRID,
+    PICTURE,
+    Backend,
+    Jobs,
+    Scheduler,
+    Table,
+    option,
+    read_text,
+    switch,
+    words,
+)
 from foltr_audit.cli.output import print_json, save_config, show, stdout_console, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
@@ -72,7 +83,7 @@ def compare(
     scheduler: Scheduler = None,
     plot: list[Path] | None = option(
         "Draw what attacks read and what defenses cost against epsilon into a file. May be repeated.",
-        metavar="FILE.svg|png|pdf",
+        metavar=PICTURE,
     ),
     dry_run: bool = switch("--dry-run", "Only list the cells and their number; nothing is run."),
 ) -> None:

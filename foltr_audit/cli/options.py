@@ -165,6 +165,7 @@ def shared(
     return field(default=default, metadata={"option": info})
 
 
+PICTURE = "FILE.svg|png|pdf"  # what an option writes that draws
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 KNOW_HELP = "A fact in place of one of the trace, as NAME=VALUE, e.g. learning_rate=0.1. May be repeated."
 Know = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=KNOW_HELP)]
@@ -177,10 +178,6 @@ Backend = Annotated[
 ]
 Scheduler = Annotated[
     str | None, typer.Option(help="Address of the cluster's scheduler. Default: start one on this machine.")
-]
-Plot = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE.svg|png|pdf", help="Draw the learning curves into a file. May be repeated."),
 ]
 
 

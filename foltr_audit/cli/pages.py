@@ -7,6 +7,7 @@ need, and examples; `--help-all` shows every option.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache
@@ -17,6 +18,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+
+from foltr_audit.errors import UsageError
 
 HELP_ALL = "--help-all"  # of every command: shows all its options
 _WHOLE = f"{__name__}.whole"  # key of `Context.meta`: the whole page was asked for
@@ -38,6 +41,15 @@ class HelpCommand(TyperCommand):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.params.append(_help_all())
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = self.make_parser(ctx).parse_args(args=list(args))[2]
+        rest = super().parse_args(ctx, args)
+        for field, times in Counter(given).items():
+            # The parser would take the last value, and nobody would learn that the others were not used.
+            if times > 1 and not field.multiple:
+                raise UsageError(f"{field.opts[0]}: given {times} times; expected at most once")
+        return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         fields = _shown(self, ctx)

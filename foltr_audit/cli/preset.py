@@ -10,7 +10,7 @@ import typer
 from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import ANSWER, CommonOptions, takes
 from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import DATA, Json, Plot, option, refuse_given, switch, words
+from foltr_audit.cli.options import DATA, PICTURE, Json, option, refuse_given, switch, words
 from foltr_audit.cli.output import print_json, print_line, show_table
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
@@ -76,7 +76,10 @@ def run(
     reading: str | None = option(
         "published: what the authors' program did; written: what their text says. Default: both."
     ),
-    plot: Plot = None,
+    plot: list[Path] | None = option(
+        "Draw the learning curves, or what attacks read against epsilon, into a file. May be repeated.",
+        metavar=PICTURE,
+    ),
 ) -> None:
     """Run a preset and show the published numbers next to those found.
 
@@ -99,8 +102,7 @@ def run(
     refuse_given({"category-feature": category_feature}, unfit)
     chosen = PresetSelection.of(preset, common, scale=scale, reading=reading)
     if preset.kind == "attack":
-        refuse_given({"plot": plot}, unfit)
-        run_attacks(chosen.plan, common, chosen)
+        run_attacks(chosen.plan, common, plot or (), chosen)
     else:
         run_training(chosen.plan, common, plot or (), chosen)
 

@@ -9,15 +9,22 @@ from foltr_audit.cli.output import show
 from foltr_audit.cli.pages import new_app, page
 
 app = new_app()
-EXAMPLES = {"Compare the Runs of two folders": "foltr-audit study significance run-a run-b"}
+EXAMPLES = {
+    "Compare the Runs of two folders": "foltr-audit study significance run-a run-b",
+    "Test the loss at each change of intent": (
+        "foltr-audit study significance run-a run-b --metric ndcg_drop@10"
+    ),
+}
 
 
 @app.command(cls=page(examples=EXAMPLES))
 def significance(
     runs: list[Path] = argument("Folders of --out, each with one or several Runs.", "RUN..."),
     metric: list[str] | None = option(
-        "Metric: the last value of a recorded one, e.g. offline_ndcg@10 (short: final), or online_sum or "
-        "online_mean. May be repeated. Default: final and online_sum, or online_mean if rounds differ."
+        "Metric: online_sum, online_mean, the last value of a recorded one, e.g. offline_ndcg@10 (short: "
+        "final), or of each period of a changing intent: ndcg_drop@10, ndcg_delta@10, online_mean/period; of "
+        "one: online_mean/period 2. May be repeated. Default: final and online_sum, or online_mean if rounds "
+        "differ."
     ),
     paired_only: bool = switch("--paired-only", "Leave out Runs without a partner instead of refusing them."),
     json: Json = False,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, takes, use_threads
-from foltr_audit.cli.options import Plot, option, switch, words
+from foltr_audit.cli.options import PICTURE, option, switch, words
 from foltr_audit.cli.output import note, print_line, save_config, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, print_published, published_table
@@ -38,7 +38,9 @@ EXAMPLES = {
 def train(
     common: CommonOptions,
     click_model: str | None = option("How users click. Default: perfect."),
-    plot: Plot = None,
+    plot: list[Path] | None = option(
+        "Draw the learning curves into a file. May be repeated.", metavar=PICTURE
+    ),
     twins: bool = switch(
         "--twins",
         "Also train the twins of each scenario (one intent alone, evenly dealt, ...) and compare with them.",

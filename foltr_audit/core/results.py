@@ -191,6 +191,7 @@ class DataRecord(Record):
         intents_from: where they come from, see `Collection`.
         rows_read, rows_joined: rows of the files, and those whose intents are judged, which make up the data;
             None where no intents are joined.
+        largest_label: highest grade; None where it is not known.
         parameters: number of parameters of the model, of a trace without its data.
         fingerprint: SHA-256 (hex) of the data.
         train, vali, test: number of queries of each part.
@@ -206,6 +207,7 @@ class DataRecord(Record):
     synthetic: bool
     normalised: Text
     features: Count | None
+    largest_label: Count | None = None
     parameters: Count | None = None
     fold: Count
     fingerprint: Text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,16 +15,15 @@ from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_
 from foltr_audit.core.records.population import Environment, Population
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.run import Run
+from foltr_audit.experiments.run import Run, TrainedRun
 from foltr_audit.judge.significance import bonferroni, mean_interval, paired_t_test, stars
 from foltr_audit.simulation.intent_metrics import (
+    DELTA,
+    PERIOD,
     PLAYED,
     current,
-    deltas,
-    drops,
     of_intent,
-    offline_ends,
-    online_means,
+    period_metrics,
     period_of_rounds,
     specific_offline,
     specific_online,
@@ -41,12 +40,14 @@ SPECIFIC = "one ranker per intent"
 SpecRuns = Mapping[Spec, Run]
 """Every Spec that was run, with its run."""
 
+R = TypeVar("R", bound=TrainedRun)
+
 
 def runs_by_spec(runs: Sequence[Run]) -> SpecRuns:
     return {run.spec: run for run in runs}
 
 
-def fixed_intents(run: Run, among: SpecRuns) -> dict[int, Run]:
+def fixed_intents(run: R, among: Mapping[Spec, R]) -> dict[int, R]:
     """The twins with a constant intent of a run whose leading intent changes, by the intent, from 0."""
     environment = run.world.environment
     if environment is None or not environment.change_points:
@@ -63,7 +64,7 @@ def specific_rankers(run: Run, among: SpecRuns) -> list[Run]:
     return [twin for _, twin in sorted(kept.items())] if complete else []
 
 
-def _twins(run: Run, among: SpecRuns) -> list[Run]:
+def _twins(run: R, among: Mapping[Spec, R]) -> list[R]:
     return [among[spec] for spec in run.world.twins.values() if spec in among]
 
 
@@ -177,41 +178,35 @@ def period_values(runs: Sequence[Run], among: SpecRuns) -> Iterator[Values]:
 
     Nothing where the leading intent does not change. Numbers of periods and intents begin at 1; `first` and
     `end` are the first interaction and the one after the last; `delta_runs` is the number of runs with the
-    twin that `ndcg_delta@10` compares with. The first period has no drop.
+    twin that `ndcg_delta@10` compares with.
     """
-    environment = runs[0].world.environment
-    if environment is None or not environment.change_points:
+    environment, metrics = runs[0].world.environment, [metrics_of_periods(run, among) for run in runs]
+    if environment is None:
         return
-    metrics = np.stack([_period_metrics(run, among, environment) for run in runs])
     total = len(runs[0].trained.rounds) * runs[0].record.per_round
-    for number, period in enumerate(environment.periods):
-        drop, delta, online, offline = metrics[:, :, number].T
+    for number, period in enumerate(environment.periods if metrics[0] else ()):
+        values = {name: np.array([of_run[name][number] for of_run in metrics]) for name in PERIOD}
         yield {
             "runs": len(runs),
             "period": number + 1,
             "first": period.first,
             "end": min(period.end, total) if number + 1 < len(environment.periods) else total,
             "intent": None if period.intent is None else period.intent + 1,
-            "ndcg_drop@10": _known_mean(drop),
-            "ndcg_delta@10": _known_mean(delta),
-            "online_mean": _known_mean(online),
-            "ndcg@10": _known_mean(offline),
-            "delta_runs": int((~np.isnan(delta)).sum()),
+            **{name: _known_mean(of_runs) for name, of_runs in values.items()},
+            "delta_runs": int((~np.isnan(values[DELTA])).sum()),
         }
 
 
-def _period_metrics(run: Run, among: SpecRuns, environment: Environment) -> Floats:
-    """Every metric of `intent_metrics.PERIOD` of one run, float64 (4, periods)."""
-    rounds, per_round = run.trained.rounds, run.record.per_round
-    twins = {intent: twin.trained.rounds for intent, twin in fixed_intents(run, among).items()}
-    return np.stack(
-        [
-            np.concatenate([[np.nan], drops(rounds, environment, per_round)]),
-            deltas(rounds, twins, environment, per_round),
-            online_means(rounds, environment, per_round),
-            offline_ends(rounds, environment, per_round),
-        ]
-    )
+def metrics_of_periods(run: R, among: Mapping[Spec, R]) -> dict[str, Floats]:
+    """The metrics of each period of a run, see `period_metrics`; none where the leading intent stays.
+
+    Twins are searched `among` all runs.
+    """
+    environment = run.world.environment
+    if environment is None or not environment.change_points:
+        return {}
+    twins = {intent: twin.rows for intent, twin in fixed_intents(run, among).items()}
+    return period_metrics(run.rows, twins, environment, run.record.per_round)
 
 
 def _known_mean(values: Floats) -> float | None:

@@ -8,14 +8,15 @@ A preset is a TOML file of the package `scenarios`. After its header (`about`, `
 - where the authors' program does not do what their text says, both in `[readings.published]` (the program)
   and `[readings.written]` (the text): `about` in words, and `spec`; a cell may have a `spec` and a `grid` of
   its own in each, too;
-- `[published]`: the source of the numbers, the numbers, and in words what figures without numbers show.
+- `[published]`: the source of the numbers, the numbers, in words what figures without numbers show, and in
+  `[[published.tests]]` which systems were tested against which, with the marks of significant differences.
 
 A preset of kind `merge` has a `[merge]` table instead of Specs: that study sends no messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from math import prod
@@ -101,7 +102,7 @@ class PublishedFigure(_PresetTable):
     """A number of a cell in a column of the report (`metric`).
 
     `where` are columns or Spec fields that select the row, e.g. `trained_on`; an estimate, or a number taken
-    from a text, is `approximate`.
+    from a text, is `approximate`. A `mark` tells a significant difference, see `PublishedTest`.
     """
 
     cell: Text
@@ -109,6 +110,46 @@ class PublishedFigure(_PresetTable):
     where: dict[str, object] = {}
     value: float
     approximate: bool = False
+    mark: str = ""
+
+
+class SignificanceMark(_PresetTable):
+    """The signs of differences whose p-values are below a limit: for the better, or for the worse."""
+
+    below: float = Field(gt=0, lt=1)
+    gain: str = ""
+    loss: str = ""
+
+
+class PublishedTest(_PresetTable):
+    """Paired two-sided t-tests of a cell against others, at each place of its figures of a metric.
+
+    Attributes:
+        beside: pairs of places, of the cell and of the others, where these are not the same.
+        bonferroni: whether the authors correct p-values for the number of tests.
+        marks: a place has one if all its tests are below the limit, all differences in one direction.
+    """
+
+    cell: Text
+    against: tuple[Text, ...] = Field(min_length=1)
+    metric: Text
+    beside: tuple[tuple[dict[str, object], dict[str, object]], ...] = ()
+    bonferroni: bool
+    marks: tuple[SignificanceMark, ...]
+
+    def place_of_others(self, where: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """The place of the others that is beside a place of the cell."""
+        for ours, theirs in ((flat(mine), flat(other)) for mine, other in self.beside):
+            if ours.items() <= where.items():
+                return {name: value for name, value in where.items() if name not in ours} | theirs
+        return dict(where)
+
+    def mark(self, gains: Sequence[bool], p: Sequence[float | None]) -> str:
+        """The sign of a place: of the lowest limit that all p-values are below; empty without one."""
+        for limit in sorted(self.marks, key=lambda mark: mark.below):
+            if len(set(gains)) == 1 and all(value is not None and value < limit.below for value in p):
+                return limit.gain if gains[0] else limit.loss
+        return ""
 
 
 class AttackFigures(_PresetTable):
@@ -129,6 +170,22 @@ class Publication(_PresetTable):
     shows: str = ""
     figures: tuple[PublishedFigure, ...] = ()
     attacks: tuple[AttackFigures, ...] = ()
+    tests: tuple[PublishedTest, ...] = ()
+
+    @model_validator(mode="after")
+    def _marks_are_of_tests(self) -> Publication:
+        signs = {
+            (test.cell, test.metric): {sign for mark in test.marks for sign in (mark.gain, mark.loss)}
+            for test in self.tests
+        }
+        for figure in self.figures:
+            known = signs.get((figure.cell, figure.metric), set()) - {""}
+            if figure.mark and figure.mark not in known:
+                expected = f"expected one of its tests: {' '.join(sorted(known)) or 'none'}"
+                raise ValueError(
+                    f"figures.mark: {figure.mark!r} of {figure.cell}, {figure.metric}; {expected}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _says_something(self) -> Publication:
@@ -183,10 +240,13 @@ class Preset(_PresetTable):
         names = [cell.name for cell in self.cells]
         if len(set(names)) < len(names):
             raise ValueError(f"cells: expected different names, not {', '.join(names)}")
-        for figure in self.published.figures:
-            if names and figure.cell not in names:
-                known = suggest_name(figure.cell, names)
-                raise ValueError(f"published.figures.cell: unknown cell {figure.cell!r}; {known}")
+        used = [("figures.cell", figure.cell) for figure in self.published.figures]
+        used += [("tests.cell", test.cell) for test in self.published.tests]
+        used += [("tests.against", name) for test in self.published.tests for name in test.against]
+        for field, cell in used:
+            if names and cell not in names:
+                known = suggest_name(cell, names)
+                raise ValueError(f"published.{field}: unknown cell {cell!r}; {known}")
         return self
 
     @property

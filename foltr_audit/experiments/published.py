@@ -159,7 +159,7 @@ def figure_beside(
     1.
     """
     where = flat(figure.where)
-    there = [row for row in rows if figure.metric in row and _is_at(row, where)]
+    there = [row for row in rows if figure.metric in row and is_at(row, where)]
     values = [value for row in there if isinstance(value := row[figure.metric], int | float)]
     mean = sum(values) / len(values) if values else None
     rounds = there[0].get("train.rounds") if there else None
@@ -170,6 +170,7 @@ def figure_beside(
         "metric": figure.metric,
         "published": figure.value,
         "approximate": figure.approximate,
+        "published_mark": figure.mark,
         "found": mean,
         "low": low,
         "high": high,
@@ -179,7 +180,7 @@ def figure_beside(
     }
 
 
-def _is_at(row: Fields, where: Fields) -> bool:
+def is_at(row: Fields, where: Fields) -> bool:
     """Whether a row is of this place; one of a period only where the place names a period."""
     return all(row.get(name) == value for name, value in {PERIOD: None, **where}.items())
 
@@ -201,25 +202,31 @@ def _a_round(figure: PublishedFigure, value: float | None, rounds: Collection[in
     return value / online_sum(np.ones(max(rounds)))
 
 
-def seed_intervals(runs: Sequence[Run]) -> dict[str, JsonValue]:
-    """The interval of the mean of each metric of trained models, by its column, as a list of two numbers.
+def trained_metrics(run: Run) -> dict[str, float]:
+    """The metrics of a trained model by their columns in a report."""
+    trained = run.trained
+    return {
+        "ndcg@10": trained.ndcg,
+        "online_sum": trained.online_sum,
+        "online_mean": trained.online_mean,
+        "maxrr_last_10": trained.maxrr_last,
+    }
+
+
+def seed_intervals(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) -> dict[str, JsonValue]:
+    """The interval of the mean of each metric that all runs have, as a list of two numbers.
 
     Over seeds with the same folds; where a fold was run once, over repetitions, each of which has another
     seed and another fold, as published. Empty of fewer than `FEWEST` of these.
     """
     folds = [run.spec.data.fold for run in runs]
-    trained = [run.trained for run in runs]
-    values = {
-        "ndcg@10": [each.ndcg for each in trained],
-        "online_sum": [each.online_sum for each in trained],
-        "online_mean": [each.online_mean for each in trained],
-        "maxrr_last_10": [each.maxrr_last for each in trained],
-    }
-    ends = {
-        name: stratified_interval(each, folds) or mean_interval(np.array(each), 0.0, math.inf)
+    values = {name: np.array([of_run[name] for of_run in metrics]) for name in metrics[0]}
+    found = {
+        name: stratified_interval(each.tolist(), folds) or mean_interval(each, 0.0, math.inf)
         for name, each in values.items()
+        if np.isfinite(each).all()
     }
-    return {name: list(interval) for name, interval in ends.items() if interval is not None}
+    return {name: [max(0.0, ends[0]), ends[1]] for name, ends in found.items() if ends is not None}
 
 
 def stratified_interval(values: Sequence[float], strata: Sequence[int]) -> Interval | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -22,10 +22,10 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.stages import AttackFindings, TrainResult
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.observer_views import VIEWS, attacked_view
-from foltr_audit.simulation.client_population import population_facts
-from foltr_audit.simulation.intent_metrics import evaluated_on
+from foltr_audit.simulation.client_population import ClientPopulation, population_facts
+from foltr_audit.simulation.intent_metrics import Rows, evaluated_on
 from foltr_audit.simulation.privacy_description import PrivacyDescription
-from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.setup import Setup, twin_specs
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.membership import MembershipFinding
@@ -45,9 +45,9 @@ class World:
     twins: Mapping[str, Spec] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, setup: Setup) -> World:
+    def of(cls, spec: Spec, clients: ClientPopulation) -> World:
         return cls(
-            population=setup.clients.population, environment=setup.clients.environment, twins=setup.twins
+            population=clients.population, environment=clients.environment, twins=twin_specs(spec, clients)
         )
 
 
@@ -76,6 +76,26 @@ class Run(RunRecords):
     attacks: AttackFindings = field(default_factory=AttackFindings)
     membership: tuple[MembershipFinding, ...] = ()
     unlearning: UnlearningResult | None = None
+
+    @property
+    def rows(self) -> Rows:
+        return self.trained.rounds
+
+
+class TrainedRun(Protocol):
+    """What the metrics of a training are computed from: `rows` are its rounds, one each."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def record(self) -> RunRecord: ...
+
+    @property
+    def world(self) -> World: ...
+
+    @property
+    def rows(self) -> Rows: ...
 
 
 def run_record(setup: Setup) -> RunRecord:
@@ -108,6 +128,7 @@ def data_record(collection: Collection) -> DataRecord:
         synthetic=collection.synthetic,
         normalised=collection.normalised,
         features=collection.n_features,
+        largest_label=collection.largest_label,
         fold=collection.fold,
         fingerprint=collection.fingerprint,
         train=collection.train.n_queries,

@@ -43,7 +43,7 @@ from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.recorder import atomic_files
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.setup import Setup, number_intents
+from foltr_audit.simulation.setup import Setup, number_intents, twin_specs
 from foltr_audit.utils.arrays import Floats, reuse_freed_memory
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -108,7 +108,9 @@ class Runner:
         Raises:
             UsageError: a scenario that does not fit the data, or no Spec that has a twin.
         """
-        specs = [one for spec in plan.specs for one in (spec, *self.setup(spec).twins.values())]
+        specs = [
+            one for spec in plan.specs for one in (spec, *twin_specs(spec, self.setup(spec).clients).values())
+        ]
         found = Plan(tuple(dict.fromkeys(specs)))
         if len(found.specs) == len(plan.specs):
             names = ", ".join(dict.fromkeys(spec.population.scenario for spec in plan.specs))
@@ -137,7 +139,7 @@ class Runner:
             record=run_record(setup),
             data=data_record(setup.collection),
             utility=utility_record(trained, undefended),
-            world=World.of(setup),
+            world=World.of(spec, setup.clients),
             trained=replace(trained, recording=None),
             attacks=attacks,
             proofs=() if protocol is None else proven_of(setup, protocol),

@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
+from foltr_audit.core.plugins import Learner
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds, online_sum
 from foltr_audit.core.results import (
     AnyRecord,
@@ -35,13 +38,16 @@ from foltr_audit.core.results import (
     UtilityRecord,
 )
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import TraceError, UsageError, first_problem, suggest_name
-from foltr_audit.experiments.run import Run, RunRecords, proofs_of, utility_record
+from foltr_audit.data.values import MAX_LABEL
+from foltr_audit.errors import TraceError, first_problem
+from foltr_audit.experiments.run import Run, RunRecords, World, proofs_of, utility_record
 from foltr_audit.experiments.runs.folder import ARRAYS, RECORDS, SPEC
 from foltr_audit.experiments.versions import code_of
 from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
+from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation, bytes_per_client
+from foltr_audit.simulation.intent_metrics import Rows, of_intent
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue
@@ -223,16 +229,26 @@ class StoredRun(RunRecords):
         online = self.rounds[ONLINE_NDCG]
         return last | {ONLINE_SUM: online_sum(online), ONLINE_MEAN: mean_of_rounds(online)}
 
-    def value(self, metric: str) -> float:
-        """A metric of `metrics`; a `UsageError` if there is none, or it was not measured."""
-        if metric not in self.metrics:
-            raise UsageError(f"--metric: unknown metric {metric!r}; {suggest_name(metric, self.metrics)}")
-        value = self.metrics[metric]
-        if not math.isfinite(value):
-            raise UsageError(
-                f"--metric: {metric} of Run {self.spec.hash[:12]} is {value:g}; expected a finite number"
-            )
-        return value
+    @property
+    def rows(self) -> Rows:
+        """The metrics of the training rounds, one row each."""
+        return [dict(zip(self.rounds, row, strict=True)) for row in zip(*self.rounds.values(), strict=True)]
+
+    @cached_property
+    def world(self) -> World:
+        """Whose clicks trained the model, as its scenarios say again.
+
+        Raises:
+            UsageError: a plug-in of the Spec is not installed.
+        """
+        clients = ClientPopulation(
+            spec=self.spec.population,
+            rounds=self.spec.train.rounds,
+            learner=make(Learner, self.spec.train.learner),
+            intents_of_data=next(n for n in count(1) if of_intent(n) not in self.rounds),
+            largest_label=min(self.data.largest_label or 0, MAX_LABEL),  # a damaged file may say anything
+        )
+        return World.of(self.spec, clients)
 
 
 def pack_run(run: Run, setup: Setup, *, lists: bool = True) -> Files:

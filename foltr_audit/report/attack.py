@@ -38,6 +38,7 @@ from foltr_audit.report.settings import (
     SETTING,
     Setting,
     by_setting,
+    data_title,
     dataset_line,
     dataset_row,
     few_lists,
@@ -315,8 +316,8 @@ class AttackReport(PlanReport):
             _print(details.named_queries(self.queries), console)
 
     def figure(self) -> Figure:
-        """The AUC of every attack and guess with its interval, a panel for each world."""
-        return attack_figure(self.results)
+        """Precision, recall and AUC of each attack, and nDCG@10, against the claimed epsilon."""
+        return attack_figure(self.results, self.utility, data_title(self.dataset))
 
     def _facts_lines(self) -> Iterator[str]:
         """The facts that were given by hand, and one line per trace; warnings repeat what matters."""

@@ -1,31 +1,31 @@
 """The picture of each report, from the rows of its document.
 
-Colours and marks are those of a defense, whatever its epsilon, and the same in every panel.
+Against epsilon, colours and marks are those of a defense or attack, the same in every panel.
 """
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import sub
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.defaults import NO_DEFENSE
-from foltr_audit.experiments.presets import RANDOM
 from foltr_audit.experiments.runs.systems import without_shared_parameters
-from foltr_audit.privacy.observer_views import with_article
+from foltr_audit.judge.scoring import KNOWS_GRADES
+from foltr_audit.report.attack_details import group_by_world
 from foltr_audit.report.documents import Row
-from foltr_audit.report.picture_style import COLOURS, DIM, STYLES, THIN, look, new_figure
-from foltr_audit.report.settings import setting_label, short_scenario
-from foltr_audit.report.table import short_method
+from foltr_audit.report.picture_style import COLOURS, STYLES, THIN, look, new_figure
+from foltr_audit.report.settings import differing, heading, short_scenario
 from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CHANCE = 0.5  # the AUC of a coin
 _WIDTH, _LINE = 4.6, 0.24  # inches: of a panel, of a line in it
 
 
@@ -59,54 +59,6 @@ def _in_lines(title: str, width: int = 44) -> str:
 
 def _differ(rows: Sequence[Row], name: str) -> bool:
     return len({row[name] for row in rows}) > 1
-
-
-def attack_figure(rows: Sequence[Row]) -> Figure:
-    """The AUC of every attack and guess, highest on top, a panel for each world and system.
-
-    Random guesses are the dotted line at .5.
-    """
-    settings = [row.setting for row in rows]
-    several = len({repr(setting) for setting in settings}) > 1
-    worlds = [_world(row) for row in rows]
-    ladders: dict[str, list[Row]] = {}
-    for row, world in zip(rows, worlds, strict=True):
-        names = [world] if len(set(worlds)) > 1 or not several else []
-        names += [setting_label(row.setting, settings)] if several else []
-        ladder = ladders.setdefault(_in_lines(", ".join(names)), [])
-        if not row["method"].startswith(RANDOM) and row.estimate("auc").known:
-            ladder.append(row)
-    columns = max(1, min(3, len(ladders)))
-    lines = max(1, -(-len(ladders) // columns))
-    heads = max((title.count("\n") for title in ladders), default=0)
-    height = 1.2 + 0.2 * heads + _LINE * max(map(len, ladders.values()), default=1)
-    figure = new_figure(_WIDTH * columns, height * lines)
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axis, (title, ladder) in zip(axes, ladders.items(), strict=False):
-        _draw_ladder(axis, ladder)
-        axis.set_title(title)
-    for axis in axes[len(ladders) :]:
-        axis.set_axis_off()
-    return figure
-
-
-def _world(row: Row) -> str:
-    seen = row.get("sees")
-    return f"{row['click_model']} clicks" + (f", the server sees {with_article(seen)}" if seen else "")
-
-
-def _draw_ladder(axis: Axes, rows: Sequence[Row]) -> None:
-    """AUC of every attack with its interval, highest on top; guesses hollow."""
-    rows = sorted(rows, key=lambda row: (-row.number("auc"), row["baseline"]))
-    axis.axvline(_CHANCE, **THIN)
-    for line, row in enumerate(rows):
-        colour, marker = (DIM, "o") if row["baseline"] else (COLOURS[1], "D")
-        auc, filled = row.estimate("auc"), not row["baseline"]
-        _draw_estimate(axis, auc, Estimate(float(line)), colour, marker, filled=filled)
-    _name_lines(axis, [short_method(row["method"]) for row in rows])
-    axis.set_xlim(min([0.45, *(row.number("auc") - 0.05 for row in rows)]), 1.02)
-    axis.set_xlabel("AUC")
-    axis.grid(visible=False, axis="y")
 
 
 def audit_figure(rows: Sequence[Row]) -> Figure:
@@ -164,58 +116,109 @@ def noise_figure(noise: Mapping[str, float], title: str) -> Figure:
     return figure
 
 
-_MEASURES = {
+_Epsilon = float | None  # None: no claim
+
+
+class _Panel(NamedTuple):
+    """A measure against epsilon: points by epsilon, by the name of what they are of, and a thin line."""
+
+    label: str
+    points: Mapping[str, Mapping[_Epsilon, Estimate]]
+    thin: Mapping[_Epsilon, float]
+
+    @classmethod
+    def of(
+        cls,
+        label: str,
+        points: Mapping[str, Mapping[_Epsilon, Estimate]],
+        thin: Mapping[_Epsilon, float],
+        named: str,
+    ) -> _Panel:
+        """A panel whose label says what its thin line is, where it has one."""
+        dashed = any(map(math.isfinite, thin.values()))
+        return cls(f"{label}\n(dashed: {named})" if dashed else label, points, thin)
+
+
+_OF_DEFENSES = {
     "above_guess": "AUC of the best attack less that\nof a guess (lower is more private)",
     "precision": "precision of the best attack",
     "recall": "recall of the best attack",
     "ndcg@10": "offline nDCG@10\n(higher is better)",
 }
-"""What is drawn against epsilon: labels by the columns."""
-
-_LEGEND = 115  # letters that fit side by side below the panels
+"""What is drawn of a comparison: labels by the columns."""
 
 
 def comparison_figure(rows: Sequence[Row], data: str) -> Figure:
-    """Each of `_MEASURES` of each defense against its claimed epsilon, a line of panels for each world.
+    """What the best attack reads of each defense, and what it costs, against its claimed epsilon.
 
-    Defenses without an epsilon stand last; `data` names what of.
+    The thin line is a guess, where something is compared with it; of nDCG it is training without a defense.
     """
-    worlds = _worlds(rows)
     names = list(dict.fromkeys(row["alternative"] for row in rows))
-    beside = max(1, _LEGEND // (max(map(len, names), default=0) + 6))
-    figure = new_figure(10.0, 0.8 + 2.4 * max(len(worlds), 1) + 0.2 * -(-len(names) // beside))
-    on = f" on {data}" if data else ""
-    figure.suptitle(f"Defenses{on}{'' if rows else ': no cell is done'}", fontsize=11.0)
-    if not rows:
-        return figure
-    epsilons = sorted({row["eps"] for row in rows} - {None})
-    places = [*epsilons, *([None] if any(row["eps"] is None for row in rows) else [])]
-    lines = figure.subplots(len(worlds), len(_MEASURES), sharex=True, sharey="col", squeeze=False)
-    for axes, (world, mine) in zip(lines, worlds.items(), strict=True):
-        axes[0].set_title(world, loc="left")
-        for axis, (measure, label) in zip(axes, _MEASURES.items(), strict=True):
-            axis.set_ylabel(label, fontsize=8.0)
-            _draw_measure(axis, mine, measure, names, places)
-    for axis in lines[-1]:
-        ticks = ["none" if eps is None else epsilon(eps) for eps in places]
-        axis.set_xticks(range(len(places)), ticks, rotation=90 * (len(places) > _LEVEL))
-        axis.set_xlim(-0.5, len(places) - 0.5)
-        axis.set_xlabel("claimed epsilon")
-    figure.legend(handles=_marks(names), loc="outside lower center", ncols=beside, handlelength=1.0)
-    return figure
+
+    def panel(mine: Sequence[Row], measure: str, label: str) -> _Panel:
+        of = {name: [row for row in mine if row["alternative"] == name] for name in names}
+        points = {name: {row["eps"]: row.estimate(measure) for row in each} for name, each in of.items()}
+        levels = {"above_guess": [0.0], "ndcg@10": [row.number("ndcg@10") for row in of.get(NO_DEFENSE, ())]}
+        thin = {row["eps"]: level for row in mine for level in levels.get(measure, [])[:1]}
+        return _Panel(label, points, thin)
+
+    worlds = {
+        world: [panel(mine, *measure) for measure in _OF_DEFENSES.items()]
+        for world, mine in _compared_worlds(rows).items()
+    }
+    return _against_epsilon(f"Defenses on {data}" if data else "Defenses", worlds, "no cell is done")
 
 
-_LEVEL = 6  # epsilons whose names have room beside each other
+def attack_figure(rows: Sequence[Row], utility: Sequence[Row], data: str) -> Figure:
+    """What each attack reads, and how good the ranker is, against the claimed epsilon.
+
+    The thin line is the most that a guess without message and grades reaches; of nDCG it is training without
+    a defense.
+    """
+    names = without_shared_parameters(list(dict.fromkeys(row["method"] for row in rows)))
+
+    def panels(mine: Sequence[Row]) -> Iterator[_Panel]:
+        for measure in ("precision", "recall", "auc"):
+            points: dict[str, dict[_Epsilon, Estimate]] = {}
+            guessed: dict[_Epsilon, float] = {}
+            for row in mine:
+                eps, found = _claim(row), row.estimate(measure)
+                if not row["baseline"]:
+                    points.setdefault(names[row["method"]], {})[eps] = found
+                elif row["method"] != KNOWS_GRADES and found.known:
+                    guessed[eps] = max(found.value, guessed.get(eps, 0.0))
+            yield _Panel.of("AUC" if measure == "auc" else measure, points, guessed, "the best guess")
+        settings = [replace(row.setting, sees=None) for row in mine]
+        trained = [row for row in utility if replace(row.setting, sees=None) in settings]
+        quality = {_claim(row): row.estimate("ndcg@10") for row in trained}
+        undefended = {_claim(row): row.number("ndcg@10_undefended") for row in trained}
+        yield _Panel.of("offline nDCG@10", {"ranker": quality}, undefended, "without a defense")
+
+    worlds = _attacked_worlds(rows)
+    parts = [world.split(", ") for world in worlds]
+    shared = [part for part in parts[0] if all(part in others for others in parts)] if parts else []
+    titles = [", ".join(part for part in mine if part not in shared) for mine in parts]
+    drawn = {title: list(panels(mine)) for title, mine in zip(titles, worlds.values(), strict=True)}
+    title = "\n".join(filter(None, (f"Attacks on {data}", ", ".join(shared))))
+    return _against_epsilon(title, drawn, "no clicks were attacked")
 
 
-def _marks(names: Iterable[str]) -> list[Any]:
-    """Entries of a legend in the colours and marks of their order."""
-    from matplotlib.lines import Line2D
-
-    return [Line2D([], [], linestyle="none", label=name, **look(number)) for number, name in enumerate(names)]
+def _claim(row: Row) -> _Epsilon:
+    return None if math.isinf(row["eps_claimed"]) else float(row["eps_claimed"])
 
 
-def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _attacked_worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each table of attacks, those of each setting alone that differ in more than epsilon."""
+    worlds: dict[str, list[Row]] = {}
+    for world, mine in group_by_world(rows).items():
+        settings = [row.setting for row in mine]
+        for row in mine:
+            more = [f"{heading(name)} {row.setting.value(name)}" for name in differing(settings)]
+            worlds.setdefault(", ".join([world, *more]), []).append(row)
+    return worlds
+
+
+def _compared_worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows of each data set, scenario, click model and learner, by what tells it from the others."""
     scenarios = [row["scenario"] for row in rows]
     learners = without_shared_parameters(list(dict.fromkeys(row["learner"] for row in rows)))
@@ -232,25 +235,80 @@ def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return worlds
 
 
-def _draw_measure(
-    axis: Axes, rows: Sequence[Row], measure: str, names: Sequence[str], places: Sequence[float | None]
-) -> None:
-    """One measure of every defense with its interval; those of one epsilon beside each other.
+_LEGEND = 115  # letters that fit side by side below the panels
 
-    The thin line is a guess, where something is compared with it; of nDCG it is training without a defense.
-    """
-    plain = [row.number(measure) for row in rows if row["alternative"] == NO_DEFENSE]
-    for level in {"above_guess": [0.0], "ndcg@10": plain[:1]}.get(measure, []):
-        if math.isfinite(level):
-            axis.axhline(level, **THIN)
-    apart = min(0.1, 0.7 / len(names))
-    for number, name in enumerate(names):
-        shift = apart * (number - (len(names) - 1) / 2)
-        mine = [row for row in rows if row["alternative"] == name and row.estimate(measure).known]
-        points = {places.index(row["eps"]) + shift: row.estimate(measure) for row in mine}
-        claimed = [(x, points[x].value) for x in sorted(points) if places[round(x - shift)] is not None]
+
+def _against_epsilon(title: str, worlds: Mapping[str, Sequence[_Panel]], nothing: str) -> Figure:
+    """A line of panels for each world; what claims no epsilon stands last."""
+    panels = [panel for line in worlds.values() for panel in line]
+    names = list(dict.fromkeys(name for panel in panels for name in panel.points))
+    beside = max(1, _LEGEND // (max(map(len, names), default=0) + 6))
+    figure = new_figure(10.0, 0.8 + 2.4 * max(len(worlds), 1) + 0.2 * -(-len(names) // beside))
+    figure.suptitle(title if worlds else f"{title}: {nothing}", fontsize=11.0)
+    if not worlds:
+        return figure
+    drawn = (points for panel in panels for points in (*panel.points.values(), panel.thin))
+    places = _log_places({eps for points in drawn for eps in points})
+    columns = len(panels) // len(worlds)
+    lines = figure.subplots(len(worlds), columns, sharex=True, sharey="col", squeeze=False)
+    for axes, (world, line) in zip(lines, worlds.items(), strict=True):
+        axes[0].set_title(_in_lines(world), loc="left")
+        for axis, panel in zip(axes, line, strict=True):
+            axis.set_ylabel(panel.label, fontsize=8.0)
+            _draw_panel(axis, panel, places, names)
+    for axis in lines[-1]:
+        _name_epsilons(axis, places)
+    figure.legend(handles=_marks(names), loc="outside lower center", ncols=beside, handlelength=1.0)
+    return figure
+
+
+def _log_places(epsilons: Collection[_Epsilon]) -> dict[_Epsilon, float]:
+    """Where epsilons stand on a logarithmic axis, on average 1 apart; no claim is 1 beyond the largest."""
+    claimed = sorted(eps for eps in epsilons if eps is not None)
+    places: dict[_Epsilon, float] = dict.fromkeys(claimed[:1], 0.0)
+    for eps in claimed[1:]:
+        share = math.log(eps / claimed[0]) / math.log(claimed[-1] / claimed[0])
+        places[eps] = (len(claimed) - 1) * share
+    return places | ({None: float(len(claimed))} if None in epsilons else {})
+
+
+def _name_epsilons(axis: Axes, places: Mapping[_Epsilon, float]) -> None:
+    """Name epsilons below an axis, upright where they are near each other; none upon another."""
+    at = list(places.values())
+    upright = min(map(sub, at[1:], at), default=math.inf) < _LEVEL * len(at)
+    apart, names, last = min(_UPRIGHT * len(at), 1.0), [], -math.inf
+    for eps, place in places.items():
+        free = place - last >= apart
+        names.append(("none" if eps is None else epsilon(eps)) if free else "")
+        last = place if free else last
+    axis.set_xticks(at, names, rotation=90 * upright)
+    axis.set_xlabel("claimed epsilon (log)")
+
+
+_LEVEL, _UPRIGHT = 0.16, 0.075  # of the width of a panel: what an epsilon needs, and an upright one
+
+
+def _marks(names: Iterable[str]) -> list[Any]:
+    """Entries of a legend in the colours and marks of their order."""
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], linestyle="none", label=name, **look(number)) for number, name in enumerate(names)]
+
+
+def _draw_panel(axis: Axes, panel: _Panel, places: Mapping[_Epsilon, float], names: Sequence[str]) -> None:
+    """Points with their intervals, those of one epsilon beside each other; lines join claimed epsilons."""
+    ends = -0.5, len(places) - 0.5
+    axis.set_xlim(ends)
+    thin = [(x, panel.thin[eps]) for eps, x in places.items() if eps in panel.thin]
+    if thin:
+        _draw_points(axis, [(ends[0], thin[0][1]), *thin, (ends[1], thin[-1][1])], **THIN)
+    apart = min(0.2, 0.7 / max(len(panel.points), 1))
+    for place, (name, points) in enumerate(panel.points.items()):
+        shift, number = apart * (place - (len(panel.points) - 1) / 2), names.index(name)
+        found = {eps: points[eps] for eps in places if eps in points and points[eps].known}
+        joined = [(places[eps] + shift, each.value) for eps, each in found.items() if eps is not None]
         colour, marker = look(number).values()
         line: dict[str, Any] = {"linestyle": STYLES[number % len(STYLES)], "linewidth": 1.0}
-        _draw_points(axis, claimed, color=colour, **line)
-        for x, found in points.items():
-            _draw_estimate(axis, Estimate(x), found, colour, marker, filled=True)
+        _draw_points(axis, joined, color=colour, **line)
+        for eps, each in found.items():
+            _draw_estimate(axis, Estimate(places[eps] + shift), each, colour, marker, filled=True)

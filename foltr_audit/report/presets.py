@@ -11,18 +11,26 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.core.settings.experiment import Spec, flat
-from foltr_audit.experiments.periods import SpecRuns, runs_by_spec
-from foltr_audit.experiments.presets import READINGS, Preset
+from foltr_audit.experiments.periods import SpecRuns, metrics_of_periods, runs_by_spec
+from foltr_audit.experiments.presets import READINGS, Preset, PublishedTest
 from foltr_audit.experiments.published import (
     ABOVE_OTHERS,
     CLICK_FIGURES,
     INTERVALS,
+    PERIOD,
     SUM,
     Fields,
     StudyExtent,
     attack_figures,
     figure_beside,
     seed_intervals,
+    trained_metrics,
+)
+from foltr_audit.experiments.published_tests import (
+    REPETITIONS,
+    mark_of,
+    published_tests,
+    repeated_metrics,
 )
 from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row, Section
@@ -30,7 +38,7 @@ from foltr_audit.report.settings import claim_words, heading, pools, utility_row
 from foltr_audit.report.table import Column, Table, make_table, method_lines, short_method
 from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.report.train import period_rows
-from foltr_audit.utils.formatting import JsonValue, short
+from foltr_audit.utils.formatting import JsonValue, json_text, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +87,8 @@ def _comments(preset: Preset, row: Mapping[str, Any]) -> Iterator[str]:
         yield published.shows
     for figure in published.figures:
         where = "".join(f", {name}={value}" for name, value in flat(figure.where).items())
-        yield f"  {figure.cell}{where}: {figure.metric} {'about ' * figure.approximate}{figure.value:g}"
+        number = f"{'about ' * figure.approximate}{figure.value:g} {figure.mark}".rstrip()
+        yield f"  {figure.cell}{where}: {figure.metric} {number}"
     for attack in published.attacks:
         figures = ", ".join(f"{name} {getattr(attack, name):g}" for name in CLICK_FIGURES)
         yield f"  {attack.method}, {attack.click_model} clicks: {figures}"
@@ -128,20 +137,28 @@ CLICKS = Section(
 """Figures of attacks: one row per reading and cell of the preset, setting, click model and method."""
 
 FIGURE = Section(
-    "reading cell where:table metric published:num approximate:bool found:num|null low:num|null "
-    "high:num|null difference:num|null published_a_round:num|null found_a_round:num|null"
+    "reading cell where:table metric published:num approximate:bool published_mark found:num|null "
+    "found_mark low:num|null high:num|null difference:num|null published_a_round:num|null "
+    "found_a_round:num|null"
 )
 """A published number, and in a reading the mean of the values found in its place, with its interval over
-seeds."""
+seeds; with the marks of significant differences, empty where there is none."""
+
+TESTED = Section(
+    "reading cell where:table metric against where_other:table pairs:int difference:est p:num|null "
+    "p_bonferroni:num|null comparisons:int mark mark_bonferroni"
+)
+"""A test behind a mark, see `PlaceTest`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PresetComparison:
-    """Published figures and those found, in rows: of attacks `CLICKS`, else `FIGURE`."""
+    """Published figures and those found, in rows: of attacks `CLICKS`, else `FIGURE`, with their tests."""
 
     preset: Preset
     extent: StudyExtent
     rows: Sequence[Row]
+    tests: Sequence[Row] = ()
 
     @classmethod
     def of(
@@ -172,17 +189,20 @@ class PresetComparison:
     ) -> PresetComparison:
         """The comparison with the rows of reports, by reading and by the cell of the preset."""
         full = {name: {Spec.parse(each).train.rounds for each in of} for name, of in preset.tables().items()}
+        tests = {reading: list(published_tests(preset.published, cells)) for reading, cells in found.items()}
         rows = [
             FIGURE.row(
                 {
                     "reading": reading,
                     **figure_beside(figure, cells.get(figure.cell, []), full.get(figure.cell, ())),
+                    "found_mark": mark_of(figure, tests[reading]),
                 }
             )
             for figure in preset.published.figures
             for reading, cells in found.items()
         ]
-        return cls(preset=preset, extent=extent, rows=rows)
+        tested = [TESTED.of(test, reading=reading) for reading, of in tests.items() for test in of]
+        return cls(preset=preset, extent=extent, rows=rows, tests=tested)
 
     def only(self, *cells: str) -> PresetComparison:
         """The rows of some cells."""
@@ -205,6 +225,7 @@ class PresetComparison:
             "overridden": [each._asdict() for each in self.extent.overridden],
             "readings": {name: mine.about for name, mine in self.preset.readings.items()},
             "rows": [row.plain() for row in self.rows],
+            "tests": [row.plain() for row in self.tests],
         }
 
     def print(self, console: Console) -> None:
@@ -307,14 +328,27 @@ def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
     """Rows of a cell's reports with their Spec fields; twins are searched `among` all runs."""
     for pool in pools(runs):
         fields = flat(pool.runs[0].spec.table())
-        intervals = {INTERVALS: seed_intervals(pool.runs)}
-        yield from ({**fields, **row.plain(), **intervals} for row in utility_rows(pool.runs))
-        yield from ({**fields, **row.plain()} for row in period_rows(pool.runs, among))
+        trained = [trained_metrics(run) for run in pool.runs]
+        periods = [metrics_of_periods(run, among) for run in pool.runs]
+        for row in (*utility_rows(pool.runs), *period_rows(pool.runs, among)):
+            period = row.get(PERIOD)
+            metrics = (
+                trained
+                if period is None
+                else [{name: float(values[period - 1]) for name, values in each.items()} for each in periods]
+            )
+            yield {
+                **fields,
+                **row.plain(),
+                INTERVALS: seed_intervals(pool.runs, metrics),
+                REPETITIONS: repeated_metrics(pool.runs, metrics),
+            }
 
 
 def _figure_table(comparison: PresetComparison) -> Table:
     """A line for each published number: with what was found in its place in each reading."""
     rows, extent, published = comparison.rows, comparison.extent, comparison.preset.published
+    marked = any(row["published_mark"] or row["found_mark"] for row in rows)
     metrics = dict.fromkeys(row["metric"].replace("_", " ") for row in rows)
     summed = any(row["metric"] == SUM for row in rows)
     intervals = any(row["low"] is not None for row in rows)
@@ -325,7 +359,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
         return Column(heading(name), lambda line: str(line[0]["where"].get(name, "")), "fold")
 
     def found(place: int) -> Iterator[Column]:
-        yield Column(READINGS[readings[place]], lambda line: _figure_text(line[place], "found"))
+        yield Column(READINGS[readings[place]], lambda line: _marked_text(line[place], "found", marked))
         if intervals:
             yield Column("95 % interval", lambda line: _ends_text(line[place]))
         yield Column("difference", lambda line: _difference_text(line[place]))
@@ -337,7 +371,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
     each_round = [
         a_round("a round:\npublished", "published_a_round", 0),
         *(
-            a_round(f"a round:\n{READINGS[readings[n]]}" if n else "found", "found_a_round", n)
+            a_round("a round:\n" * (len(readings) > 1) + READINGS[readings[n]], "found_a_round", n)
             for n in places
         ),
     ]
@@ -345,7 +379,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
         Column("system", lambda line: line[0]["cell"], "fold"),
         *map(where, dict.fromkeys(name for row in rows for name in row["where"])),
         *([Column("metric", lambda line: line[0]["metric"].replace("_", " "), "fold")] * (len(metrics) > 1)),
-        Column("published", _published_text),
+        Column("published", lambda line: _marked_text(line[0], "published", marked)),
         *(column for place in places for column in found(place)),
         *(each_round * summed),
     ]
@@ -354,6 +388,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
         f"published: of {published.data}; found: on {extent}": True,
         **{f"{READINGS[name]}: {about[name].about}": True for name in readings if name in about},
         "~: published as an approximate number": any(row["approximate"] for row in rows),
+        **{note: True for test in published.tests for note in _mark_notes(test, comparison.tests)},
         "95 % interval: of the mean over seeds, with the same folds if each was run twice": intervals,
         "a round: the sum divided by that of the discounts of its rounds": summed,
         "scaled: models have learnt from fewer rounds, and means are of fewer runs": extent.scale < 1,
@@ -367,8 +402,34 @@ def _figure_table(comparison: PresetComparison) -> Table:
     )
 
 
-def _published_text(line: Sequence[Row]) -> str:
-    return f"{'~' * line[0]['approximate']}{_figure_text(line[0], 'published')}"
+def _marked_text(row: Row, name: str, marked: bool) -> str:
+    """The `published` or `found` number with its mark, in the last place of a column with marks."""
+    about = "~" if name == "published" and row["approximate"] else ""
+    mark = row[f"{name}_mark"] or " "
+    return f"{about}{_figure_text(row, name)}{mark if marked else ''}"
+
+
+def _mark_notes(test: PublishedTest, tests: Sequence[Row]) -> Iterator[str]:
+    """What the marks of a test mean, how many tests they come from, and what a correction changes."""
+    signs = "; ".join(
+        ", ".join(f"{sign} {kind}" for kind, sign in (("gain", mark.gain), ("loss", mark.loss)) if sign)
+        + f" with p < {short(mark.below, 2)}"
+        for mark in test.marks
+    )
+    yield f"{test.metric.replace('_', ' ')} of {test.cell} over {' and over '.join(test.against)}: {signs}"
+    mine = [row for row in tests if (row["cell"], row["metric"]) == (test.cell, test.metric)]
+    number = max((row["comparisons"] for row in mine), default=0)
+    places = {(row["reading"], json_text(row["where"])): row for row in mine}
+    plain, left = (sum(bool(row[name]) for row in places.values()) for name in ("mark", "mark_bonferroni"))
+    if not number:
+        yield "no mark is tested: expected two repetitions or more of both"
+    elif test.bonferroni:
+        yield f"paired t-test over repetitions, Bonferroni's correction for {number} tests"
+    else:
+        yield (
+            "paired t-test over repetitions, not corrected, as published; Bonferroni's correction for "
+            f"{number} tests leaves {left} of {plain} marks"
+        )
 
 
 def _ends_text(row: Row) -> str:

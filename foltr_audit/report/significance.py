@@ -13,7 +13,7 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.core.results import Estimate
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.systems import RankingSystem, match_runs
+from foltr_audit.experiments.runs.systems import RankingSystem, find_metric, match_runs
 from foltr_audit.experiments.store import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.documents import Document, Row, Section, nested
@@ -50,7 +50,9 @@ class SignificanceReport(Document):
     def of(
         cls, systems: Sequence[RankingSystem], metrics: Sequence[str] = (), *, paired_only: bool = False
     ) -> SignificanceReport:
-        """Compare every two of at least two systems; `paired_only` leaves Runs without a partner out.
+        """Compare every two of at least two systems that have a metric, see `find_metric`.
+
+        `paired_only` leaves Runs without a partner out.
 
         Raises:
             UsageError: an unknown metric, one that was not taken, sums over different numbers of rounds, or
@@ -60,7 +62,8 @@ class SignificanceReport(Document):
         lengths = sorted({system.rounds for system in systems})
         usual = (OFFLINE_NDCG, ONLINE_SUM if len(lengths) == 1 else ONLINE_MEAN)
         names = dict.fromkeys(OFFLINE_NDCG if name == FINAL else name for name in metrics or usual)
-        if ONLINE_SUM in names and len(lengths) > 1:
+        tested = {metric: of for name in names for metric, of in find_metric(systems, name).items()}
+        if ONLINE_SUM in tested and len(lengths) > 1:
             counts = ", ".join(map(str, lengths))
             raise UsageError(f"--metric {ONLINE_SUM}: sums over {counts} rounds; expected {ONLINE_MEAN}")
         return cls(
@@ -68,8 +71,10 @@ class SignificanceReport(Document):
                 SYSTEM.of(each, system=each.name, folder=str(each.folder), runs=len(each.runs))
                 for each in systems
             ],
-            means=[_mean(each, name) for name in names for each in systems],
-            comparisons=[row for name in names for row in _comparisons(systems, name, paired_only)],
+            means=[_mean(each, metric) for metric, of in tested.items() for each in of],
+            comparisons=[
+                row for metric, of in tested.items() for row in _comparisons(of, metric, paired_only)
+            ],
         )
 
     def show(self, console: Console) -> None:
@@ -92,7 +97,7 @@ class SignificanceReport(Document):
         }
 
         def metric_column(metric: str) -> Column:
-            return Column(metric, lambda row: cells[row["system"], metric])
+            return Column(metric.replace("/", "\n"), lambda row: cells.get((row["system"], metric), "-"))
 
         columns = [
             Column("", lambda row: numbers[row["system"]]),
@@ -104,7 +109,7 @@ class SignificanceReport(Document):
 
 
 def _mean(system: RankingSystem, metric: str) -> Row:
-    values = np.array([run.value(metric) for run in system.runs.values()])
+    values = np.array([system.value(key, metric) for key in system.runs])
     sd = float(values.std(ddof=1)) if values.size > 1 else math.nan
     mean = float(values.mean())
     return MEAN.row({"metric": metric, "system": system.name, "runs": values.size, "mean": mean, "sd": sd})
@@ -121,7 +126,7 @@ def _comparisons(systems: Sequence[RankingSystem], metric: str, paired_only: boo
 
 def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) -> PairedTest:
     repetitions = match_runs(a, b, paired_only=paired_only)
-    first, second = (np.array([each.runs[key].value(metric) for key in repetitions]) for each in (a, b))
+    first, second = (np.array([each.value(key, metric) for key in repetitions]) for each in (a, b))
     return paired_t_test(first, second)
 
 

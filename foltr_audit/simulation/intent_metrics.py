@@ -24,10 +24,12 @@ Rows = Sequence[Mapping[str, float]]
 PLAYED = "interactions"
 """Interactions of a round, in the rows of runs that leave some out."""
 
+DROP, DELTA = "ndcg_drop@10", "ndcg_delta@10"
+
 PERIOD: Mapping[str, MetricDescription] = MappingProxyType(
     {
-        "ndcg_drop@10": MetricDescription("nDCG_Drop@10", higher_is_better=False),
-        "ndcg_delta@10": MetricDescription("nDCG_Delta@10", higher_is_better=False),
+        DROP: MetricDescription("nDCG_Drop@10", higher_is_better=False),
+        DELTA: MetricDescription("nDCG_Delta@10", higher_is_better=False),
         "online_mean": MetricDescription("online nDCG@10"),
         "ndcg@10": MetricDescription("nDCG@10"),
     }
@@ -42,6 +44,15 @@ def of_intent(intent: int) -> str:
     'offline_ndcg@10/intent 1'
     """
     return f"{OFFLINE_NDCG}/intent {intent + 1}"
+
+
+def of_period(metric: str, period: int) -> str:
+    """Name of a metric of a period, from 0.
+
+    >>> of_period("online_mean", 1)
+    'online_mean/period 2'
+    """
+    return f"{metric}/period {period + 1}"
 
 
 def relative_loss(best: Floats, reached: Floats) -> Floats:
@@ -131,6 +142,21 @@ def offline_ends(rows: Rows, environment: Environment, per_round: int) -> Floats
         known = inside[~np.isnan(inside)]
         found.append(float(known[-1]) if known.size else np.nan)
     return np.array(found)
+
+
+def period_metrics(
+    rows: Rows, twins: Mapping[int, Rows], environment: Environment, per_round: int
+) -> dict[str, Floats]:
+    """Every metric of `PERIOD` of a run, float64 (periods,) each; NaN where unknown. Arguments: see `deltas`.
+
+    The first period has no drop.
+    """
+    return {
+        DROP: np.concatenate([[np.nan], drops(rows, environment, per_round)]),
+        DELTA: deltas(rows, twins, environment, per_round),
+        "online_mean": online_means(rows, environment, per_round),
+        "ndcg@10": offline_ends(rows, environment, per_round),
+    }
 
 
 def current(rows: Rows, environment: Environment, per_round: int) -> Floats:

@@ -40,6 +40,12 @@ def number_intents(spec: Spec, collection: Collection) -> Collection:
     return balance_collection(collection, Streams(spec.seed, spec.repetition))
 
 
+def twin_specs(spec: Spec, clients: ClientPopulation) -> dict[str, Spec]:
+    """The Specs that one is compared with, by name: the same but for the scenarios of its clients."""
+    found = {name: spec.model_copy(update={"population": one}) for name, one in clients.twins().items()}
+    return {name: twin for name, twin in found.items() if twin != spec}
+
+
 def learner_as(learner: Learner, kind: type[L]) -> L:
     """The learner, checked to be of a kind.
 
@@ -173,13 +179,6 @@ class Setup:
         """The fewest searches of a client in a search log; None where queries are drawn."""
         users, clients = self.collection.train.users, self.spec.population.clients
         return None if users is None else int(np.bincount(users)[:clients].min())
-
-    @cached_property
-    def twins(self) -> dict[str, Spec]:
-        """The Specs that this one is compared with, by name: the same but for its scenarios."""
-        clients = self.clients.twins()
-        found = {name: self.spec.model_copy(update={"population": one}) for name, one in clients.items()}
-        return {name: spec for name, spec in found.items() if spec != self.spec}
 
     def rules(self, click_model: ClickModel, *, sampled: bool) -> ClientRules:
         """The rules of clients that learn, with a click model and sampled or deterministic lists."""

@@ -8,7 +8,7 @@ import pytest
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import names, plugin_class
-from tests.fixtures.command import SMALL, answer, files, refusal, run
+from tests.fixtures.command import SMALL, answer, but, files, refusal, run
 
 INTERVALS = ("accuracy", "balanced_accuracy", "precision", "recall", "f1", "exact", "auc")
 
@@ -196,7 +196,7 @@ def test_a_folder_with_something_in_it_is_kept(copied: Path) -> None:
 
 
 def test_overwrite_replaces_a_run(copied: Path) -> None:
-    assert run("attack", *SMALL, "--eps", 3, "--rounds", 1, "--out", copied, "--overwrite").code == 0
+    assert run("attack --eps 3 --overwrite --out", copied, *but(SMALL, "--rounds", 1)).code == 0
     assert "eps=3" in (copied / "spec.toml").read_text()
     assert run("trace", "validate", copied).code == 0
 
@@ -259,10 +259,30 @@ def test_written_synthetic_data_still_say_synthetic(tmp_path: Path) -> None:
 
 
 def test_trace_commands_look_at_every_run_of_a_plan(tmp_path: Path) -> None:
-    options = ("--click-model", "perfect", "--rounds", 1, "--eps", 1.2, "--eps", 3)
-    assert run("attack", *SMALL, *options, "--out", tmp_path / "plan").code == 0
+    options = (*but(SMALL, "--rounds", 1), "--click-model", "perfect", "--eps", 1.2, "--eps", 3)
+    assert run("attack", *options, "--out", tmp_path / "plan").code == 0
     checked = run("trace", "validate", tmp_path / "plan")
     assert checked.code == 0
     assert len(checked.out.splitlines()) == 2 * 3  # training rounds, fresh clients and Spec of each
     assert len(run("trace", "info", tmp_path / "plan", "--json").json()["traces"]) == 4
     assert "name one of them" in refusal("attack", "--trace", tmp_path / "plan")
+
+
+def test_a_picture_over_epsilons_is_the_same_again_and_of_a_trace(tmp_path: Path) -> None:
+    few = (*SMALL, "--click-model", "perfect")
+    options = ("attack --eps 1.2 --eps inf --method olsr", *few, "--out", tmp_path / "run")
+    pictures = [tmp_path / f"olsr.{suffix}" for suffix in ("svg", "png", "pdf")]
+    assert run(*options, *(part for picture in pictures for part in ("--plot", picture))).code == 0
+    assert all(picture.stat().st_size > 1000 for picture in pictures)
+    again, of_trace = tmp_path / "again.svg", tmp_path / "trace.svg"
+    assert run(*options, "--resume", "--plot", again).code == 0
+    assert again.read_bytes() == pictures[0].read_bytes()
+    traced = sorted(path.parent for path in (tmp_path / "run").rglob("model.npy"))[0]
+    assert run("attack --method olsr --trace", traced, "--plot", of_trace).code == 0
+    assert "<svg" in of_trace.read_text()
+
+
+def test_a_picture_without_a_known_ending_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    for given in ((*SMALL, "--out", tmp_path / "run"), ("--trace", tmp_path / "none")):
+        assert "expected a name ending in .svg" in refusal("attack --plot x.gif", *given)
+    assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.privacy.accounting import UpperBound
-from tests.fixtures.command import SHARED, SMALL, answer, refusal, run
+from tests.fixtures.command import SHARED, SMALL, answer, but, refusal, run
 
 pytestmark = pytest.mark.usefixtures("laws_as_declared")
 FEW = (*SMALL, "--trials", "300")
@@ -15,7 +15,7 @@ PROVEN = ("--defense", "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3")
 
 
 def test_the_published_claim_is_false_for_single_messages() -> None:
-    done = run("audit --eps 1.2 --json", *FEW, "--clients", "1000", "--rounds", "1", "--view", "individual")
+    done = run("audit --eps 1.2 --json --view individual", *but(FEW, "--clients", 1000, "--rounds", 1))
     assert done.code == 1
     (row,) = done.json()["results"]
     assert (row["view"], row["unit"], row["canary"]) == ("individual", "interaction", "data:worst")

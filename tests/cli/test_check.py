@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.test_foreign_trace import one_round, written
-from tests.fixtures.command import Done, answer, files, refusal, run
+from tests.fixtures.command import Done, answer, but, files, refusal, run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2", "--click-model", "perfect")
 ONE = (*TINY, "--method", "olsr")
@@ -89,8 +89,8 @@ def test_a_trace_of_the_same_run_gives_the_same_numbers(
 
 def test_where_the_leading_intent_changes_the_last_one_counts(folder: Path, tmp_path: Path) -> None:
     """Offline nDCG is under the intents of the last interaction, in a fresh run as in a recorded one."""
-    world = ("--data", "synthetic:clueweb-intents:60", "--scenario", "abrupt", "--learner", "fpdgd")
-    options = (*ONE, *world, "--eps", 1.2)
+    world = but(ONE, "--data", "synthetic:clueweb-intents:60")
+    options = (*world, "--scenario", "abrupt", "--learner", "fpdgd", "--eps", 1.2)
     text = limits(folder, "intents", "min_ndcg = 0.01")
     fresh = of_limit(run("check", text, *options, "--json"), "min_ndcg")
     run("attack", *options, "--train-click-model", "same", "--out", tmp_path / "run")

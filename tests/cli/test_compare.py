@@ -21,12 +21,13 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import UpperBound
 from foltr_audit.utils.progress import SILENT
-from tests.fixtures.command import answer, files, refusal, run, spawn
+from tests.fixtures.command import answer, but, files, refusal, run, spawn
 
 pytestmark = pytest.mark.usefixtures("laws_as_declared")
 WORLD = "--data synthetic:mq2007:60 --clients 6 --rounds 2 --runs 2 --jobs 1"
 TINY = (*WORLD.split(), "--click-model", "perfect", "--method", "olsr")
 FAST = (*TINY, "--eps", "1.2", "--defense", "published", "--no-audit", "--no-every-observer")
+ONCE = but(FAST, "--runs", 1)
 CELLS = "cells/*/records.jsonl"
 
 
@@ -60,7 +61,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
 
 
 def test_one_cell_says_what_attack_says(tmp_path: Path) -> None:
-    run("compare", *FAST, "--runs", "1", "--out", tmp_path)
+    run("compare", *ONCE, "--out", tmp_path)
     row = json.loads((tmp_path / "results.json").read_text())["results"][1]
     common = "--data synthetic:mq2007:60 --clients 6 --rounds 2 --eps 1.2 --click-model perfect"
     alone = answer(f"attack {common}")
@@ -95,7 +96,7 @@ def test_cells_of_other_data_are_not_gone_on_with(tmp_path: Path) -> None:
     data, out = tmp_path / "mine", tmp_path / "out"
     for seed in ("1", "2"):
         assert run("data synth --queries 60 --overwrite --seed", seed, "--out", data).code == 0
-        done = run("compare", *FAST, "--runs", "1", "--data", data, "--out", out, "--resume")
+        done = run("compare", *but(ONCE, "--data", data), "--out", out, "--resume")
         assert done.code == (0 if seed == "1" else 2), done.err
     assert "holds cells of other data" in done.one_error()
 
@@ -112,7 +113,7 @@ def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: 
 
 def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
     same = "clip:norm={clip}+gamma-laplace:eps={eps},sensitivity={sensitivity}"
-    found = run("compare", *FAST, "--defense", same, "--runs", "1", "--json").json()
+    found = run("compare", *ONCE, "--defense", same, "--json").json()
     assert len(found["results"]) == 2
     assert [(row["defense"], row["why"]) for row in found["left_out"]] == [
         ("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", "the same chain as published, eps 1.2")
@@ -147,14 +148,14 @@ def test_damage_is_named_and_ends_with_3(
 def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished comparison of two cells."""
     path = tmp_path_factory.mktemp("compared") / "out"
-    assert run("compare", *FAST, "--runs", "1", "--out", path).code == 0
+    assert run("compare", *ONCE, "--out", path).code == 0
     return path
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     worlds = "--attack-on vali --scenario quantity-skew --scenario uniform"
     assert run(f"compare {worlds}", *FAST).code == 0
-    bad = run("compare --learner fpdgd --learner foltr-es", *FAST, "--runs", "1", "--out", tmp_path)
+    bad = run("compare --learner fpdgd --learner foltr-es", *ONCE, "--out", tmp_path)
     assert bad.code == 2
     assert "cells could not be run; the first: attack olsr: cannot run on this view" in bad.err
     assert len(times(tmp_path)) == 2
@@ -165,20 +166,20 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
 
 
 def test_where_every_cell_fails_the_reason_is_told() -> None:
-    done = run("compare", *FAST, "--runs", "1", "--learner", "foltr-es")
+    done = run("compare", *ONCE, "--learner", "foltr-es")
     assert done.code == 2
     assert "2 of 2 cells could not be run; the first: attack olsr: cannot run on this view" in done.err
 
 
 def test_messages_of_the_rounds_are_attacked_by_group() -> None:
-    world = ("--scenario", "click-skew", "--target", "training", "--interactions", "1", "--rounds", "4")
-    found = run("compare", *FAST, *world, "--runs", "1", "--json").json()
+    world = ("--scenario", "click-skew", "--target", "training", "--interactions", "1")
+    found = run("compare", *but(ONCE, "--rounds", 4), *world, "--json").json()
     assert found["results"][1]["worst_attacked_group"] in {row["group"] for row in found["groups"]}
     assert found["results"][1]["worst_served_group"] in {row["group"] for row in found["served"]}
 
 
 def test_a_picture_is_drawn_and_a_bad_name_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    done = run("compare", *FAST, "--runs", "1", "--plot", tmp_path / "trade.svg")
+    done = run("compare", *ONCE, "--plot", tmp_path / "trade.svg")
     assert done.code == 0
     assert "<svg" in (tmp_path / "trade.svg").read_text()
     bad = run("compare", *FAST, "--plot", tmp_path / "trade.txt", "--out", tmp_path / "out")
@@ -200,7 +201,7 @@ def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_best_sensitivity_on_the_validation_part_is_taken(tmp_path: Path) -> None:
-    found = answer("compare --sensitivity-grid 0.001,0.01", *FAST, "--runs", "1", "--out", tmp_path)
+    found = answer("compare --sensitivity-grid 0.001,0.01", *ONCE, "--out", tmp_path)
     tried = found["sensitivities"]
     best = max(tried, key=lambda row: row["ndcg"])
     assert [row["sensitivity"] for row in tried] == [0.001, 0.01]
@@ -242,7 +243,7 @@ def test_a_dry_run_tells_what_is_left_and_writes_nothing(tmp_path: Path) -> None
     assert [(kind["kind"], kind["cells"], kind["to_run"]) for kind in found["kinds"]] == [("attack", 4, 4)]
     assert [cell["done"] for cell in found["cells"]] == [False] * 4
     assert len({cell["name"] for cell in found["cells"]}) == 4
-    run("compare", *FAST, "--runs", "1", "--out", out)
+    run("compare", *ONCE, "--out", out)
     before = files(out)
     done = run("compare", *FAST, "--out", out, "--dry-run")
     assert (done.code, files(out) == before) == (0, True)
@@ -250,10 +251,10 @@ def test_a_dry_run_tells_what_is_left_and_writes_nothing(tmp_path: Path) -> None
 
 
 def test_claims_stand_side_by_side_for_who_sees_lists_and_who_does_not(tmp_path: Path) -> None:
-    few = ("--eps", "1.2", "--trials", "40", "--runs", "1")
+    few = (*but(TINY, "--runs", 1), "--eps", 1.2, "--trials", 40)
     asked = ("--defense", "proven-laplace", "--defense", "proven-click-rr")
     for more, hidden in (((), "inf"), (("--rank-with", "global"), 1.2)):
-        report = run("compare", *TINY, *few, *asked, *more, "--json").json()
+        report = run("compare", *few, *asked, *more, "--json").json()
         proven: dict[str, dict[str, Any]] = {}
         for row in report["claims"]:
             proven.setdefault(row["name"].partition(",")[0], {})[row["sees"]] = row["eps_upper"]
@@ -270,8 +271,8 @@ def test_claims_stand_side_by_side_for_who_sees_lists_and_who_does_not(tmp_path:
 def test_a_proof_that_trials_contradict_ends_with_70(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = UpperBound(epsilon=0.01, delta=0.0, how="too good")
     monkeypatch.setattr("foltr_audit.auditing.audit.upper_bound", lambda *_: bound)
-    few = ("--eps", "1.2", "--trials", "40", "--runs", "1", "--defense", "proven-laplace")
-    done = run("compare", *TINY, *few)
+    few = (*but(TINY, "--runs", 1), "--eps", 1.2, "--trials", 40)
+    done = run("compare --defense proven-laplace", *few)
     assert done.code == 70
     assert "contradict each other" not in done.err
     assert "contradiction: this pair has a loss of" in done.err

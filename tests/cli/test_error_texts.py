@@ -8,14 +8,14 @@ import pytest
 
 from foltr_audit.cli.options import split_methods
 from foltr_audit.errors import suggest_name
-from tests.fixtures.command import SMALL, answer, refusal
+from tests.fixtures.command import SMALL, answer, but, refusal
 
 
 def test_files_of_others_are_not_quoted(tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("root:x:0:0:administrator:/root:/bin/bash\n")
-    for option in ("--data", "--queries", "--config"):
-        line = refusal("attack", *SMALL, option, secret).replace(str(secret), "")
+    for given in (but(SMALL, "--data", secret), (*SMALL, "--queries", secret), (*SMALL, "--config", secret)):
+        line = refusal("attack", *given).replace(str(secret), "")
         assert not [word for word in ("root", "administrator") if word in line]
     assert "label of 40 bytes is not a number" in refusal("attack --data", secret)
 

@@ -45,8 +45,7 @@ def test_options_change_every_learner(tmp_path: Path) -> None:
 
 def test_without_a_method_the_attack_is_one_that_can_read_the_messages(tmp_path: Path) -> None:
     for learner, method in (("foltr-es", "es-first-click"), ("coltr:candidates=5", "seen-clicks")):
-        options = ("attack", *SMALL, "--learner", learner, "--click-model", "perfect")
-        spec = spec_of(tmp_path, *options)
+        spec = spec_of(tmp_path, "attack --click-model perfect --learner", learner)
         assert "methods" not in spec["attack"]
         out = tmp_path / method
         assert run("train", *SMALL, "--learner", learner, "--out", out).code == 0

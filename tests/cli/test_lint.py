@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures import lint_traces
-from tests.fixtures.command import SMALL, refusal, run
+from tests.fixtures.command import SMALL, but, refusal, run
 from tests.fixtures.plugin_packages import Installer
 from tests.trace.test_lint import written
 
@@ -152,7 +152,7 @@ def test_what_is_no_trace_and_what_is_damaged(recorded: Path, tmp_path: Path) ->
 
 def test_every_run_of_a_plan_is_looked_at(tmp_path: Path) -> None:
     options = "--click-model perfect --eps 1.2 --eps inf --method first-position"
-    assert run(f"attack {options}", *SMALL, "--rounds", 1, "--out", tmp_path / "plan").code == 0
+    assert run(f"attack {options}", *but(SMALL, "--rounds", 1), "--out", tmp_path / "plan").code == 0
     done = run("trace lint --json", tmp_path / "plan")
     assert done.code == 1
     assert len(done.json()["traces"]) == 4

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import t as student
+from scipy.stats import ttest_rel
 
 from tests.fixtures.command import answer, refusal, run
 from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
@@ -148,3 +150,80 @@ def test_how_much_was_recorded_makes_no_other_system(tmp_path: Path) -> None:
         write_system(tmp_path / name, [0.5, 0.6], train={"learner": learner}, trace={"every": every})
     found = answer("study significance", tmp_path / "a", tmp_path / "b")["systems"]
     assert [row["system"] for row in found] == ["train.learner=pdgd", "train.learner=fpdgd"]
+
+
+# --- metrics of periods -----------------------------------------------------------------------------
+
+INTENT = "offline_ndcg@10/intent "
+CHANGING: dict[str, Any] = {"population": {"scenario": "abrupt", "clients": 1}}
+
+
+def write_changing(path: Path, seed: int) -> None:
+    """Three runs of four rounds under two intents that take turns, of one interaction each."""
+    rng, runs = np.random.default_rng(seed), []
+    for repetition in range(3):
+        rounds = [
+            {"online_ndcg@10": a, "offline_ndcg@10": 0.5, "maxrr": 0.1} | {INTENT + "1": b, INTENT + "2": c}
+            for a, b, c in rng.uniform(0.2, 0.8, (4, 3)).tolist()
+        ]
+        train = {"learner": "pdgd:interactions=1", "click_model": NAMES[seed]}
+        runs.append((table_of(rounds, repetition=repetition, train=train, **CHANGING), rounds))
+    write_plan(path, runs)
+
+
+def test_drops_and_online_means_of_periods_by_hand(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_changing(tmp_path / str(seed), seed)
+    write_system(tmp_path / "2", [0.5, 0.6, 0.7], train={"click_model": NAMES[2]})  # no change of intent
+    folders = [tmp_path / name for name in "012"]
+    asked = "study significance --metric ndcg_drop@10 --metric online_mean/period"
+    found = answer(asked, *folders)
+    tested = {row["metric"]: row for row in found["comparisons"]}
+    assert list(tested) == ["ndcg_drop@10/period 2", "online_mean/period 1", "online_mean/period 2"]
+    values: dict[str, list[list[float]]] = {name: [[], []] for name in tested}
+    for system in (0, 1):
+        for a, b, c in (np.random.default_rng(system).uniform(0.2, 0.8, (3, 4, 3))).transpose(0, 2, 1):
+            values["ndcg_drop@10/period 2"][system].append(max(0.0, b[1] - c[2]) / b[1])
+            values["online_mean/period 1"][system].append((a[0] + a[1]) / 2)
+            values["online_mean/period 2"][system].append((a[2] + a[3]) / 2)
+    for metric, (ours, theirs) in values.items():
+        assert tested[metric]["p"] == pytest.approx(ttest_rel(ours, theirs).pvalue, rel=1e-9), metric
+        assert tested[metric]["difference"] == pytest.approx(np.mean(ours) - np.mean(theirs))
+    (one,) = answer(f"study significance --metric {'online_mean/period 2'!r}", *folders)["comparisons"]
+    assert one == tested["online_mean/period 2"]
+    shown = run(asked, *folders)
+    assert (shown.code, shown.err) == (0, "")
+
+
+def test_what_no_two_runs_have_is_told(tmp_path: Path) -> None:
+    write_changing(tmp_path / "0", 0)
+    write_changing(tmp_path / "1", 1)
+    write_system(tmp_path / "2", [0.5, 0.6, 0.7], train={"click_model": NAMES[2]})
+
+    def told(metric: str, *names: str) -> str:
+        return refusal("study significance --metric", metric, *(tmp_path / name for name in names))
+
+    unknown = told("drop", "0", "1")
+    assert "unknown metric 'drop'" in unknown
+    for name in ("maxrr", "ndcg_drop@10/period 2", "online_mean/period 1", "offline_ndcg@10/intent 2"):
+        assert name in unknown
+    assert "ndcg_drop@10/period 1" not in unknown, "no drop comes before the first period"
+    assert "train.click_model=perfect has it; expected two systems" in told("ndcg_drop@10", "0", "2")
+    assert "expected a twin under each intent, see train --twins" in told("ndcg_delta@10", "0", "1")
+
+
+def test_metrics_of_periods_are_those_that_train_reports(tmp_path: Path) -> None:
+    asked = (
+        "train --data synthetic:clueweb-intents:20 --scenario swap --clients 4 --rounds 6 --runs 3 --twins"
+    )
+    trained = [
+        answer(f"{asked} --learner {learner}:interactions=1 --out", tmp_path / learner)["periods"]
+        for learner in ("pdgd", "dbgd")
+    ]
+    folders = (tmp_path / "pdgd", tmp_path / "dbgd")
+    for name in ("ndcg_drop@10", "ndcg_delta@10", "online_mean/period", "ndcg@10"):
+        means = answer(f"study significance --metric {name}", *folders)["means"]
+        column = name.partition("/")[0]
+        expected = [rows[period][column] for period in range(3) for rows in trained]
+        assert [row["mean"] for row in means] == pytest.approx([one for one in expected if one is not None])
+        assert len({row["mean"] for row in means}) > 2, "they would all be equal"

@@ -22,26 +22,43 @@ def numbers(line: str) -> list[float]:
     return [float(text) for text in re.findall(r"(?<![\w.])\d+\.\d+(?!\w)", plain)]
 
 
-def lines_after(text: str, title: str, wanted: int) -> list[list[float]]:
-    """The first lines with numbers after a title."""
-    found = [row for row in map(numbers, text[text.index(title) :].splitlines()[1:]) if row]
-    return found[:wanted]
+SYMBOLS = {
+    r"\Delta": "△",
+    r"\nabla": "▽",
+    r"\blacktriangle": "▲",
+    r"\blacktriangledown": "▼",
+    r"\dagger": "†",
+}
+
+
+def marks(line: str) -> list[str]:
+    """The mark behind each number of a line of a paper's table, empty where there is none."""
+    line = re.sub(r"\$\\epsilon[^$]*\$", " ", line)
+    behind = re.findall(r"(?<![\w.])\d+\.\d+(?!\w)(?: ?(?:<sup>|\$)(.*?)(?:</sup>|\$))?", line)
+    return [SYMBOLS.get(mark.strip(), mark) for mark in behind]
+
+
+def lines_after(text: str, title: str, wanted: int, first: int = 0) -> list[list[tuple[float, str]]]:
+    """Numbers with their marks, of the lines that have some after a title: `wanted` of them from `first`."""
+    lines = text[text.index(title) :].splitlines()[1:]
+    found = [list(zip(row, marks(line), strict=True)) for line in lines if (row := numbers(line))]
+    return found[first : first + wanted]
 
 
 @here
 @pytest.mark.parametrize(("name", "first"), [("wang-2021-table-2", 0), ("wang-2021-table-2-mslr-web10k", 6)])
 def test_online_sums_are_those_of_wang_2021(name: str, first: int) -> None:
-    rows = lines_after(WANG.read_text(), "Table 2: Online performance", 12)
-    rows = rows[first : first + 6]
+    rows = lines_after(WANG.read_text(), "Table 2: Online performance", 6, first)
     expected = {
         (system, clicks): rows[2 * i + j]
         for i, clicks in enumerate(CLICKS)
         for j, system in enumerate(("FPDGD", "FOLtR-ES"))
     }
-    found: dict[tuple[str, str], list[float]] = {}
+    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for figure in load_preset(name).published.figures:
         assert figure.metric == "online_sum"
-        found.setdefault((figure.cell, str(figure.where["trained_on"])), []).append(figure.value)
+        place = figure.cell, str(figure.where["trained_on"])
+        found.setdefault(place, []).append((figure.value, figure.mark))
     assert found == expected
 
 
@@ -65,7 +82,7 @@ def test_drops_and_online_means_are_those_of_zhuang_2021(
         for i, value in enumerate(row)
     }
     found = {
-        (one.cell, one.where["trained_on"], one.where["period"]): one.value
+        (one.cell, one.where["trained_on"], one.where["period"]): (one.value, one.mark)
         for one in load_preset(name).published.figures
         if one.metric == metric
     }
@@ -81,7 +98,8 @@ def test_losses_and_mixed_intents_are_those_of_zhuang_2021() -> None:
     figures = load_preset("zhuang-2021-table-5").published.figures
     assert {(one.where["trained_on"], one.where["period"]): one.value for one in figures} == expected
     wanted = [value for row in lines_after(text, "Table 6: Online", 3) for value in row]
-    assert [one.value for one in load_preset("zhuang-2021-table-6").published.figures] == wanted
+    figures = load_preset("zhuang-2021-table-6").published.figures
+    assert [(one.value, one.mark) for one in figures] == wanted
 
 
 NON_IID = PAPERS / "non-iid-ltr-2024.txt"

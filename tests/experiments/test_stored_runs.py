@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,10 @@ def chain(eps: float) -> dict[str, Any]:
 def test_metrics_of_the_last_round_and_of_all(tmp_path: Path) -> None:
     write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]))
     (run,) = read_runs(tmp_path).values()
-    assert run.value("offline_ndcg@10") == 0.7
-    assert run.value("online_ndcg@10") == 0.6
-    assert run.value("online_mean") == pytest.approx(0.3, rel=1e-12)
-    assert run.value("online_sum") == pytest.approx(0.1 + 0.2 * 0.9995 + 0.6 * 0.9995**2, rel=1e-12)
-
-
-@pytest.mark.parametrize(("metric", "told"), [("ndgc", "did you mean"), ("nothing", "finite number")])
-def test_a_metric_that_is_not_there_is_refused(tmp_path: Path, metric: str, told: str) -> None:
-    write_run(tmp_path, [{**rounds_of(0.5)[0], "nothing": math.nan, "ndcg": 0.5}])
-    with pytest.raises(UsageError, match=told):
-        read_runs(tmp_path)[tmp_path].value(metric)
+    assert run.metrics["offline_ndcg@10"] == 0.7
+    assert run.metrics["online_ndcg@10"] == 0.6
+    assert run.metrics["online_mean"] == pytest.approx(0.3, rel=1e-12)
+    assert run.metrics["online_sum"] == pytest.approx(0.1 + 0.2 * 0.9995 + 0.6 * 0.9995**2, rel=1e-12)
 
 
 def test_an_unfinished_run_is_not_compared(tmp_path: Path) -> None:
@@ -77,7 +69,7 @@ def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
 def test_the_runs_of_a_plan_come_in_its_order(tmp_path: Path) -> None:
     plan = write_system(tmp_path, [0.3, 0.1, 0.2])
     assert [run.spec for run in read_runs(tmp_path).values()] == list(plan.specs)
-    assert [run.value("offline_ndcg@10") for run in read_runs(tmp_path).values()] == [0.3, 0.1, 0.2]
+    assert [run.metrics["offline_ndcg@10"] for run in read_runs(tmp_path).values()] == [0.3, 0.1, 0.2]
 
 
 def test_a_missing_or_exchanged_run_of_a_plan_is_noticed(tmp_path: Path) -> None:
@@ -176,8 +168,8 @@ def test_pairs_share_data_fold_seed_and_repetition(tmp_path: Path) -> None:
         match_runs(a, b)
     both = match_runs(a, b, paired_only=True)
     assert [one.repetition for one in both] == [1, 2, 3]
-    assert [a.runs[one].value("offline_ndcg@10") for one in both] == [0.2, 0.3, 0.4]
-    assert [b.runs[one].value("offline_ndcg@10") for one in both] == [0.5, 0.6, 0.7]
+    assert [a.runs[one].metrics["offline_ndcg@10"] for one in both] == [0.2, 0.3, 0.4]
+    assert [b.runs[one].metrics["offline_ndcg@10"] for one in both] == [0.5, 0.6, 0.7]
 
 
 def fold(number: int) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def runs(folder: Path) -> Feed:
     def metrics() -> None:
         _ = RunFolder(folder / "a").problems()
         for run in read_runs(folder / "a").values():
-            _ = run.metrics
+            _ = run.metrics, run.world
 
     def tests() -> None:
         read_runs(folder / "c")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from math import inf
+from math import inf, log
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from foltr_audit.core.results import UNKNOWN, Estimate
@@ -68,6 +70,11 @@ def points(axis: Axes) -> list[tuple[float, float]]:
     return [point for x, y in ends for point in zip(x.tolist(), y.tolist(), strict=True)]
 
 
+def heights(line: Line2D) -> list[float]:
+    values: list[float] = np.asarray(line.get_ydata()).tolist()
+    return values
+
+
 # --- comparisons ------------------------------------------------------------------------------------
 
 
@@ -80,19 +87,21 @@ def test_measures_stand_against_epsilon_and_end_without_one() -> None:
     axes = drawn(many()).axes
     attack, precision, recall, ndcg = axes
     assert [label.get_text() for label in ndcg.get_xticklabels()] == ["1.2", "4.5", "10", "none"]
+    middle = 2 * log(4.5 / 1.2) / log(10 / 1.2)  # on a logarithmic axis of length 2
     # none, a, top-k beside each other; a at 10: nothing known of attacks
-    known = [(2.9, 0.99), (0, 0.61), (1, 0.65), (3.1, 0.8)]
+    known = [(2.8, 0.99), (0, 0.61), (middle, 0.65), (3.2, 0.8)]
     for axis in (precision, recall):
         assert sorted(points(axis)) == [pytest.approx(point) for point in sorted(known)]
     assert sorted(points(attack)) == [pytest.approx((x, auc - GUESS)) for x, auc in sorted(known)]
-    quality = [(0, 0.4), (1, 0.4), (2, 0.41), (2.9, 0.4), (3.1, 0.4)]
+    quality = [(0, 0.4), (middle, 0.4), (2, 0.41), (2.8, 0.4), (3.2, 0.4)]
     assert sorted(points(ndcg)) == [pytest.approx(point) for point in quality]
 
 
 def test_a_line_joins_what_one_defense_has_at_each_epsilon() -> None:
     rows = [*many(), compared("none", click_model="navigational")]
-    lines = [line for line in drawn(rows).axes[3].get_lines() if len(line.get_xydata()) > 2]  # type: ignore[arg-type]
-    assert [np.asarray(line.get_ydata()).tolist() for line in lines] == [[0.4, 0.4, 0.41]]
+    thin, *lines = [heights(line) for line in drawn(rows).axes[3].get_lines() if len(heights(line)) > 2]
+    assert set(thin) == {0.4}, "training without a defense, at each epsilon and from end to end"
+    assert lines == [[0.4, 0.4, 0.41]]
 
 
 def test_worlds_and_learners_have_panels_of_their_own() -> None:
@@ -124,11 +133,16 @@ def test_no_texts_overlap(
         for eps in epsilons
     ]
     figure = drawn([*rows, *(compared("none", click_model=click) for click in clicks)])
+    assert overlaps(figure) == []
+
+
+def overlaps(figure: Figure) -> list[Any]:
+    """Texts that lie on another or leave the figure."""
     figure.draw_without_rendering()
     boxes = [(text.get_text(), text.get_window_extent()) for text in shown(figure)]
     assert len(boxes) > 12
-    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)] == []
-    assert [text for text, box in boxes if box.x0 < 0 or box.x1 > figure.bbox.x1] == []
+    outside = [text for text, box in boxes if box.x0 < 0 or box.x1 > figure.bbox.x1]
+    return [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)] + outside
 
 
 def shown(figure: Figure) -> list[Text]:
@@ -159,19 +173,103 @@ def test_nothing_done_is_a_picture_that_says_so() -> None:
 # --- other reports ----------------------------------------------------------------------------------
 
 
-def test_attacks_are_a_ladder_for_each_system() -> None:
-    section = Section("method baseline:bool click_model sees auc:est")
+METHODS = {"olsr": 0.7, "map": 0.9, "position-prior": 0.6, "random:k=3": 0.55, "relevance-prior": 0.8}
+OF_ATTACK = Section(
+    "method baseline:bool click_model view sees eps_claimed:num precision:est recall:est auc:est"
+)
+TRAINED = Section("eps_claimed:num ndcg@10:num ndcg@10_undefended:num|null")
+
+
+def attacked(*epsilons: float, click_model: str = "perfect", learner: str = "fpdgd") -> list[Row]:
+    """A row for each attack and guess; the metrics tell methods, epsilons and each other apart."""
     rows = []
-    for eps, aucs in {1.2: (0.9, 0.7, None), inf: (0.8, 0.7, 0.95)}.items():
-        where = Setting(trained_on="perfect", eps_claimed=eps, defense="x", learner="fpdgd", pdgd="none")
-        for method, auc in zip(("map:guess=pattern", "position-prior", "olsr"), aucs, strict=True):
-            named = {"method": method, "baseline": "prior" in method, "click_model": "perfect"}
-            rows.append(section.row({**named, "sees": "message", "auc": around(auc)}, where))
+    for eps in epsilons:
+        step = 0.01 if eps == inf else eps / 1000
+        for method, auc in METHODS.items():
+            metrics = {"precision": auc - 0.2, "recall": auc - 0.1, "auc": auc}
+            where = {"click_model": click_model, "view": "individual", "sees": "message", "eps_claimed": eps}
+            values = {name: around(value + step) for name, value in metrics.items()}
+            named = {"method": method, "baseline": "prior" in method or "random" in method}
+            rows.append(OF_ATTACK.row({**named, **where, **values}, setting(eps, learner=learner)))
+    return rows
+
+
+def setting(eps: float, *, learner: str = "fpdgd", sees: str | None = "message") -> Setting:
+    fields = {} if learner == "fpdgd" else {"train.learner": learner}
+    same: dict[str, Any] = {"trained_on": "perfect", "pdgd": "none", "sees": sees, "fields": fields}
+    return Setting(eps_claimed=eps, defense=f"x:eps={eps}", learner=learner, **same)
+
+
+def trained(*epsilons: float, undefended: float | None = 0.5) -> list[Row]:
+    """The nDCG of each model, which is its epsilon / 100; .45 without a claim."""
+    values = [
+        {"eps_claimed": eps, "ndcg@10": 0.45 if eps == inf else eps / 100, "ndcg@10_undefended": undefended}
+        for eps in epsilons
+    ]
+    return [TRAINED.row(each, setting(each["eps_claimed"], sees=None)) for each in values]  # type: ignore[arg-type]
+
+
+def of_attacks(rows: Sequence[Row], utility: Sequence[Row]) -> Figure:
     with picture_style():
-        axes = attack_figure(rows).axes
-    assert [axis.get_title() for axis in axes] == ["eps 1.2", "no claim"]
-    names = [[label.get_text() for label in axis.get_yticklabels()] for axis in axes]
-    assert names == [["map", "position-prior"], ["olsr", "map", "position-prior"]]
+        return attack_figure(rows, utility, "made data")
+
+
+def test_attacks_stand_against_epsilon_beside_the_quality_of_the_ranker() -> None:
+    epsilons = (1.0, 10.0, inf)
+    precision, recall, auc, ndcg = of_attacks(attacked(*epsilons), trained(*epsilons)).axes
+    assert [label.get_text() for label in auc.get_xticklabels()] == ["1", "10", "none"]
+    steps = (0.001, 0.01, 0.01)
+    for axis, less in ((precision, 0.2), (recall, 0.1), (auc, 0.0)):
+        found = [
+            (x + apart, value - less + steps[x])
+            for x in range(3)
+            for apart, value in ((-0.1, 0.7), (0.1, 0.9))
+        ]
+        assert sorted(points(axis)) == [pytest.approx(point) for point in found]
+        bars = [line for line in axis.get_lines() if len(heights(line)) == 2 and len(set(heights(line))) == 2]
+        assert len([bar for bar in bars if np.ptp(heights(bar)) == pytest.approx(0.04)]) == 6, "intervals"
+    assert points(ndcg) == [pytest.approx(point) for point in ((0, 0.01), (1, 0.1), (2, 0.45))]
+
+
+def test_the_thin_line_is_the_best_guess_that_knows_no_grades() -> None:
+    for axis, best in zip(
+        of_attacks(attacked(1.0, inf), trained(1.0, inf)).axes, (0.4, 0.5, 0.6), strict=False
+    ):
+        first, last = best + 0.001, best + 0.01
+        assert heights(axis.get_lines()[0]) == pytest.approx([first, first, last, last])
+    ndcg = of_attacks(attacked(1.0), trained(1.0)).axes[3]
+    assert heights(ndcg.get_lines()[0]) == [0.5] * 3
+    unknown = of_attacks(attacked(1.0), trained(1.0, undefended=None)).axes[3]
+    assert "dashed" in ndcg.get_ylabel()
+    assert "dashed" not in unknown.get_ylabel()
+
+
+def test_what_attacks_share_is_told_once_and_what_tells_them_apart_at_each_line() -> None:
+    def told(rows: Sequence[Row]) -> tuple[str, list[str]]:
+        figure = of_attacks(rows, [])
+        return figure.get_suptitle(), [axis.get_title(loc="left") for axis in figure.axes[::4]]
+
+    seen = "Attacks on made data\nperfect clicks, the server sees the message"
+    assert told(attacked(1.2)) == (seen, [""])
+    clicks = [*attacked(1.2), *attacked(1.2, click_model="navigational")]
+    assert told(clicks)[1] == ["perfect clicks", "navigational clicks"]
+    learners = [*attacked(1.2, 2.3), *attacked(1.2, 2.3, learner="foltr-es")]
+    assert told(learners) == (seen, ["", "train.learner=foltr-es"])
+    chains = [row.with_values() for row in attacked(inf)]
+    other = replace(setting(inf), defense="y")
+    chains += [Row(row, OF_ATTACK, other) for row in attacked(inf)]
+    assert told(chains) == (seen, ["defense x:eps=inf", "defense y"])
+    assert told([]) == ("Attacks on made data: no clicks were attacked", [])
+
+
+@pytest.mark.parametrize("epsilons", [(inf,), (1.2, 2.3, 4.5, 10.0, inf), (1.2, 2.3, 2.35, 100.0)])
+def test_no_texts_of_attacks_overlap(epsilons: tuple[float, ...]) -> None:
+    rows = [
+        *attacked(*epsilons),
+        *attacked(*epsilons, click_model="navigational", learner="foltr-es:x=1,y=2"),
+    ]
+    figure = of_attacks(rows, trained(*epsilons))
+    assert overlaps(figure) == []
 
 
 def test_an_audit_shows_what_is_finite() -> None:

@@ -19,7 +19,7 @@ from foltr_audit.report.attack import describe_results
 from foltr_audit.report.documents import Row
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import json_text
-from tests.fixtures.command import SMALL, answer, files, refusal, run
+from tests.fixtures.command import SMALL, answer, but, files, refusal, run
 from tests.fixtures.result_rows import KINDS, attack_row, plain
 
 
@@ -160,7 +160,7 @@ def test_a_row_without_interval_is_never_sure() -> None:
 
 
 def test_a_resumed_folder_holds_one_plan(tmp_path: Path) -> None:
-    options = ("attack", *SMALL, "--click-model", "perfect", "--rounds", 1)
+    options = ("attack", *but(SMALL, "--rounds", 1), "--click-model", "perfect")
     several, one = tmp_path / "several", tmp_path / "one"
     assert run(*options, "--eps", 1.2, "--eps", 3, "--out", several).code == 0
     assert run(*options, "--eps", 1.2, "--out", one).code == 0

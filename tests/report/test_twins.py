@@ -19,6 +19,7 @@ from foltr_audit.experiments.runner import Runner, RunOutput, run_plan
 from foltr_audit.report.train import TrainReport
 from foltr_audit.simulation.client_population import population_facts
 from foltr_audit.simulation.intent_metrics import PLAYED
+from foltr_audit.simulation.setup import twin_specs
 from tests.conftest import SetupOf
 from tests.fixtures.result_rows import plain
 from tests.fixtures.tiny import collection_of, tiny_collection
@@ -62,10 +63,11 @@ def test_each_twin_is_run_once_after_the_first_that_needs_it(data: Collection) -
 
 def test_twins_of_joined_scenarios_change_all_that_have_one(data: Collection) -> None:
     joined = spec("intent-skew:strength=0.5+quantity-skew:batches=1/3")
-    found = Runner(data=data).setup(joined).twins
+    found = twin_specs(joined, Runner(data=data).setup(joined).clients)
     even = spec("intent-skew:strength=0+quantity-skew:batches=1/3,even=true")
     assert found == {"evenly dealt": even}
-    found = Runner(data=data).setup(spec("click-skew+abrupt")).twins
+    joined = spec("click-skew+abrupt")
+    found = twin_specs(joined, Runner(data=data).setup(joined).clients)
     texts = {name: twin.population.scenario for name, twin in found.items()}
     clicks = spec("click-skew").population.scenario
     assert texts["intent 2 alone"] == f"{clicks}+fixed-intent:intent=2"

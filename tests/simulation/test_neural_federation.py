@@ -92,7 +92,8 @@ def test_a_neural_federation(message: str, setup_of: SetupOf) -> None:
 
 
 def test_a_neural_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    asked = f"{TRAIN} --clients 1000 --rounds 8 --eps 1.2"
+    world = f"{TRAIN} --clients 1000 --eps 1.2"
+    asked = f"{world} --rounds 8"
     assert run(f"{asked} --out", tmp_path / "whole").code == 0
     expected = files(tmp_path / "whole")
     ends = sorted(name for name in expected if name.startswith("trace/part-"))
@@ -104,7 +105,7 @@ def test_a_neural_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     assert files(tmp_path / "killed") == expected
     header = Trace.open(tmp_path / "whole" / "trace").header
     assert (header.ranker, header.parameters) == ("neural:hidden=4", 4 * 48)
-    assert run(f"{asked} --rounds 1 --init", tmp_path / "whole").code == 0
+    assert run(f"{world} --rounds 1 --init", tmp_path / "whole").code == 0
 
 
 def test_a_model_of_another_ranker_is_no_first_model(tmp_path: Path) -> None:

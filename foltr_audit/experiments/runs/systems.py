@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import PROTOCOLS
-from foltr_audit.core.settings.experiment import flat
-from foltr_audit.errors import UsageError
+from foltr_audit.core.settings.experiment import Spec, flat
+from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.experiments.periods import metrics_of_periods
 from foltr_audit.experiments.runs.reader import read_runs
 from foltr_audit.experiments.store import StoredRun
+from foltr_audit.simulation.intent_metrics import DELTA, DROP, of_period
 from foltr_audit.utils.formatting import JsonValue, json_text
 
 Fields = dict[str, JsonValue]
@@ -46,17 +50,49 @@ class RankingSystem:
     """Runs of one `--out` folder that repeat each other.
 
     Its name and its `fields` are the Spec fields in which the compared systems differ, and the folder where
-    these do not suffice.
+    these do not suffice. Twins of its runs are searched `among` all that are compared.
     """
 
     name: str
     folder: Path
     fields: Fields
     runs: dict[RunKey, StoredRun]
+    among: Mapping[Spec, StoredRun]
 
     @property
     def rounds(self) -> int:
         return next(iter(self.runs.values())).spec.train.rounds
+
+    @cached_property
+    def _of_periods(self) -> dict[RunKey, dict[str, float]]:
+        return {
+            key: {
+                of_period(name, number): float(value)
+                for name, values in metrics_of_periods(run, self.among).items()
+                for number, value in enumerate(values)
+                if (name, number) != (DROP, 0)  # before the first period there is nothing
+            }
+            for key, run in self.runs.items()
+        }
+
+    def metrics(self, key: RunKey) -> dict[str, float]:
+        """The metrics of a Run: of its last round, of all rounds, and of each period of a changing intent."""
+        return self.runs[key].metrics | self._of_periods[key]
+
+    def has(self, metric: str) -> bool:
+        """Whether all Runs have a metric; only one of periods needs the plug-ins of their scenarios."""
+        return all(metric in run.metrics or metric in self._of_periods[key] for key, run in self.runs.items())
+
+    def value(self, key: RunKey, metric: str) -> float:
+        """A metric of a Run; a `UsageError` if it was not measured."""
+        of_rounds = self.runs[key].metrics
+        value = of_rounds[metric] if metric in of_rounds else self._of_periods[key][metric]
+        if not math.isfinite(value):
+            twins = metric.startswith(DELTA)
+            expected = "a twin under each intent, see train --twins" if twins else "a finite number"
+            run = self.runs[key].spec.hash[:12]
+            raise UsageError(f"--metric: {metric} of Run {run} is {value:g}; expected {expected}")
+        return value
 
     @property
     def data(self) -> str:
@@ -92,12 +128,37 @@ def read_systems(folders: Sequence[Path]) -> list[RankingSystem]:
     differing = _differing(tables)
     return [
         RankingSystem(
-            name=name, folder=folder, fields=fields, runs={RunKey.of(run): run for _, run in members}
+            name=name,
+            folder=folder,
+            fields=fields,
+            runs={RunKey.of(run): run for _, run in members},
+            among={run.spec: run for _, run in runs},
         )
         for name, folder, fields, members in zip(
             _names(differing, owners), owners, differing, grouped.values(), strict=True
         )
     ]
+
+
+def find_metric(systems: Sequence[RankingSystem], name: str) -> dict[str, list[RankingSystem]]:
+    """The metrics that a name stands for, each with the systems that have it, at least two.
+
+    A name without its number stands for all: `ndcg_drop@10` and `ndcg_drop@10/period` for each period.
+    """
+    having = [system for system in systems if system.has(name)]
+    if len(having) == len(systems):
+        return {name: having}
+    known = dict.fromkeys(one for system in systems for key in system.runs for one in system.metrics(key))
+    several = (f"{name} ", f"{name}/period ")
+    names = [one for one in known if one == name or (name not in known and one.startswith(several))]
+    if not names:
+        raise UsageError(f"--metric: unknown metric {name!r}; {suggest_name(name, known)}")
+    found = {one: [system for system in systems if system.has(one)] for one in names}
+    for one, having in found.items():
+        if len(having) < 2:
+            told = f"only {having[0].name} has it" if having else "no system has it in all Runs"
+            raise UsageError(f"--metric: {one}: {told}; expected two systems")
+    return found
 
 
 def match_runs(a: RankingSystem, b: RankingSystem, *, paired_only: bool = False) -> list[RunKey]:

@@ -1,0 +1,155 @@
+"""Differences that the authors of a table tested, tested again: paired t-tests over repetitions, and marks.
+
+Two systems are compared at the places of the published numbers. Their values are paired by fold, seed and
+repetition, and all tests of a metric in a table are one family for Bonferroni's correction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from foltr_audit.core.results import Estimate
+from foltr_audit.core.settings.experiment import flat
+from foltr_audit.experiments.presets import Publication, PublishedFigure, PublishedTest
+from foltr_audit.experiments.published import Fields, is_at
+from foltr_audit.experiments.run import Run
+from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test
+from foltr_audit.simulation.intent_metrics import PERIOD
+from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.formatting import JsonValue
+
+REPETITIONS = "repetitions"
+"""The field of a row with each metric of each of its runs, by metric and repetition."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceTest:
+    """A system against another one at the place of a published number.
+
+    Attributes:
+        where, where_other: columns and Spec fields that select the rows of each.
+        difference: mean of the system's values minus those of the other, with its interval.
+        p, p_bonferroni: of the difference; None of a single pair.
+        comparisons: number of tests in the family.
+        mark: that of the place, by all systems that it is tested against; empty without one.
+        mark_bonferroni: the same by corrected p-values.
+    """
+
+    cell: str
+    where: Mapping[str, JsonValue]
+    metric: str
+    against: str
+    where_other: Mapping[str, JsonValue]
+    pairs: int
+    difference: Estimate
+    p: float | None
+    p_bonferroni: float | None
+    comparisons: int
+    mark: str
+    mark_bonferroni: str
+
+
+def repeated_metrics(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) -> JsonValue:
+    """The field `REPETITIONS` of a row about runs with such metrics."""
+    values: dict[str, JsonValue] = {}
+    for name in metrics[0]:
+        each = zip((run.spec for run in runs), metrics, strict=True)
+        values[name] = {
+            f"fold {spec.data.fold}, seed {spec.seed}, repetition {spec.repetition}": of_run[name]
+            for spec, of_run in each
+        }
+    return values
+
+
+def published_tests(published: Publication, found: Mapping[str, Sequence[Fields]]) -> Iterator[PlaceTest]:
+    """The tests of a publication on the rows that were found for each cell, by its name.
+
+    A test is left out where no repetition of both systems is at its place.
+    """
+    for declared in published.tests:
+        wheres = [
+            flat(figure.where)
+            for figure in published.figures
+            if (figure.cell, figure.metric) == (declared.cell, declared.metric)
+        ]
+        places = [list(_at_place(declared, where, found)) for where in wheres]
+        p = iter(bonferroni([one.test.p for place in places for one in place if one.test is not None]))
+        comparisons = sum(one.test is not None for place in places for one in place)
+        for place in places:
+            yield from _marked(
+                declared, place, [None if one.test is None else next(p) for one in place], comparisons
+            )
+
+
+def mark_of(figure: PublishedFigure, tests: Sequence[PlaceTest]) -> str:
+    """The mark that is found for a published number; empty without one."""
+    place = figure.cell, figure.metric, flat(figure.where)
+    return next((test.mark for test in tests if (test.cell, test.metric, test.where) == place), "")
+
+
+class _Pairs(NamedTuple):
+    """Paired values of the tested system and of another one; no test of a single pair."""
+
+    where: Mapping[str, JsonValue]
+    against: str
+    where_other: Mapping[str, JsonValue]
+    differences: Floats
+    test: PairedTest | None
+
+
+def _at_place(
+    declared: PublishedTest, where: Mapping[str, JsonValue], found: Mapping[str, Sequence[Fields]]
+) -> Iterator[_Pairs]:
+    """The comparisons of a place."""
+    ours = _repetitions(found.get(declared.cell, ()), where, declared.metric)
+    where_other = declared.place_of_others(where)
+    for other in declared.against:
+        theirs = _repetitions(found.get(other, ()), where_other, declared.metric)
+        both = [repetition for repetition in ours if repetition in theirs]
+        if both:
+            a, b = (np.array([values[repetition] for repetition in both]) for values in (ours, theirs))
+            test = paired_t_test(a, b) if len(both) > 1 else None
+            yield _Pairs(where, other, where_other, a - b, test)
+
+
+def _repetitions(rows: Sequence[Fields], where: Mapping[str, JsonValue], metric: str) -> dict[str, float]:
+    """The means of a metric over the rows of a place, by repetition; of those in which each row knows it."""
+    there = [values for row in rows if is_at(row, where) and isinstance(values := row.get(REPETITIONS), dict)]
+    each = [of if isinstance(of := values.get(metric), dict) else {} for values in there]
+    known = [
+        {name: value for name, value in of.items() if isinstance(value, float) and math.isfinite(value)}
+        for of in each
+    ]
+    names = [name for name in known[0] if all(name in of for of in known)] if known else []
+    return {name: sum(of[name] for of in known) / len(known) for name in names}
+
+
+def _marked(
+    declared: PublishedTest, place: Sequence[_Pairs], corrected: Sequence[float | None], comparisons: int
+) -> Iterator[PlaceTest]:
+    """The rows of a place; its marks need all systems that the cell is tested against."""
+    better = declared.metric not in PERIOD or PERIOD[declared.metric].higher_is_better
+    gains = [(float(one.differences.mean()) > 0) == better for one in place]
+    plain = [None if one.test is None else one.test.p for one in place]
+    complete = len(place) == len(declared.against)
+    marks = [declared.mark(gains, p) if complete else "" for p in (plain, corrected)]
+    for one, p, p_bonferroni in zip(place, plain, corrected, strict=True):
+        yield PlaceTest(
+            cell=declared.cell,
+            where=one.where,
+            metric=declared.metric,
+            against=one.against,
+            where_other=one.where_other,
+            pairs=one.differences.size,
+            difference=Estimate(float(one.differences.mean()), None if one.test is None else one.test.ends),
+            p=p,
+            p_bonferroni=p_bonferroni,
+            comparisons=comparisons,
+            mark=marks[declared.bonferroni],
+            mark_bonferroni=marks[True],
+        )
