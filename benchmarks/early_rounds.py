@@ -73,13 +73,15 @@ def rows(data: str) -> Iterator[Row]:
             for here in found:
                 there = (*here[:place], (SCALING, START, CLIP)[place][1], *here[place + 1 :])
                 if here != there:
-                    yield _row(FPDGD, change, clicks, level, found[there] - found[here])
+                    beside = ", ".join(map(str, (*here[:place], *here[place + 1 :])))
+                    yield _row(FPDGD, change, beside, clicks, level, found[there] - found[here])
         raw, scaled = (mean(FOLTR_ES, clicks, level, scaling=scaling) for scaling in reversed(SCALING))
-        yield _row(FOLTR_ES, "scaling", clicks, level, raw - scaled)
+        yield _row(FOLTR_ES, "scaling", "", clicks, level, raw - scaled)
 
 
-def _row(learner: str, change: str, clicks: str, level: str, difference: Floats) -> Row:
-    about = {"learner": learner, "change": change, "clicks": clicks, "level": level}
+def _row(learner: str, change: str, beside: str, clicks: str, level: str, difference: Floats) -> Row:
+    """A row; `beside` names the values of the other two."""
+    about = {"learner": learner, "change": change, "beside": beside, "clicks": clicks, "level": level}
     return {**about, "difference": float(difference.mean()), "difference ci95": interval(difference)}
 
 

@@ -126,15 +126,14 @@ class PublishedTest(_PresetTable):
 
     Attributes:
         beside: pairs of places, of the cell and of the others, where these are not the same.
-        bonferroni: whether the authors correct p-values for the number of tests.
-        marks: a place has one if all its tests are below the limit, all differences in one direction.
+        marks: a place has one if all its tests are below the limit after Bonferroni's correction, all
+            differences in one direction.
     """
 
     cell: Text
     against: tuple[Text, ...] = Field(min_length=1)
     metric: Text
     beside: tuple[tuple[dict[str, object], dict[str, object]], ...] = ()
-    bonferroni: bool
     marks: tuple[SignificanceMark, ...]
 
     def place_of_others(self, where: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

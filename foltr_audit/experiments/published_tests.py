@@ -36,8 +36,7 @@ class PlaceTest:
         difference: mean of the system's values minus those of the other, with its interval.
         p, p_bonferroni: of the difference; None of a single pair.
         comparisons: number of tests in the family.
-        mark: that of the place, by all systems that it is tested against; empty without one.
-        mark_bonferroni: the same by corrected p-values.
+        mark: that of the place, by corrected p-values of all that it is tested against; empty without one.
     """
 
     cell: str
@@ -51,7 +50,6 @@ class PlaceTest:
     p_bonferroni: float | None
     comparisons: int
     mark: str
-    mark_bonferroni: str
 
 
 def repeated_metrics(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) -> JsonValue:
@@ -135,10 +133,8 @@ def _marked(
     """The rows of a place; its marks need all systems that the cell is tested against."""
     better = declared.metric not in PERIOD or PERIOD[declared.metric].higher_is_better
     gains = [(float(one.differences.mean()) > 0) == better for one in place]
-    plain = [None if one.test is None else one.test.p for one in place]
-    complete = len(place) == len(declared.against)
-    marks = [declared.mark(gains, p) if complete else "" for p in (plain, corrected)]
-    for one, p, p_bonferroni in zip(place, plain, corrected, strict=True):
+    mark = declared.mark(gains, corrected) if len(place) == len(declared.against) else ""
+    for one, p_bonferroni in zip(place, corrected, strict=True):
         yield PlaceTest(
             cell=declared.cell,
             where=one.where,
@@ -147,9 +143,8 @@ def _marked(
             where_other=one.where_other,
             pairs=one.differences.size,
             difference=Estimate(float(one.differences.mean()), None if one.test is None else one.test.ends),
-            p=p,
+            p=None if one.test is None else one.test.p,
             p_bonferroni=p_bonferroni,
             comparisons=comparisons,
-            mark=marks[declared.bonferroni],
-            mark_bonferroni=marks[True],
+            mark=mark,
         )

@@ -38,7 +38,7 @@ from foltr_audit.report.settings import claim_words, heading, pools, utility_row
 from foltr_audit.report.table import Column, Table, make_table, method_lines, short_method
 from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.report.train import period_rows
-from foltr_audit.utils.formatting import JsonValue, json_text, short
+from foltr_audit.utils.formatting import JsonValue, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -146,7 +146,7 @@ seeds; with the marks of significant differences, empty where there is none."""
 
 TESTED = Section(
     "reading cell where:table metric against where_other:table pairs:int difference:est p:num|null "
-    "p_bonferroni:num|null comparisons:int mark mark_bonferroni"
+    "p_bonferroni:num|null comparisons:int mark"
 )
 """A test behind a mark, see `PlaceTest`."""
 
@@ -410,7 +410,7 @@ def _marked_text(row: Row, name: str, marked: bool) -> str:
 
 
 def _mark_notes(test: PublishedTest, tests: Sequence[Row]) -> Iterator[str]:
-    """What the marks of a test mean, how many tests they come from, and what a correction changes."""
+    """What the marks of a test mean, and how many tests they come from."""
     signs = "; ".join(
         ", ".join(f"{sign} {kind}" for kind, sign in (("gain", mark.gain), ("loss", mark.loss)) if sign)
         + f" with p < {short(mark.below, 2)}"
@@ -419,17 +419,10 @@ def _mark_notes(test: PublishedTest, tests: Sequence[Row]) -> Iterator[str]:
     yield f"{test.metric.replace('_', ' ')} of {test.cell} over {' and over '.join(test.against)}: {signs}"
     mine = [row for row in tests if (row["cell"], row["metric"]) == (test.cell, test.metric)]
     number = max((row["comparisons"] for row in mine), default=0)
-    places = {(row["reading"], json_text(row["where"])): row for row in mine}
-    plain, left = (sum(bool(row[name]) for row in places.values()) for name in ("mark", "mark_bonferroni"))
-    if not number:
-        yield "no mark is tested: expected two repetitions or more of both"
-    elif test.bonferroni:
+    if number:
         yield f"paired t-test over repetitions, Bonferroni's correction for {number} tests"
     else:
-        yield (
-            "paired t-test over repetitions, not corrected, as published; Bonferroni's correction for "
-            f"{number} tests leaves {left} of {plain} marks"
-        )
+        yield "no mark is tested: expected two repetitions or more of both"
 
 
 def _ends_text(row: Row) -> str:

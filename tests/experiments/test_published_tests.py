@@ -42,7 +42,6 @@ def publication(marks: list[dict[str, object]] = TRIANGLES, **fields: object) ->
         "cell": "ours",
         "against": ["theirs"],
         "metric": "online_sum",
-        "bonferroni": True,
         "beside": [({"eps": eps}, {"noise": noise}) for eps, noise in LEVELS],
         "marks": marks,
         **fields,
@@ -123,16 +122,6 @@ def test_equal_systems_have_few_marks() -> None:
     assert plain_marks > most, "without a correction it is caught"
 
 
-def test_uncorrected_marks_are_those_of_plain_p_values() -> None:
-    found = cells(lambda *_: 0.06, seed=4)
-    rows = list(published_tests(publication(bonferroni=False), found))
-    for row in rows:
-        assert row.p is not None
-        assert row.mark == ("▲" if row.p < 0.01 else "△" if row.p < 0.05 else "")
-    corrected = [row.mark for row in published_tests(publication(), found)]
-    assert [row.mark_bonferroni for row in rows] == corrected != [row.mark for row in rows]
-
-
 @pytest.mark.parametrize(
     ("metric", "signs", "other", "expected"),
     [
@@ -155,9 +144,7 @@ def test_a_dagger_needs_all_others_in_one_direction(
         ]
         for name, level, row in zip(("ours", "weak", "other"), (0.3, 0.0, other), noise, strict=True)
     }
-    declared = publication(
-        [{"below": 0.01, **signs}], metric=metric, against=["weak", "other"], beside=[], bonferroni=False
-    )
+    declared = publication([{"below": 0.01, **signs}], metric=metric, against=["weak", "other"], beside=[])
     rows = list(published_tests(declared, found))
     assert {row.mark for row in rows} == {expected}
     assert [row.against for row in rows] == ["weak", "other"] * 6

@@ -42,7 +42,6 @@ figures = [
 cell = "ours"
 against = ["theirs"]
 metric = "online_mean"
-bonferroni = true
 marks = [{ below = 0.05, gain = "△", loss = "▽" }, { below = 0.01, gain = "▲", loss = "▼" }]
 """
 ROUND = {"round": 0.0, "offline_ndcg@10": 0.5, "maxrr": 0.5, "clipped": 0.0}
