@@ -9,7 +9,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # `generate`, and `benchmarks`
 
 import generate
 

@@ -1,4 +1,4 @@
-"""Makes the pages of docs/generated: commands, plug-ins, warnings, the Python API; and the notebooks.
+"""Makes the pages of docs/generated: commands, plug-ins, warnings, papers, the Python API; and the notebooks.
 
 `conf.py` calls `write` before Sphinx reads the pages. None of them is stored: each is made of what the
 program says of itself. docs/templates holds what stands above the tables.
@@ -13,6 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results.declarations import read_declarations
+from benchmarks.results.files import ResultFolder
+from benchmarks.results.papers import read_papers, verdicts_of_items
 from foltr_audit.cli.main import command_line
 from foltr_audit.cli.pages import default_of, value_word
 from foltr_audit.core.click_models import CascadeClickModel
@@ -167,6 +170,28 @@ def shown_default(parameter: dict[str, object]) -> str:
     return "" if default is None else f"`{plain(default)}`"
 
 
+# --- papers ---------------------------------------------------------------------------------------
+
+
+def papers() -> str:
+    """Every table and figure of the papers, with its command and the verdicts on its claims."""
+    judged = verdicts_of_items(read_declarations(), ResultFolder(DOCS.parent / "results"))
+    lines: list[str] = []
+    for paper in read_papers():
+        rows = [
+            (
+                f"{item.name}: {item.what}",
+                "<br>".join(f"`foltr-audit {command}`" for command in item.commands),
+                "<br>".join(judged[f"{paper.name} {item.name}"]) or item.verdict,
+                item.missing,
+            )
+            for item in paper.items
+        ]
+        header = ("what", "command", "verdict", "cannot be had")
+        lines += [f"## {paper.title}", "", text_of(paper.about), "", *table(header, rows)]
+    return page("papers.md", lines)
+
+
 # --- warnings, notebooks --------------------------------------------------------------------------
 
 
@@ -192,6 +217,7 @@ def pages() -> dict[str, str]:
     return {
         "api.md": page("api.md", ()),
         "commands.md": commands(),
+        "papers.md": papers(),
         "plugins.md": plugins(),
         "warnings.md": warnings(),
     }

@@ -25,8 +25,8 @@ class RealData:
         name: name in declarations.
         title: name in tables, and in shown commands.
         folder: its folder below `--shared`.
-        layout: `as-is`; `folds`: parts S1.txt to S5.txt become LETOR's Fold1 to Fold5; `joined`: all its .txt
-            become one file.
+        layout: `as-is`; `folds`: parts S1.txt to S5.txt become LETOR's Fold1 to Fold5; `joined`: all its
+            files become one.
     """
 
     name: str
@@ -36,7 +36,7 @@ class RealData:
 
     def sources(self, shared: Path) -> list[Path]:
         """Its published files, none where they are absent."""
-        return sorted((shared / self.folder).glob("*.txt"))
+        return sorted(path for path in (shared / self.folder).glob("*") if path.is_file())
 
     def digest(self, shared: Path) -> str:
         """SHA-256 of its published files."""
@@ -85,6 +85,7 @@ DATA = {
         RealData("mq2008", "MQ2008", "mq2008-parts", "folds"),
         RealData("clueweb09", "ClueWeb09", "clueweb09", "joined"),
         RealData("mslr-sample", "MSLR-sample", "mslr-sample"),
+        RealData("lightgbm-rank", "LightGBM-rank", "lightgbm-rank"),
     )
 }
 """All data that declarations may name."""

@@ -110,6 +110,7 @@ class PublishedClaim:
         paper: its place in the page is `{{ claims of PAPER }}`.
         table: name of the table whose rows judge it.
         published: the claim, with its source.
+        of: the tables and figures that it is about, e.g. `wang-2021 table 2`.
         note: words behind the range of the judged values.
         where: the rows that are judged; each must hold.
         value: key of the judged value.
@@ -126,6 +127,7 @@ class PublishedClaim:
     paper: str
     table: str
     published: str
+    of: Sequence[str] = ()
     note: str = ""
     where: Row = field(default_factory=dict)
     value: str = ""
@@ -187,13 +189,13 @@ def read_declarations(folder: Path = FOLDER) -> ResultDeclarations:
     for path in sorted(folder.glob("*.toml")):
         given = tomllib.loads(path.read_text(encoding="utf-8"))
         for run in given.get("run", []):
-            _add(found.runs, _made(DeclaredRun, run, path), path)
+            _add(found.runs, made(DeclaredRun, run, path), path)
         for table in given.get("table", []):
-            _add(found.tables, _made(DeclaredTable, table, path), path)
+            _add(found.tables, made(DeclaredTable, table, path), path)
         for excerpt in given.get("excerpt", []):
-            columns = [_made(TableColumn, column, path) for column in excerpt.get("columns", [])]
-            _add(found.excerpts, _made(TableExcerpt, {**excerpt, "columns": columns}, path), path)
-        claims += [_made(PublishedClaim, claim, path) for claim in given.get("claim", [])]
+            columns = [made(TableColumn, column, path) for column in excerpt.get("columns", [])]
+            _add(found.excerpts, made(TableExcerpt, {**excerpt, "columns": columns}, path), path)
+        claims += [made(PublishedClaim, claim, path) for claim in given.get("claim", [])]
     for declared in found.tables.values():
         check(declared.name, declared.runs, found.runs)
     check("excerpt", [excerpt.table for excerpt in found.excerpts.values()], found.tables)
@@ -201,7 +203,12 @@ def read_declarations(folder: Path = FOLDER) -> ResultDeclarations:
     return ResultDeclarations(found.runs, found.tables, found.excerpts, tuple(claims))
 
 
-def _made(kind: type[D], given: Mapping[str, Any], path: Path) -> D:
+def made(kind: type[D], given: Mapping[str, Any], path: Path) -> D:
+    """A declaration of a kind from a table of a file.
+
+    Raises:
+        UsageError: a key that is unknown or missing.
+    """
     names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
     unknown = set(given) - names
     if unknown:

@@ -1,4 +1,4 @@
-"""What is compared with published figures: means of folds, and intervals over seeds."""
+"""What is compared with published figures: means of folds, and intervals over queries or seeds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import online_sum
-from foltr_audit.core.results import Interval
+from foltr_audit.core.results import UNKNOWN, Interval
 from foltr_audit.core.settings.experiment import flat
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Publication, PublishedFigure
 from foltr_audit.experiments.run import Run
+from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, above_all, mean_of
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.judge.significance import mean_interval
+from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue
 
@@ -58,35 +61,45 @@ class StudyExtent:
 
 
 CLICK_FIGURES = ("accuracy", "precision", "recall")
-"""What is published of attacks."""
+"""What is published of attacks: means over lists with a click; the precision over those with a guess."""
 
-ClickFigures = Mapping[str, float]
-"""`CLICK_FIGURES` of a method: means over lists with a click; the precision over those with a guess."""
+ABOVE_OTHERS = "_above_others"
+"""Ends the name of a figure less the highest of the other attacks."""
 
 
 def attack_figures(published: Publication, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
     """The figures of each method in runs, beside the published ones: means of folds of means of their runs.
 
-    A baseline that nothing was published on, and a method that did not answer, are left out.
+    A baseline that nothing was published on, and a method that did not answer, are left out. Intervals are
+    over queries. How far an attack is above the best of the others is not known of random guesses.
     """
     sizes = [each.method for each in published.attacks if each.method.startswith(RANDOM)]
     folds = [run.spec.data.fold for run in runs]
+    streams = Streams(runs[0].spec.seed)
     for click_model, first in runs[0].attacks.evidence.items():
-        evidence = [run.attacks.evidence[click_model] for run in runs]
-        clicked = [lists.at(lists.has_click) for lists in evidence]
-        for method in dict.fromkeys((*sizes, *first.guessed)):
+        scorers = [AttackScorer(run.attacks.evidence[click_model], streams) for run in runs]
+        judged = [scorer.evidence for scorer in scorers]
+        resamples = QueryBootstrap(np.concatenate([lists.query for lists in judged]), streams)
+        found = {
+            method: _figures([_of_lists(method, scorer) for scorer in scorers], folds, resamples)
+            for method in dict.fromkeys((*sizes, *first.guessed))
+            if method in sizes
+            or all(_is_compared(method, lists, published.of(method, click_model)) for lists in judged)
+        }
+        for method, figures in found.items():
             given = published.of(method, click_model)
-            if not (method in sizes or all(_is_compared(method, lists, given) for lists in clicked)):
-                continue
-            figures = [_of_lists(method, lists) for lists in clicked]
+            others = [found[other] for other in found if other not in (method, *sizes)]
             yield {
                 "method": method,
                 "click_model": click_model,
                 "folds": len(set(folds)),
-                "lists": sum(int(lists.query.size) for lists in clicked),
+                "lists": sum(int(lists.query.size) for lists in judged),
+                **figures,
                 **{
-                    name: _mean_of_folds(list(zip(folds, (each[name] for each in figures), strict=True)))
-                    for name in CLICK_FIGURES
+                    name + ABOVE_OTHERS: UNKNOWN
+                    if method in sizes
+                    else above_all(figure, [other[name] for other in others])
+                    for name, figure in figures.items()
                 },
                 **{f"published_{name}": getattr(given, name, math.nan) for name in CLICK_FIGURES},
             }
@@ -96,37 +109,29 @@ def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | N
     return method in lists.guessed and (published is not None or method not in lists.baselines)
 
 
-def _of_lists(method: str, lists: ClickEvidence) -> ClickFigures:
-    """Means over the lists of one run; NaN where no list defines one."""
-    clicked = lists.clicks.sum(axis=1).astype(np.float64)
-    length = lists.is_document.sum(axis=1).astype(np.float64)
-    if method.startswith(RANDOM):  # expectations: which documents are named is independent of the clicks
-        guessed = np.minimum(float(method.removeprefix(RANDOM)), length)
-        hits = np.divide(guessed * clicked, length, out=np.zeros_like(length), where=length > 0)
-    else:
-        guess = lists.guessed[method].guess & lists.is_document
-        guessed = guess.sum(axis=1).astype(np.float64)
-        hits = (guess & lists.clicks).sum(axis=1).astype(np.float64)
-    return {
-        "accuracy": _mean_ratio(length - clicked - guessed + 2 * hits, length),
-        "precision": _mean_ratio(hits, guessed),
-        "recall": _mean_ratio(hits, clicked),
-    }
+def _of_lists(method: str, scorer: AttackScorer) -> Mapping[str, Floats]:
+    """Metrics of each judged list (L,)."""
+    if method.startswith(RANDOM):
+        return scorer.random_lists(float(method.removeprefix(RANDOM)))
+    return scorer.of_lists(method)
 
 
-def _mean_ratio(numerator: Floats, denominator: Floats) -> float:
-    """Mean quotient where the denominator is not 0."""
-    defined = denominator > 0
-    return float((numerator[defined] / denominator[defined]).mean()) if defined.any() else math.nan
-
-
-def _mean_of_folds(values: Sequence[tuple[int, float]]) -> float:
-    """The mean over folds of each fold's mean over its runs; undefined ones do not count."""
-    by_fold: dict[int, list[float]] = {}
-    for fold, value in values:
-        if not math.isnan(value):
-            by_fold.setdefault(fold, []).append(value)
-    return float(np.mean([np.mean(of_fold) for of_fold in by_fold.values()])) if by_fold else math.nan
+def _figures(
+    of_runs: Sequence[Mapping[str, Floats]], folds: Sequence[int], resamples: QueryBootstrap
+) -> dict[str, QueryMetric]:
+    """`CLICK_FIGURES` from those of each list of each run, which has a fold; undefined ones do not count."""
+    run = np.repeat(np.arange(len(of_runs)), [lists["recall"].size for lists in of_runs])
+    figures = {}
+    for name in CLICK_FIGURES:
+        values = np.concatenate([lists[name] for lists in of_runs])
+        by_fold: dict[int, list[QueryMetric]] = {}
+        for number, fold in enumerate(folds):
+            mean = resamples.share(np.where(run == number, values, np.nan))
+            if mean.known:
+                by_fold.setdefault(fold, []).append(mean)
+        of_folds = [mean_of(means) for means in by_fold.values()]
+        figures[name] = mean_of(of_folds) if of_folds else resamples.share(values)
+    return figures
 
 
 Fields = Mapping[str, JsonValue]

@@ -132,6 +132,36 @@ def least_of(metrics: Sequence[QueryMetric]) -> Estimate:
     )
 
 
+def mean_of(metrics: Sequence[QueryMetric]) -> QueryMetric:
+    """The mean of at least one metric with the same range; each may be of some of the queries."""
+    influences = np.stack([metric.influence for metric in metrics])
+    nobody = np.isnan(influences).all(axis=0)
+    influence = np.where(nobody, np.nan, np.nan_to_num(influences).mean(axis=0))
+    value = sum(metric.value for metric in metrics) / len(metrics)
+    first = metrics[0]
+    return QueryMetric(value, influence, first.lowest, first.highest, first.streams)
+
+
+def above_all(metric: QueryMetric, others: Sequence[QueryMetric]) -> Estimate:
+    """A metric less the highest of some others of the same queries.
+
+    The highest may be so by luck: it is shown to be above 0 only where the differences to all others are, and
+    below 0 only where a difference is below it that is tested together with the rest.
+    """
+    apart = [metric.minus(other) for other in others if other.known]
+    least = least_of(apart)
+
+    def ends(tail: float) -> Interval | None:
+        lower = least.ends(tail)
+        each = simultaneous_tail([-one.values for one in apart], tail, metric.streams)
+        uppers = [one.ends(each) for one in apart]
+        if lower is None or None in uppers:
+            return None
+        return lower[0], min(upper[1] for upper in uppers if upper is not None)
+
+    return Estimate(least.value, ends) if least.known else UNKNOWN
+
+
 class QueryBootstrap:
     """The queries of some lists; a resample draws queries with all their lists.
 

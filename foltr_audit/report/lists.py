@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import GROUPS, loadable, parameters, plugin_class
 from foltr_audit.core.records.view import KNOWLEDGE as PIECES
@@ -38,8 +39,8 @@ class NameList(NotebookReport):
 
     Attributes:
         kind: `attacks`, `defenses`, `click-models`, ..., or `knowledge`.
-        found: one table for each: `name`, `status`, `summary`, `parameters`, of defenses `stage`; of
-            knowledge `name` and `what`.
+        found: one table for each: `name`, `status`, `summary`, `parameters`, of defenses `stage`, of click
+            models `probabilities`; of knowledge `name` and `what`.
     """
 
     kind: str
@@ -69,12 +70,13 @@ class NameList(NotebookReport):
 
     def show(self, console: Console) -> None:
         """Print names, what each does, and its parameters."""
+        spare = ["parameters"] if self.kind == "click-models" else []
         if self.kind == KNOWLEDGE:
             title, columns = "what a server may know; attack --hide NAME,... withholds it", [_NAME, _WHAT]
         else:
-            staged = [Column("stage", "stage", "name")] if self.kind == "defenses" else []
-            title, columns = self.kind, [_NAME, *staged, _SUMMARY, Column("parameters", _parameters, "words")]
-        print_table(make_table(title, columns, self.found), console)
+            title, more = self.kind, _OF_KIND.get(self.kind, [])
+            columns = [_NAME, *more, _SUMMARY, Column("parameters", _parameters, "words")]
+        print_table(make_table(title, columns, self.found, spare=spare), console)
 
     def short_answer(self) -> BriefAnswer:
         """The names, and what each does."""
@@ -98,6 +100,23 @@ def _parameters(row: Mapping[str, Any]) -> str:
         described.append(f"{parameter['name']} ({value}): {parameter['description']}")
     return "\n".join(described) or "-"
 
+
+def _probabilities(name: str) -> Column:
+    """Probabilities of each label from 0 on; a line for each scale of labels."""
+
+    def cell(row: Mapping[str, Any]) -> str:
+        scales = [scale[name] for scale in row.get("probabilities", ())]
+        return "\n".join(", ".join(f"{value:g}" for value in values) for values in scales) or "-"
+
+    return Column(_HEADERS[name], cell, "line")
+
+
+_HEADERS = {"click": "click on labels 0, 1, ...", "stop": "stop after it"}
+_OF_KIND = {
+    "defenses": [Column("stage", "stage", "name")],
+    "click-models": [_probabilities(name) for name in _HEADERS],
+}
+"""Columns that only plug-ins of a kind have."""
 
 _NAME = Column("name", _name, "name")
 _WHAT = Column("what it is", "what", "words")
@@ -127,9 +146,12 @@ def list_names(kind: str) -> NameList:
     rows = []
     for name in loadable(bases[kind]):
         cls = plugin_class(bases[kind], name)
-        row = {"name": name, "status": cls.status}
+        row: dict[str, Any] = {"name": name, "status": cls.status}
         if issubclass(cls, Defense):
             row["stage"] = ", ".join(cls.possible_stages())
+        if issubclass(cls, CascadeClickModel):
+            scales = zip(cls.click_given_grade, cls.stop_given_grade, strict=True)
+            row["probabilities"] = [{"click": [*click], "stop": [*stop]} for click, stop in scales]
         row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
         rows.append(row | {"parameters": parameters(cls)})
     return NameList(kind=kind, found=tuple(rows))

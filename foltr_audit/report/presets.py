@@ -14,6 +14,7 @@ from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.periods import SpecRuns, metrics_of_periods, runs_by_spec
 from foltr_audit.experiments.presets import READINGS, Preset, PublishedTest
 from foltr_audit.experiments.published import (
+    ABOVE_OTHERS,
     CLICK_FIGURES,
     INTERVALS,
     PERIOD,
@@ -129,7 +130,9 @@ def count(number: int) -> str:
 
 CLICKS = Section(
     "reading cell method click_model trained_on eps_claimed:num defense pdgd folds:int lists:int",
-    *(f"{prefix}{name}:num" for prefix in ("", "published_") for name in CLICK_FIGURES),
+    *(f"{name}:est" for name in CLICK_FIGURES),
+    *(f"{name}{ABOVE_OTHERS}:est" for name in CLICK_FIGURES),
+    *(f"published_{name}:num" for name in CLICK_FIGURES),
 )
 """Figures of attacks: one row per reading and cell of the preset, setting, click model and method."""
 
@@ -241,7 +244,7 @@ def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
     """One table per setting: published figures, then a column per reading and cell."""
     published = comparison.preset.published
     systems = list(dict.fromkeys((row["reading"], row["cell"]) for row in comparison.rows))
-    names = [READINGS[reading] if reading else cell for reading, cell in systems]
+    names = [_system(*system) for system in systems]
     settings = dict.fromkeys((row["trained_on"], row["defense"]) for row in comparison.rows)
     for setting in settings:
         rows = [row for row in comparison.rows if (row["trained_on"], row["defense"]) == setting]
@@ -262,6 +265,36 @@ def _attack_tables(comparison: PresetComparison) -> Iterator[Table]:
             section=itemgetter(0),
             spare=names[:-1],
         )
+        yield from _above_others_table(rows)
+
+
+def _above_others_table(rows: Sequence[Row]) -> Iterator[Table]:
+    """Of each system and click model: the attack that was published as the best, less the best other one."""
+    best: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        if row.estimate(f"accuracy{ABOVE_OTHERS}").known and not math.isnan(row["published_accuracy"]):
+            place = row["reading"], row["cell"], row["click_model"]
+            if row["published_accuracy"] > best.setdefault(place, row)["published_accuracy"]:
+                best[place] = row
+    if not best:
+        return
+    names = dict.fromkeys(short_method(row["method"]) for row in best.values())
+    yield make_table(
+        f"{' and '.join(names)} less the best other attack",
+        [
+            Column("", lambda row: _system(row["reading"], row["cell"]), "name"),
+            Column("clicks", "click_model", "name"),
+            *(Column(name, f"{name}{ABOVE_OTHERS}", beside=True) for name in CLICK_FIGURES),
+        ],
+        list(best.values()),
+        caption="in brackets: the 95 % interval over queries, whichever attack is the best other one",
+        section=itemgetter("reading", "cell"),
+    )
+
+
+def _system(reading: str, cell: str) -> str:
+    """What was run: a reading, or the cell of a preset without readings."""
+    return READINGS[reading] if reading else cell
 
 
 def _attack_lines(rows: Sequence[Row], systems: Sequence[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
@@ -286,9 +319,9 @@ def _attack_lines(rows: Sequence[Row], systems: Sequence[tuple[str, str]]) -> It
 
 
 def _figures_text(row: Row, prefix: str, digits: int) -> str:
-    if math.isnan(row[f"{prefix}accuracy"]):
+    if math.isnan(row.number(f"{prefix}accuracy")):
         return "-"
-    return "/".join(short(row[prefix + name], digits) for name in CLICK_FIGURES)
+    return "/".join(short(row.number(prefix + name), digits) for name in CLICK_FIGURES)
 
 
 def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:

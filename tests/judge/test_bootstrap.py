@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, least_of, selected
+from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, above_all, least_of, mean_of, selected
 from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
@@ -51,6 +51,20 @@ def test_a_ratio_and_its_interval_equal_plain_loops(seed: int) -> None:
     squared = resamples.ratio(above, below, lambda share: share**2, lowest=0.0, highest=1.0)
     assert squared.value == pytest.approx((12 / 26) ** 2, rel=1e-12)
     assert squared.ci95 == pytest.approx((ends[0] ** 2, ends[1] ** 2), rel=1e-5)
+
+
+def test_a_mean_of_folds_and_its_interval_equal_plain_loops() -> None:
+    """Two folds with two and three queries, each as heavy as the other."""
+    values = np.array([0.1, 0.9, 0.4, 0.3, np.nan, 1.0, 0.0, 0.7])
+    resamples, first = QueryBootstrap(QUERIES, Streams(1)), NUMBER < 2
+    found = mean_of([resamples.share(np.where(fold, values, np.nan)) for fold in (first, ~first)])
+
+    def mean(weights: Floats) -> float:
+        folds = [fold & ~np.isnan(values) for fold in (first, ~first)]
+        return float(np.mean([np.average(values[fold], weights=weights[NUMBER][fold]) for fold in folds]))
+
+    assert found.value == pytest.approx(mean(np.ones(5)), rel=1e-12)
+    assert found.ci95 == pytest.approx(plain_ends(influences(mean, 5)), rel=1e-5)
 
 
 def test_a_function_with_its_peak_inside_the_interval_has_it_as_its_end() -> None:
@@ -218,3 +232,26 @@ def test_the_least_of_several_is_above_a_number_where_all_are() -> None:
     assert found.value == min(metric.value for metric in metrics)
     assert there(found.ci95)[0] == min(there(metric.ci95)[0] for metric in metrics)
     assert np.isnan(least_of([]).value)
+
+
+def test_a_metric_is_above_the_best_of_others_where_it_is_above_all() -> None:
+    metric, *others = several(np.random.default_rng(4), 4)
+    apart = [metric.minus(other) for other in others]
+    found, alone = above_all(metric, others), [there(one.ci95) for one in apart]
+    assert found.value == metric.value - max(other.value for other in others)
+    assert there(found.ci95)[0] == min(low for low, _ in alone)
+    assert min(high for _, high in alone) < there(found.ci95)[1]
+    assert there(found.ci95)[1] <= min(there(one.ends(0.025 / 3))[1] for one in apart)
+    assert above_all(metric, others[:1]).ci95 == apart[0].ci95
+    assert not above_all(metric, []).known
+
+
+def test_a_metric_is_rarely_said_to_be_below_others_that_are_as_good() -> None:
+    """Of eight others one is often lucky, which the interval of the difference to it does not allow for."""
+    rng, runs, shown, alone = np.random.default_rng(5), 400, 0, 0
+    for _ in range(runs):
+        metric, *others = several(rng, 9)
+        shown += there(above_all(metric, others).ci95)[1] < 0.0
+        alone += there(least_of([metric.minus(other) for other in others]).ci95)[1] < 0.0
+    most = int(binom.ppf(0.999, runs, 0.025))
+    assert shown <= most < alone

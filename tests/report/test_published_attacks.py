@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from itertools import combinations
 from statistics import fmean
 from typing import Any
@@ -19,6 +20,8 @@ from foltr_audit.experiments.stages import AttackFindings
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.report.presets import PresetComparison
+from foltr_audit.report.terminal import ResultConsole
+from foltr_audit.utils.formatting import short
 from tests.fixtures.evidence import random_evidence
 from tests.fixtures.run_results import run_of
 
@@ -101,6 +104,39 @@ def test_lists_without_a_guess_do_not_count_in_the_precision() -> None:
     assert rows["both", "olsr"]["precision"] == pytest.approx(slow(lists_of(evidence))["precision"])
     assert rows["none", "olsr"]["precision"] is None
     assert rows["none", "olsr"]["recall"] == 0
+
+
+def test_an_attack_is_compared_with_the_best_of_the_others() -> None:
+    """`olsr` names all clicks, two others all or no documents; each list is of a query of its own."""
+    here = random_evidence(8, lists=40)
+    none = replace(here.guessed["attack"], guess=np.zeros_like(here.clicks))
+    guessed = {
+        "olsr": replace(none, guess=here.clicks),
+        "higher-score": replace(none, guess=here.is_document),
+        "higher-distance": none,
+    }
+    here = replace(here, guessed=guessed, query=np.arange(40).astype(np.str_))
+    found = {"navigational": TaskEvidence(found={"clicks": here})}
+    run = run_of(spec_of(), eps_claimed=1.2, attacks=AttackFindings(found=found))
+    comparison = PresetComparison.of(load_preset("pham-2022"), {"": {"mine": [run]}}, HERE)
+    rows: dict[str, dict[str, Any]] = {row["method"]: row.plain() for row in comparison.rows}
+    best, every, nothing = (rows[name] for name in guessed)
+    rivals = [row["accuracy"] for row in (every, nothing)]
+    assert best["accuracy_above_others"] == pytest.approx(1.0 - max(rivals))
+    assert best["precision_above_others"] == pytest.approx(1.0 - every["precision"])
+    assert best["recall_above_others"] == every["recall_above_others"] == 0.0
+    assert every["precision_above_others"] == pytest.approx(every["precision"] - 1.0)
+    assert nothing["precision_above_others"] is nothing["precision_above_others_ci95"] is None
+    low, high = best["accuracy_above_others_ci95"]
+    assert 0.0 < low < best["accuracy_above_others"] < high
+    low, high = best["recall_above_others_ci95"]
+    assert low < 0.0 < high
+    console = ResultConsole(width=100, file=(printed := StringIO()))
+    comparison.print(console)
+    line = printed.getvalue().partition("olsr less the best other attack")[2].splitlines()[3].split()
+    assert line[:3] == ["mine", "navigational", short(best["accuracy_above_others"])]
+    assert rows["random:k=3"]["accuracy_above_others"] is None
+    assert rows["random:k=3"]["accuracy_ci95"] is not None
 
 
 def test_settings_stay_apart_and_a_refused_attack_has_no_row() -> None:
