@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from foltr_audit.studies.model_merging import MergeReport, MergeSpec, run_merging
+from foltr_audit.studies.model_merging.categories import CategoryRule
 from foltr_audit.studies.model_merging.lambdamart import (
     METRICS,
     LambdaMARTTrainer,
@@ -59,16 +60,16 @@ def test_threads_change_nothing() -> None:
 
 
 def test_a_local_model_is_the_one_of_its_own_queries() -> None:
-    topics = QueryTopics.of(topical(), CATEGORY, Streams(1))
+    topics = QueryTopics.of(topical(), CategoryRule(feature=CATEGORY), Streams(1))
     split = TopicSplit.of(2, topics, chosen_places(topics, ()))
-    train, vali = (topical().part(name).select(split.parts[name].first) for name in ("train", "vali"))
+    train, vali = (topical().part(name).select(split.parts[name].clients[0]) for name in ("train", "vali"))
     chosen = row(study().hyperparameters, split=2, model="M_1")
     names = ("learning_rate", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
     setting = {name: chosen[name] for name in names}
     ranker = LambdaMARTTrainer(train, vali, TuningBudget(trials=1, trees=5)).train(setting)
     assert ranker.trees == chosen["trees"]
     ndcg = RankingJudge(topical().test).ndcg(ranker.scores(topical().test.features))
-    for group, queries in (("DS_1", split.parts["test"].first), ("DS'_2", split.parts["test"].second)):
+    for group, queries in zip(split.groups, split.parts["test"].clients, strict=True):
         found = row(study().local, split=2, model="M_1", on=group)
         assert found["ndcg@10"] == pytest.approx(float(ndcg[queries].mean()))
         assert found["queries"] == queries.size
@@ -124,7 +125,7 @@ def test_metrics_and_tests_by_another_route() -> None:
         name: {metric: mean + 0.1 * rng.normal(size=60) for metric in METRICS}
         for name, mean in zip(names, means, strict=True)
     }
-    rows = compared_rows(1, values)
+    rows = compared_rows(1, values, 2)
     for name in ("M_12a", "M_21S"):
         found = row(rows, model=name, metric="map@10")
         for local, letter in (("M_1", "a"), ("M_2", "b")):
@@ -155,7 +156,7 @@ def test_metrics_and_tests_by_another_route() -> None:
         ({"splits": [4]}, r"^merge: splits=4: "),
         ({"splits": []}, r"^merge: splits="),
         ({"categories": [3, 3]}, r"^merge: categories: 3, 3: expected different ones$"),
-        ({"categories": [1, 2, 3]}, r"^merge: categories="),
+        ({"categories": [*range(10)]}, r"^merge: categories="),
     ],
 )
 def test_specs_that_cannot_be_meant(table: dict[str, Any], message: str) -> None:
@@ -164,10 +165,10 @@ def test_specs_that_cannot_be_meant(table: dict[str, Any], message: str) -> None
 
 
 def test_other_data_must_name_their_column() -> None:
-    assert MergeSpec.parse({}).data.feature == 220
-    assert MergeSpec.parse({"data": {"source": "synthetic:istella-s:99"}}).data.feature == 220
+    assert MergeSpec.parse({}).data.rule.feature == 220
+    assert MergeSpec.parse({"data": {"source": "synthetic:istella-s:99"}}).data.rule.feature == 220
     with pytest.raises(UsageError, match="--category-feature: not given; expected the column of elsewhere"):
-        _ = MergeSpec.parse({"data": {"source": "elsewhere"}}).data.feature
+        _ = MergeSpec.parse({"data": {"source": "elsewhere"}}).data.rule
 
 
 def test_splits_come_in_their_order_once() -> None:
@@ -175,7 +176,7 @@ def test_splits_come_in_their_order_once() -> None:
 
 
 def test_categories_may_be_chosen() -> None:
-    topics = QueryTopics.of(topical(), CATEGORY, Streams(1))
+    topics = QueryTopics.of(topical(), CategoryRule(feature=CATEGORY), Streams(1))
     assert [topics.categories[place] for place in chosen_places(topics, (8,))] == [8, 3]
     assert [topics.categories[place] for place in chosen_places(topics, (5, 8))] == [5, 8]
 
