@@ -75,7 +75,7 @@ def test_quantiles_by_sorting() -> None:
 
 def test_too_many_equal_values_have_no_quantiles() -> None:
     data = collection([(0, 0)] * 30 + [(1, 0), (2, 0)])
-    with pytest.raises(DataError, match="^tiny: feature 1 has too many equal values for 4 quantiles"):
+    with pytest.raises(DataError, match=r"^tiny: feature 1 has too many equal values for 4 quantiles"):
         of("quantiles:4", data, 1)
     ends_equal = collection([(1, 0)] + [(2, 0)] * 3)  # a border, but nothing above it
     with pytest.raises(DataError, match="for 2 quantiles"):
@@ -116,5 +116,5 @@ def test_clusters_do_not_depend_on_the_scale_and_are_numbered_as_documents_have_
 def test_constant_features_and_too_few_documents() -> None:
     rows = [(0, 7), (1, 7), (0, 7), (1, 7)]
     assert of("kmeans:2", collection(rows))["train"].tolist() == [1, 2, 1, 2]
-    with pytest.raises(DataError, match="^tiny: fewer than 3 different documents"):
+    with pytest.raises(DataError, match=r"^tiny: fewer than 3 different documents"):
         of("kmeans:3", collection(rows))

@@ -115,8 +115,8 @@ def test_a_stacked_model_repeats_with_its_seed_and_has_not_learnt_from_held_out_
     merge, name = VALI, "M_12S"
     scores = merge.labels.astype(np.float64), np.zeros(merge.n_documents)
 
-    def scored(model: Ranker) -> list[float]:
-        return model.scores(with_scores(merge, scores).features).tolist()
+    def scored(model: Ranker) -> bytes:
+        return model.scores(with_scores(merge, scores).features).tobytes()
 
     first = train_stacked(merge, scores, trainer, TUNING, Streams(1), name)
     assert scored(train_stacked(merge, scores, trainer, TUNING, Streams(1), name)) == scored(first)
