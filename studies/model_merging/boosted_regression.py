@@ -10,22 +10,14 @@ Source: Friedman 2001, "Greedy function approximation: a gradient boosting machi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
-from foltr_audit.studies.model_merging.lambdamart import (
-    DOCUMENTS_IN_LEAF,
-    HESSIAN_IN_LEAF,
-    LEARNING_RATES,
-    LEAVES,
-    PATIENCE,
-    RankingJudge,
-    TuningBudget,
-)
+from foltr_audit.studies.model_merging.lambdamart import PATIENCE, RankingJudge, TuningBudget, sample
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.rng import Streams
@@ -107,18 +99,20 @@ class RegressionTrainer:
 
         def trials() -> Iterator[RegressionRanker]:
             for _ in range(self.tuning.trials):
-                yield self.train(_draw(rng))
+                yield self.train(sample(_RandomTrial(rng)))
                 tick()
 
         return max(trials(), key=attrgetter("validation"))
 
 
-def _draw(rng: np.random.Generator) -> dict[str, float]:
-    """A setting of the space that is tuned for LambdaMART."""
-    least, most, step = DOCUMENTS_IN_LEAF
-    return {
-        "learning_rate": float(rng.choice(LEARNING_RATES)),
-        "num_leaves": int(rng.integers(LEAVES[0], LEAVES[1] + 1)),
-        "min_data_in_leaf": int(least + step * rng.integers((most - least) // step + 1)),
-        "min_sum_hessian_in_leaf": int(rng.integers(HESSIAN_IN_LEAF[0], HESSIAN_IN_LEAF[1] + 1)),
-    }
+@dataclass(frozen=True)
+class _RandomTrial:
+    """Draws a setting where Optuna is not installed; named as a trial of it."""
+
+    rng: np.random.Generator
+
+    def suggest_categorical(self, _name: str, values: Sequence[float]) -> float:
+        return float(self.rng.choice(values))
+
+    def suggest_int(self, _name: str, least: int, most: int, step: int = 1) -> int:
+        return least + step * int(self.rng.integers((most - least) // step + 1))

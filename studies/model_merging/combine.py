@@ -6,7 +6,6 @@ Source: "Learning to rank for non independent and identically distributed datase
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb
 
@@ -38,14 +37,6 @@ HELD_OUT = 4
 """One of this many queries of D_merge is held out: it stops and selects a stacked model."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MergeWeights:
-    """The weight of each model in a linear combination, which sum to 1, and its mean nDCG@10 on D_merge."""
-
-    alphas: tuple[float, ...]
-    ndcg: float
-
-
 def grid_steps(models: int) -> int:
     """The steps from 0 to 1 of the grid of weights.
 
@@ -75,8 +66,8 @@ def combine_scores(scores: Sequence[Floats], alphas: Sequence[float]) -> Floats:
     return np.asarray(sum(alpha * of_model for alpha, of_model in zip(alphas, scores, strict=True)))
 
 
-def best_weights(judge: RankingJudge, scores: Sequence[Floats]) -> MergeWeights:
-    """The weights of the grid with the highest mean nDCG@10.
+def best_weights(judge: RankingJudge, scores: Sequence[Floats]) -> tuple[tuple[float, ...], float]:
+    """The weights of the grid with the highest mean nDCG@10 on D_merge, which sum to 1, and that nDCG@10.
 
     Ties go to the nearest to equal weights, then to the one with more weight of the first models.
     """
@@ -87,7 +78,7 @@ def best_weights(judge: RankingJudge, scores: Sequence[Floats]) -> MergeWeights:
         return found, -sum((len(point) * part - steps) ** 2 for part in point), point
 
     ndcg, _, best = max(map(rank, weight_grid(len(scores), steps)))
-    return MergeWeights(alphas=tuple(part / steps for part in best), ndcg=ndcg)
+    return tuple(part / steps for part in best), ndcg
 
 
 def with_scores(data: Dataset, scores: Sequence[Floats]) -> Dataset:

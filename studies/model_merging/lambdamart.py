@@ -153,7 +153,7 @@ class LambdaMARTTrainer:
         best: list[LambdaMARTRanker] = []
 
         def evaluate(trial: Any) -> float:
-            found = self.train(_sample(trial))
+            found = self.train(sample(trial))
             # Only the best model is kept: each may have thousands of trees.
             if not best or found.validation > best[0].validation:
                 best[:] = [found]
@@ -166,7 +166,8 @@ class LambdaMARTTrainer:
         return best[0]
 
 
-def _sample(trial: Any) -> dict[str, float]:
+def sample(trial: Any) -> dict[str, float]:
+    """The setting of a trial of Optuna, in the space of the paper."""
     least, most, step = DOCUMENTS_IN_LEAF
     return {
         "learning_rate": trial.suggest_categorical("learning_rate", list(LEARNING_RATES)),

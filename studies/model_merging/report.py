@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.lambdamart import METRICS, NDCG
-from foltr_audit.studies.model_merging.local_baselines import local_names
-from foltr_audit.studies.model_merging.published import figure
+from foltr_audit.studies.model_merging.local_baselines import DATA, SOURCE, figure, local_names
 from foltr_audit.studies.model_merging.splits import PAIR, group_names
 
 from foltr_audit.report.documents import Document, Row, Section, nested
@@ -91,23 +89,13 @@ class MergeReport(Document):
     hyperparameters: Sequence[Row]
     importances: Sequence[Row]
     notes: Sequence[str]
-    published: ClassVar[Row] = _PUBLISHED.row({"source": published.SOURCE, "data": published.DATA})
+    published: ClassVar[Row] = _PUBLISHED.row({"source": SOURCE, "data": DATA})
 
     @classmethod
-    def of(
-        cls,
-        rows: Mapping[str, Sequence[Mapping[str, Any]]],
-        *,
-        config: Mapping[str, JsonValue],
-        dataset: Row,
-        categories: Sequence[int],
-        trainer: str,
-        notes: Sequence[str],
-    ) -> MergeReport:
-        """The report on the rows of each section."""
-        sections = {name: [section.row(row) for row in rows[name]] for name, section in SECTIONS.items()}
+    def of(cls, rows: Mapping[str, Sequence[Mapping[str, Any]]], **others: Any) -> MergeReport:
+        """The report on the rows of each section, with its `others` fields."""
         return cls(
-            config=config, dataset=dataset, categories=categories, trainer=trainer, notes=notes, **sections
+            **{name: list(map(section.row, rows[name])) for name, section in SECTIONS.items()}, **others
         )
 
     @property
@@ -132,7 +120,7 @@ _METHODS = {"linear": "linear combination", "stacking": "stacking"}
 
 
 def _caption(clients: int) -> Iterator[str]:
-    yield f"In brackets: figures published on {published.DATA} ({published.SOURCE}), which may be other data."
+    yield f"In brackets: figures published on {DATA} ({SOURCE}), which may be other data."
     names = local_names(clients)
     yield (
         f"{', '.join(names.values())}: different from {', '.join(names)} by a paired t-test over test "

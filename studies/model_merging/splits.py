@@ -351,12 +351,8 @@ def split_statistics(
 
 def _sizes(named: tuple[str, int | None, str | None, str], data: Dataset, queries: Ints) -> dict[str, Any]:
     """The sizes of some queries; they are named by part, category, method and group."""
-    part, category, method, group = named
     return {
-        "part": part,
-        "category": category,
-        "method": method,
-        "group": group,
+        **dict(zip(("part", "category", "method", "group"), named, strict=True)),
         "queries": int(queries.size),
         "relevant_documents": int(relevant_documents(data)[queries].sum()),
         "pairs": int(data.lengths[queries].sum()),

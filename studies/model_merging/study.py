@@ -23,11 +23,11 @@ from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, Rank
 from foltr_audit.studies.model_merging.local_baselines import (
     METHODS,
     compared_rows,
+    figure,
     local_names,
     merged_name,
     verdict_rows,
 )
-from foltr_audit.studies.model_merging.published import figure
 from foltr_audit.studies.model_merging.report import DATASET, SECTIONS, MergeReport
 from foltr_audit.studies.model_merging.spec import MergeSpec
 from foltr_audit.studies.model_merging.splits import (
@@ -179,16 +179,14 @@ class _MergeRunner:
         for model in (*local_names(split.clients), "M_full"):
             ndcg = self.judge.ndcg(self.scores[keys[model]])
             for group, queries in groups.items():
-                where = {"method": split.method, "choice": split.choice, "model": model, "on": group}
+                where = {"method": split.method, "model": model, "on": group}
                 row = {
                     "split": split.number,
-                    "method": split.method,
                     "category": split.category,
-                    "model": model,
-                    "on": group,
+                    **where,
                     "queries": int(queries.size),
                     "ndcg@10": float(ndcg[queries].mean()) if queries.size else math.nan,
-                    "published": figure("local", "ndcg@10", **where),
+                    "published": figure("local", "ndcg@10", choice=split.choice, **where),
                 }
                 self.rows["local"].append(row)
 
@@ -198,16 +196,16 @@ class _MergeRunner:
         """Merge the local models in both ways on D_merge of a client; the metrics of each test query."""
         ours = [self.rankers[key].scores(merge.features) for key in local]
         test = [self.scores[key] for key in local]
-        weights = best_weights(RankingJudge(merge), ours)
-        pair = len(local) == PAIR
+        alphas, ndcg = best_weights(RankingJudge(merge), ours)
+        of_split = split if len(local) == PAIR else None
         row = {
             "split": split,
             "client": client,
             "queries": merge.n_queries,
-            "alpha": weights.alphas[1],
-            "alphas": list(weights.alphas),
-            "ndcg@10_merge": weights.ndcg,
-            "published_alpha": figure("weights", "alpha", split=split if pair else None, client=client),
+            "alpha": alphas[1],
+            "alphas": list(alphas),
+            "ndcg@10_merge": ndcg,
+            "published_alpha": figure("weights", "alpha", split=of_split, client=client),
         }
         self.rows["weights"].append(row)
         linear, stacked = (merged_name(client, len(local)) + last for last in METHODS.values())
@@ -216,7 +214,7 @@ class _MergeRunner:
         self._add_parameters(split, stacked, stack)
         self._add_importances(split, stacked, stack)
         return {
-            linear: self.judge.metrics(combine_scores(test, weights.alphas)),
+            linear: self.judge.metrics(combine_scores(test, alphas)),
             stacked: self.judge.metrics(stack.scores(with_scores(self.collection.test, test).features)),
         }
 

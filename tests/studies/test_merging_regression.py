@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from foltr_audit.studies.model_merging import boosted_regression
-from foltr_audit.studies.model_merging.boosted_regression import RegressionTrainer, _draw
-from foltr_audit.studies.model_merging.lambdamart import LEARNING_RATES, TuningBudget
+from foltr_audit.studies.model_merging.boosted_regression import RegressionTrainer, _RandomTrial
+from foltr_audit.studies.model_merging.lambdamart import LEARNING_RATES, TuningBudget, sample
 
 from foltr_audit.rng import Streams
 from tests.data.test_synthetic import ndcg10
@@ -65,14 +65,14 @@ def test_tuning_keeps_the_best_of_its_random_settings() -> None:
     tuning = RegressionTrainer(data().train, data().vali, TUNING)
     found = tuning.tune(Streams(1), "M")
     rng = Streams(1).generator("merge/tune/M")
-    tried = [tuning.train(_draw(rng)) for _ in range(TUNING.trials)]
+    tried = [tuning.train(sample(_RandomTrial(rng))) for _ in range(TUNING.trials)]
     assert found.validation == max(each.validation for each in tried)
     assert found.parameters in [each.parameters for each in tried]
 
 
 def test_random_settings_fill_the_space_of_lambdamart() -> None:
     rng = np.random.default_rng(1)
-    drawn = [_draw(rng) for _ in range(5000)]
+    drawn = [sample(_RandomTrial(rng)) for _ in range(5000)]
     assert {one["learning_rate"] for one in drawn} == set(LEARNING_RATES)
     assert {one["num_leaves"] for one in drawn} == set(range(15, 256))
     assert {one["min_data_in_leaf"] for one in drawn} == set(range(10, 501, 5))

@@ -17,8 +17,7 @@ from foltr_audit.studies.model_merging.lambdamart import (
     RankingJudge,
     TuningBudget,
 )
-from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
-from foltr_audit.studies.model_merging.published import figure
+from foltr_audit.studies.model_merging.local_baselines import compared_rows, figure, verdict_rows
 from foltr_audit.studies.model_merging.splits import QueryTopics, TopicSplit, chosen_places
 from scipy import stats
 
