@@ -75,7 +75,7 @@ def best_weights(judge: RankingJudge, scores: Sequence[Floats]) -> tuple[tuple[f
 
     def rank(point: tuple[int, ...]) -> tuple[float, int, tuple[int, ...]]:
         found = judge.mean_ndcg(combine_scores(scores, [part / steps for part in point]))
-        return found, -sum((len(point) * part - steps) ** 2 for part in point), point
+        return found, -sum(part**2 for part in point), point  # the nearest to equal ones
 
     ndcg, _, best = max(map(rank, weight_grid(len(scores), steps)))
     return tuple(part / steps for part in best), ndcg

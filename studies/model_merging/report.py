@@ -94,9 +94,10 @@ class MergeReport(Document):
     @classmethod
     def of(cls, rows: Mapping[str, Sequence[Mapping[str, Any]]], **others: Any) -> MergeReport:
         """The report on the rows of each section, with its `others` fields."""
-        return cls(
-            **{name: list(map(section.row, rows[name])) for name, section in SECTIONS.items()}, **others
-        )
+        sections: dict[str, Any] = {
+            name: list(map(section.row, rows[name])) for name, section in SECTIONS.items()
+        }
+        return cls(**sections, **others)
 
     @property
     def clients(self) -> int:

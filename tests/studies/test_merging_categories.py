@@ -104,10 +104,13 @@ def test_clusters_do_not_depend_on_the_scale_and_are_numbered_as_documents_have_
     rng = np.random.default_rng(5)
     place = rng.permutation(np.repeat([0, 1, 2], 20))
     rows = np.array([(0, 0), (20, 0), (0, 20)])[place] + rng.normal(size=(60, 2))
-    found = of("kmeans:3", collection(rows, rows[::-1]))
+    others = rng.uniform(-5, 25, (200, 2))
+    found = of("kmeans:3", collection(rows, others))
     seen = list(dict.fromkeys(place.tolist()))
     assert found["train"].tolist() == [1 + seen.index(one) for one in place]
-    assert found["test"].tolist() == found["train"].tolist()[::-1]
+    centres = np.array([rows[place == one].mean(axis=0) for one in seen])
+    distances = np.linalg.norm((others[:, None] - centres) / rows.std(axis=0), axis=2)
+    assert found["test"].tolist() == (1 + distances.argmin(axis=1)).tolist()
     for seed, scale in ((2, 1), (3, 1000)):  # also from other starts
         again = of("kmeans:3", collection(rows * (1, scale)), seed=seed)
         assert again["train"].tolist() == found["train"].tolist()

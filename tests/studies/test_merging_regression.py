@@ -37,6 +37,7 @@ def test_the_best_trees_are_those_of_one_whole_fit(patience: int, monkeypatch: p
         if trees - best == patience:
             break
     assert found.trees == best + 1
+    assert found.model.n_iter_ <= 40
     assert found.validation == pytest.approx(ndcg[best], abs=1e-12)
     np.testing.assert_allclose(found.scores(vali.features), stages[best])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,9 @@ from foltr_audit.studies.model_merging.splits import (
     CategoryCounts,
     Method,
     QueryPartition,
+    QueryTopics,
     merge_queries,
+    mixture_rows,
     partition,
     query_topics,
 )
@@ -48,7 +51,7 @@ class Case(NamedTuple):
 def cases(draw: st.DrawFn) -> Case:
     categories = draw(st.integers(1, 4))
     document = st.tuples(st.integers(0, categories - 1), st.integers(1, 4))
-    return Case(draw(st.lists(st.lists(document, max_size=6), min_size=1, max_size=12)), categories)
+    return Case(draw(st.lists(st.lists(document, max_size=7), min_size=1, max_size=12)), categories)
 
 
 def divided(case: Case, method: Method, *chosen: int) -> QueryPartition:
@@ -110,6 +113,29 @@ def test_topics_follow_the_rule_of_the_paper(case: Case) -> None:
             votes[category] = (len(labels), sum(labels), max(labels))
         best = max(votes.values())
         assert votes[int(topics[query])] == best
+
+
+@given(cases())
+def test_shares_of_mixed_queries_exclude_each_other(case: Case) -> None:
+    topics = QueryTopics(categories=tuple(range(case.categories)), counts={"train": case.counts}, topics={})
+    found: Counter[str] = Counter()
+    for query in filter(None, map(case.of, range(len(case.queries)))):
+        (_, most), *others = Counter(query).most_common()
+        lead = most - (others[0][1] if others else 0)
+        kind = (
+            "tie"
+            if not lead
+            else "exclusive"
+            if not others
+            else "lead_1_to_3"
+            if lead <= 3
+            else "lead_over_3"
+        )
+        found[kind] += 1
+    (row,) = mixture_rows(topics)
+    assert row["queries"] == found.total()
+    for kind in ("exclusive", "tie", "lead_1_to_3", "lead_over_3") if found else ():
+        assert row[kind] == pytest.approx(found[kind] / found.total())
 
 
 def test_the_order_of_tie_breaks() -> None:

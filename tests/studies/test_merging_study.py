@@ -189,6 +189,8 @@ def test_three_clients_have_a_model_each_and_merge_all_of_them() -> None:
     here = [one["model"] for one in three().merged if one["metric"] == "ndcg@10"]
     assert here == names
     assert all(np.isnan(one["published"]) for one in (*three().merged, *three().local))
+    assert all(np.isnan(one["published_gain"]) for one in three().verdicts)
+    assert all(np.isnan(one["published_alpha"]) for one in three().weights)
     for weights in three().weights:
         assert sum(weights["alphas"]) == pytest.approx(1)
         assert weights["alphas"][1] == weights["alpha"]

@@ -8,7 +8,6 @@ from foltr_audit.studies.model_merging.categories import CategoryRule
 from foltr_audit.studies.model_merging.splits import (
     QueryTopics,
     category_rows,
-    mixture_rows,
     split_statistics,
 )
 from numpy.typing import NDArray
@@ -80,13 +79,10 @@ def test_statistics_by_hand() -> None:
         assert found[method, "irrelevant"] == (1, 0, 2)
 
 
-def test_histogram_and_mixtures_by_hand() -> None:
+def test_the_histogram_by_hand() -> None:
     topics = QueryTopics.of(collection(TRAIN), COLUMN, Streams(1))
     rows = [(row["category"], row["relevant_documents"], row["queries"]) for row in category_rows(topics)]
     assert rows == [(5, 2, 1), (7, 2, 0), (9, 0, 0), (11, 2, 2)]
-    mixed = mixture_rows(topics)[0]
-    shares = [mixed[name] for name in ("exclusive", "tie", "lead_1_to_3", "lead_over_3")]
-    assert shares == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
 
 
 def counted(data: Dataset, categories: tuple[int, ...]) -> NDArray[np.int64]:
