@@ -72,9 +72,6 @@ def run(
     category_feature: int | None = option(
         "For a preset of kind merge: feature with the category of a document, from 1.", panel=DATA
     ),
-    topics: str | None = option(
-        "For a preset of kind merge: quantiles:K of the feature, or kmeans:K of all.", panel=DATA
-    ),
     plot: Plot = None,
 ) -> None:
     """Run a preset and show the published numbers next to those found."""
@@ -89,10 +86,10 @@ def run(
         unused |= {"intents": common.fields.get("data.intents"), "resume": common.resume}
         refuse_given(unused, unfit)
         check_scale(scale)
-        changes = common.setting(data__category_feature=category_feature, data__topics=topics).fields
+        changes = common.setting(data__category_feature=category_feature).fields
         run_merge_study(apply_changes(preset.merging(scale), changes), common, preset=preset, scale=scale)
         return
-    refuse_given({"category-feature": category_feature, "topics": topics}, unfit)
+    refuse_given({"category-feature": category_feature}, unfit)
     chosen = PresetSelection.of(preset, common, scale=scale)
     if preset.kind == "attack":
         refuse_given({"plot": plot}, unfit)
