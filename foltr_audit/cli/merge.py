@@ -14,7 +14,6 @@ from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import print_published, published_table
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from foltr_audit.utils.formatting import JsonValue
 
 _STUDY = words(
-    "merge.data.source merge.data.fold merge.data.category_feature merge.categories merge.splits "
-    "merge.initial merge.trials merge.trees"
+    "merge.data.source merge.data.fold merge.data.category_feature merge.data.topics "
+    "merge.categories merge.splits merge.initial merge.trials merge.trees"
 )
 
 
@@ -48,7 +47,7 @@ def merge(
     out: Path | None = option("Folder for results.json and the pictures.", metavar="DIR"),
     picture: str = option("Format of the pictures: svg, png or pdf.", "svg"),
 ) -> None:
-    """Train rankers on queries of different topics, merge them, and compare; needs the extra merge."""
+    """Train rankers on queries of different topics, merge them, and compare."""
     from foltr_audit.experiments.plan import apply_changes
 
     point = {name.removeprefix("merge."): value for name, value in common.fields.items()}
@@ -72,7 +71,6 @@ def run_merge_study(
     if common.overwrite and common.out is None:
         raise UsageError("--overwrite: only with --out")
     spec = MergeSpec.parse(table, "", flags((*_STUDY, "seed")))
-    require("merge")
     use_threads(common.threads)
     with contextlib.ExitStack() as stack:
         folder = None
@@ -108,6 +106,8 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> PresetCompa
         "statistics": [{**row.plain(), "choice": chosen.get(row["category"])} for row in study.statistics],
         "weights": [row.plain() for row in study.weights],
         "merged": [{**row.plain(), row["metric"]: row["value"]} for row in study.merged],
+        "mixtures": [row.plain() for row in study.mixtures],
+        "verdicts": [row.plain() for row in study.verdicts],
     }
     data = study.dataset
     extent = StudyExtent(data=data["source"], synthetic=data["synthetic"], scale=scale)

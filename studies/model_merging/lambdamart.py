@@ -1,4 +1,4 @@
-"""LambdaMART by LightGBM, tuned by Optuna; quality of its scores, and merges of two such models.
+"""LambdaMART by LightGBM, tuned by Optuna, and the quality of its scores.
 
 Sources: Burges 2010, "From RankNet to LambdaRank to LambdaMART: an overview"; the space of hyper-parameters
 and early stopping: "Learning to rank for non independent and identically distributed datasets" (2024),
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from foltr_audit.core.ranking_metrics import OfflineValues, ideal_dcg, offline_v
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Features, Floats, Ints
+from foltr_audit.utils.arrays import Features, Floats
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick
 
@@ -99,6 +99,8 @@ class LambdaMARTRanker:
 class LambdaMARTTrainer:
     """Trains models on some queries and stops on others; both parts are binned only once."""
 
+    NAME: ClassVar[str] = "LightGBM's LambdaMART"
+
     def __init__(self, train: Dataset, validation: Dataset, tuning: TuningBudget) -> None:
         """Bin both parts, whose labels and queries LightGBM must support."""
         for part in (train, validation):
@@ -151,7 +153,7 @@ class LambdaMARTTrainer:
         best: list[LambdaMARTRanker] = []
 
         def evaluate(trial: Any) -> float:
-            found = self.train(_sample(trial))
+            found = self.train(sample(trial))
             # Only the best model is kept: each may have thousands of trees.
             if not best or found.validation > best[0].validation:
                 best[:] = [found]
@@ -164,7 +166,8 @@ class LambdaMARTTrainer:
         return best[0]
 
 
-def _sample(trial: Any) -> dict[str, float]:
+def sample(trial: Any) -> dict[str, float]:
+    """The setting of a trial of Optuna, in the space of the paper."""
     least, most, step = DOCUMENTS_IN_LEAF
     return {
         "learning_rate": trial.suggest_categorical("learning_rate", list(LEARNING_RATES)),
@@ -198,73 +201,3 @@ def _bin(data: Dataset, reference: Any) -> Any:
         free_raw_data=False,
     )
     return found.construct()
-
-
-# Source: "Learning to rank for non independent and identically distributed datasets" (2024), section 4.
-
-STEPS = 100
-"""Steps of the grid of weights, each .01, as in the paper."""
-
-HELD_OUT = 4
-"""One of this many queries of D_merge is held out: it stops and selects a stacked model."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeWeight:
-    """The weight of the second model in a linear combination, 0 to 1, and its mean nDCG@10 on D_merge."""
-
-    alpha: float
-    ndcg: float
-
-
-def combine_scores(first: Floats, second: Floats, alpha: float) -> Floats:
-    """`(1 - alpha) s_1 + alpha s_2`, float64 (documents,).
-
-    >>> combine_scores(np.array([1.0]), np.array([3.0]), 0.25).tolist()
-    [1.5]
-    """
-    return (1.0 - alpha) * first + alpha * second
-
-
-def best_weight(judge: RankingJudge, first: Floats, second: Floats) -> MergeWeight:
-    """The weight with the highest mean nDCG@10; ties go to the nearest to .5, then to the lower one."""
-    found = [judge.mean_ndcg(combine_scores(first, second, step / STEPS)) for step in range(STEPS + 1)]
-    best = max(range(STEPS + 1), key=lambda step: (found[step], -abs(2 * step - STEPS), -step))
-    return MergeWeight(alpha=best / STEPS, ndcg=found[best])
-
-
-def with_scores(data: Dataset, scores: tuple[Floats, ...]) -> Dataset:
-    """The same queries with the scores of models as additional features, after the others."""
-    features = np.column_stack([data.features, *scores]).astype(np.float32)
-    return data.with_features(features)
-
-
-def held_out(queries: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Split queries into those to train on and those held out: ascending indices, int64."""
-    if queries < 2:
-        raise DataError(
-            f"merge: D_merge has {queries} query; stacking needs at least 2, one of them held out; use more "
-            "data, or another split"
-        )
-    order = rng.permutation(queries)
-    cut = max(1, queries // HELD_OUT)
-    return np.sort(order[cut:]), np.sort(order[:cut])
-
-
-def train_stacked(
-    merge: Dataset,
-    scores: tuple[Floats, Floats],
-    tuning: TuningBudget,
-    streams: Streams,
-    name: str,
-    tick: Tick = NO_TICK,
-) -> LambdaMARTRanker:
-    """A model tuned and trained on D_merge with the scores of two models as its last two features.
-
-    `merge`: D_merge; a quarter of its queries is held out, drawn from the stream of the name. `scores`:
-    scores of its documents by the two models, (documents,) each.
-    """
-    whole = with_scores(merge, scores)
-    taught, stopping = held_out(merge.n_queries, streams.generator(f"merge/held-out/{name}"))
-    trainer = LambdaMARTTrainer(whole.select(taught), whole.select(stopping), tuning)
-    return trainer.tune(streams, name, tick)

@@ -1,73 +1,122 @@
-"""Compares merged models with the two local ones on the whole test part: metrics, paired tests, verdict."""
+"""Compares merged models with the local ones on the whole test part, and with the figures of the preset.
+
+Source of the figures: "Learning to rank for non independent and identically distributed datasets" (2024),
+sections 1 and 5.2, and tables 1, 3, 4 and 5. Its tables 3 and 4 give different nDCG@10 of one model on the
+whole test part, e.g. .543 and .619 of M_1 in split 1; both are reproduced as published.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.lambdamart import METRICS
+from foltr_audit.studies.model_merging.splits import PAIR
 
+from foltr_audit.experiments.presets import load_preset
 from foltr_audit.judge.significance import bonferroni, paired_t_test
 from foltr_audit.utils.arrays import Floats
 
 Metrics = Mapping[str, Floats]  # of each test query, (queries,), by name
+Rows = Sequence[Mapping[str, Any]]
 
-LOCAL = {"M_1": "a", "M_2": "b"}
-"""The local models, and the letters that mark a difference from them."""
-
-MERGED = {"linear": ("M_12a", "M_21a"), "stacking": ("M_12S", "M_21S")}
-"""The merged models of the two clients, by method."""
+METHODS = {"linear": "a", "stacking": "S"}
+"""The ways to merge, and the last letters of the names of their models."""
 
 SIGNIFICANT = 0.05
 """A corrected p-value below this is marked."""
 
 
-def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[dict[str, Any]]:
+PRESET = "non-iid-ltr-2024"
+SOURCE = "non-IID LTR 2024, tables 1, 3, 4 and 5"
+DATA = "Istella-S"
+
+
+@cache
+def _figures() -> Mapping[tuple[str, str, frozenset[tuple[str, Any]]], float]:
+    figures = load_preset(PRESET).published.figures
+    return {(one.cell, one.metric, frozenset(one.where.items())): one.value for one in figures}
+
+
+def figure(cell: str, metric: str, /, **where: object) -> float:
+    """The number published for a metric in a row of a table, named as in the preset; NaN if there is none."""
+    return _figures().get((cell, metric, frozenset(where.items())), math.nan)
+
+
+def local_names(clients: int) -> dict[str, str]:
+    """The local model of each client, and the letter that marks a difference from it.
+
+    >>> local_names(2)
+    {'M_1': 'a', 'M_2': 'b'}
+    """
+    return {f"M_{client}": letter for client, letter in zip(range(1, clients + 1), "abcdefghi", strict=False)}
+
+
+def merged_name(client: int, clients: int) -> str:
+    """The merged model of a client, without its last letter: its own model comes first.
+
+    >>> merged_name(2, 3)
+    'M_213'
+    """
+    return "M_" + "".join(map(str, sorted(range(1, clients + 1), key=lambda one: (one != client, one))))
+
+
+def compared_rows(split: int, metrics: Mapping[str, Metrics], clients: int) -> list[dict[str, Any]]:
     """One row for each model and metric of a split, from the metrics of each model by name.
 
     A merged model and a local one are compared by a paired t-test over the test queries. Bonferroni's
-    correction counts the four tests of a method and metric: two clients, each with two local models.
+    correction counts the tests of a method and metric: each client's model with each local one.
     """
     rows = []
+    local = local_names(clients)
+    none = {f"p_{letter}": None for letter in local.values()}
     for metric in METRICS:
-        rows += [_row(split, name, metric, metrics[name]) for name in LOCAL]
-        for method, names in MERGED.items():
-            pairs = [(merged, local) for merged in names for local in LOCAL]
-            tests = [
-                paired_t_test(metrics[merged][metric], metrics[local][metric]) for merged, local in pairs
-            ]
+        rows += [_row(split, "local", name, metric, metrics, none) for name in local]
+        for method, last in METHODS.items():
+            names = [merged_name(client, clients) + last for client in range(1, clients + 1)]
+            pairs = [(merged, name) for merged in names for name in local]
+            tests = [paired_t_test(metrics[merged][metric], metrics[name][metric]) for merged, name in pairs]
             corrected = dict(zip(pairs, bonferroni([test.p for test in tests]), strict=True))
             for name in names:
-                row = _row(split, name, metric, metrics[name])
-                marks = [letter for local, letter in LOCAL.items() if corrected[name, local] < SIGNIFICANT]
-                p_a, p_b = (corrected[name, local] for local in LOCAL)
-                rows.append(row | {"method": method, "p_a": p_a, "p_b": p_b, "marks": "".join(marks)})
+                p = {f"p_{letter}": corrected[name, other] for other, letter in local.items()}
+                rows.append(_row(split, method, name, metric, metrics, p))
     return rows
 
 
-def _row(split: int, model: str, metric: str, metrics: Metrics) -> dict[str, Any]:
+def _row(
+    split: int, method: str, model: str, metric: str, metrics: Mapping[str, Metrics], p: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "split": split,
         "model": model,
-        "method": "local",
+        "method": method,
         "metric": metric,
-        "value": float(metrics[metric].mean()),
-        "p_a": None,
-        "p_b": None,
-        "marks": "",
-        "published": published.merged_metric(split, model, metric),
+        "value": float(metrics[model][metric].mean()),
+        **p,
+        "marks": "".join(name[-1] for name, one in p.items() if one is not None and one < SIGNIFICANT),
+        "published": figure("merged", metric, split=split if len(p) == PAIR else None, model=model),
     }
 
 
-def verdict_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The number of merged models of each method that beat the better local model of their split."""
+def verdict_rows(rows: Rows) -> list[dict[str, Any]]:
+    """The number of merged models of each method that beat the better local model of their split.
+
+    The largest relative gain is that of a split and client, over any local model and over the better one of
+    the split. The paper states the first; the second follows from its tables.
+    """
     found = []
     numbers = list(dict.fromkeys(row["split"] for row in rows))
     for metric in METRICS:
-        for method, names in MERGED.items():
-            better = {split: _better(rows, split, metric, names) for split in numbers}
-            flat = [one for pair in better.values() for one in pair]
+        for method in METHODS:
+            groups = [
+                [row for row in rows if (row["split"], row["metric"]) == (split, metric)] for split in numbers
+            ]
+            better = [_better(group, method) for group in groups]
+            flat = [one for split in better for one in split]
+            published = _gain(groups, method, "published", max)
+            stated = figure("verdicts", "largest_gain", method=method, metric=metric)
             found.append(
                 {
                     "method": method,
@@ -76,19 +125,33 @@ def verdict_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                     "better": sum(is_better for is_better, _ in flat),
                     "significant": sum(is_significant for _, is_significant in flat),
                     "of_splits": len(numbers),
-                    "splits": sum(any(one for one, _ in pair) for pair in better.values()),
-                    "both": sum(all(one for one, _ in pair) for pair in better.values()),
+                    "splits": sum(any(one for one, _ in split) for split in better),
+                    "both": sum(all(one for one, _ in split) for split in better),
+                    "largest_gain": _gain(groups, method, "value", min),
+                    "largest_gain_over_better": _gain(groups, method, "value", max),
+                    "published_gain": math.nan if math.isnan(published) else stated,
+                    "published_gain_over_better": published,
                 }
             )
     return found
 
 
-def _better(
-    rows: Sequence[Mapping[str, Any]], split: int, metric: str, names: Sequence[str]
-) -> list[tuple[bool, bool]]:
-    """Whether each merged model of a split beats the better local one, and whether significantly."""
-    mine = {row["model"]: row for row in rows if row["split"] == split and row["metric"] == metric}
-    local = max(LOCAL, key=lambda name: float(mine[name]["value"]))
-    better = [mine[name]["value"] > mine[local]["value"] for name in names]
-    marked = [LOCAL[local] in mine[name]["marks"] for name in names]
-    return [(is_better, is_better and mark) for is_better, mark in zip(better, marked, strict=True)]
+def _better(rows: Rows, method: str) -> list[tuple[bool, bool]]:
+    """Whether each merged model of a split beats the best local one, and whether significantly."""
+    local, merged = ([row for row in rows if row["method"] == name] for name in ("local", method))
+    best = max(local, key=lambda row: float(row["value"]))
+    letter = local_names(len(local))[best["model"]]
+    better = [row["value"] > best["value"] for row in merged]
+    return [(one, one and letter in row["marks"]) for one, row in zip(better, merged, strict=True)]
+
+
+def _gain(
+    groups: Sequence[Rows], method: str, column: str, of_local: Callable[[Iterable[float]], float]
+) -> float:
+    """The largest relative gain of a merged model over the local one of its split that `of_local` takes."""
+    gains = []
+    for rows in groups:
+        local = of_local(row[column] for row in rows if row["method"] == "local")
+        merged = max(row[column] for row in rows if row["method"] == method)
+        gains.append(merged / local - 1 if local else math.nan)
+    return max(gains)

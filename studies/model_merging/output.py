@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.recorder import atomic_files
 from foltr_audit.studies.model_merging.report import MergeReport
+from foltr_audit.studies.model_merging.splits import PAIR
 
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
@@ -39,6 +40,7 @@ def draw_categories(study: MergeReport) -> Figure:
     figure.suptitle(f"Categories in the training part of {_source(study)}", fontsize=11.0)
     rows = sorted(study.histogram, key=lambda row: (-row["queries"], row["category"]))
     axes = figure.subplots(1, 2)
+    chosen = "the first and the second" if study.clients == PAIR else "those of clients"
     bars = {
         "relevant documents": [row["relevant_documents"] for row in rows],
         "queries": [row["queries"] for row in rows],
@@ -48,7 +50,7 @@ def draw_categories(study: MergeReport) -> Figure:
         colours = [_colour(row["category"], study.categories) for row in rows]
         axis.bar(places, heights, color=colours)
         axis.set_title(title)
-        axis.set_xlabel("category; in colour: the first and the second")
+        axis.set_xlabel(f"category; in colour: {chosen}")
         step = -(-len(rows) // _MOST_TICKS)
         axis.set_xticks(list(places)[::step], [str(row["category"]) for row in rows[::step]])
         axis.grid(visible=False, axis="x")
@@ -57,7 +59,7 @@ def draw_categories(study: MergeReport) -> Figure:
 
 
 def _colour(category: int, chosen: Sequence[int]) -> str:
-    return COLOURS[chosen.index(category)] if category in chosen else "#999999"
+    return COLOURS[chosen.index(category) % len(COLOURS)] if category in chosen else "#999999"
 
 
 _LEAST_SHOWN = 0.005
@@ -66,13 +68,13 @@ _LEAST_SHOWN = 0.005
 
 def draw_importances(study: MergeReport) -> Figure:
     """The share of the gain of the most important features of every stacked model."""
-    stacked = ("M_12S", "M_21S")
+    stacked = dict.fromkeys(row["model"] for row in study.merged if row["method"] == "stacking")
     splits = list(dict.fromkeys(row["split"] for row in study.merged))
     models = [(split, model) for split in splits for model in stacked]
     columns = max(1, len(splits))
     lines = max(1, -(-len(models) // columns))
     figure = new_figure(3.0 * columns + 1.0, 2.6 * lines + 0.6)
-    figure.suptitle(f"Features of stacked models on {_source(study)}", fontsize=11.0)
+    figure.suptitle(f"Features of stacked models on\n{_source(study)}", fontsize=11.0)
     last = study.dataset["features"]
     axes = figure.subplots(lines, columns, squeeze=False)
     for place, axis in enumerate(axes.T.ravel()):
@@ -88,13 +90,15 @@ def _draw_model(axis: Axes, split: int, model: str, rows: Sequence[Row], last: i
     mine = [row for row in mine if row["gain_share"] >= _LEAST_SHOWN]
     if not mine:
         axis.text(0.5, 0.5, "no tree could split", ha="center", va="center", transform=axis.transAxes)
-    names = {last + 1: "score of M_1", last + 2: "score of M_2"}
     axis.barh(
         range(len(mine)),
         [row["gain_share"] for row in mine],
         color=[COLOURS[1] if row["feature"] > last else COLOURS[0] for row in mine],
     )
-    labels = [names.get(row["feature"], str(row["feature"])) for row in mine]
+    labels = [
+        f"score of M_{row['feature'] - last}" if row["feature"] > last else str(row["feature"])
+        for row in mine
+    ]
     axis.set_yticks(range(len(mine)), labels, fontsize=7.5)
     axis.set_title(f"split {split}: {model}")
     axis.set_xlabel("share of the gain")

@@ -1,8 +1,8 @@
-"""Topics of queries, and what two clients have of them: splits, and the counts of each.
+"""Topics of queries, and what clients have of them: splits, and the counts of each.
 
-Every query of a part is in exactly one group: of the first client (DS_1), of the second (DS'_2), remaining
-(D_merge is taken from these), or without relevant documents. The last group has no topic and trains no
-model; it counts only in the whole data set.
+Every query of a part is in exactly one group: of a client (DS_1, DS'_2 or DS_2, and so on), remaining
+(D_merge is taken from these), or without relevant documents. The last group has no topic and trains no model;
+it counts only in the whole data set.
 
 Source: "Learning to rank for non independent and identically distributed datasets" (2024), sections 3.2, 4
 and 5.2.
@@ -10,10 +10,12 @@ and 5.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from foltr_audit.studies.model_merging.categories import CategoryRule
 
 from foltr_audit.core.ranking_metrics import relevant_documents
 from foltr_audit.core.records import Collection, Dataset
@@ -26,9 +28,6 @@ from foltr_audit.utils.arrays import Bools, Ints
 
 NO_TOPIC = -1
 """Topic of a query without relevant documents."""
-
-MOST_CATEGORIES = 1_000
-"""A column with more distinct values does not hold categories."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,24 +71,10 @@ class QueryTopics:
     topics: dict[str, Ints]
 
     @classmethod
-    def of(cls, collection: Collection, feature: int, streams: Streams) -> QueryTopics:
-        """Read the categories of a collection from a column, counted from 1; it must not be normalised."""
-        if collection.normalised != "none":
-            raise UsageError(f"merge: data normalised by {collection.normalised}; expected none")
-        if not 1 <= feature <= collection.n_features:
-            raise UsageError(
-                f"--category-feature: {feature}; expected 1 to {collection.n_features}, the features of "
-                f"{collection.source}"
-            )
-        columns = {
-            name: _whole(collection.part(name), feature, collection.source) for name in collection.PARTS
-        }
+    def of(cls, collection: Collection, rule: CategoryRule, streams: Streams) -> QueryTopics:
+        """The topics of the queries of a collection, whose documents get categories by a rule."""
+        columns = rule.columns(collection, streams)
         values = np.unique(np.concatenate(list(columns.values())))
-        if values.size > MOST_CATEGORIES:
-            raise DataError(
-                f"{collection.source}: feature {feature} has {values.size} distinct values; expected a "
-                f"category, at most {MOST_CATEGORIES}"
-            )
         counts = {
             name: CategoryCounts.of(collection.part(name), np.searchsorted(values, column), values.size)
             for name, column in columns.items()
@@ -131,19 +116,6 @@ def query_topics(counts: CategoryCounts, rng: np.random.Generator) -> Ints:
     return np.where(candidates.any(axis=1), chance.argmax(axis=1), NO_TOPIC).astype(np.int64)
 
 
-def _whole(part: Dataset, feature: int, source: str) -> Ints:
-    values = part.features[:, feature - 1]
-    wrong = ~np.isfinite(values) | (np.floor(values) != values) | (np.abs(values) > 2**31)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        query = part.query_ids[int(np.searchsorted(part.offsets, row, side="right")) - 1]
-        raise DataError(
-            f"{source}: feature {feature} of a document of query {query} is {values[row]:g}; expected a "
-            "whole number, the category"
-        )
-    return values.astype(np.int64)
-
-
 Method = Literal["initial", "no-tie-breaking", "exclusive"]
 
 METHODS: tuple[Method, ...] = ("initial", "no-tie-breaking", "exclusive")
@@ -152,14 +124,12 @@ METHODS: tuple[Method, ...] = ("initial", "no-tie-breaking", "exclusive")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryPartition:
-    """The queries of a part by group, ascending indices, int64: DS_1 of client 1, and DS'_2 of client 2.
+    """The queries of a part by group, ascending indices, int64: of each client, and the others.
 
-    No relevant document of the second has the first client's category. Of the others, those `remaining` have
-    a relevant document and those `irrelevant` have none.
+    Of the others, those `remaining` have a relevant document and those `irrelevant` have none.
     """
 
-    first: Ints
-    second: Ints
+    clients: tuple[Ints, ...]
     remaining: Ints
     irrelevant: Ints
 
@@ -194,53 +164,46 @@ def without(relevant: Ints, category: int) -> Bools:
     return np.asarray((relevant[:, category] == 0) & (relevant.sum(axis=1) > 0))
 
 
-def partition(method: Method, relevant: Ints, topics: Ints, category: int) -> QueryPartition:
-    """Group the queries of a part.
+def partition(method: Method, relevant: Ints, topics: Ints, chosen: Sequence[int]) -> QueryPartition:
+    """Group the queries of a part by the places of the chosen categories.
 
-    The first client's queries are selected by `method` for its `category`, from the numbers of relevant
-    documents (queries, categories) and the topics with ties broken (queries,).
+    A single category makes two clients: the first has its queries, selected by `method` (DS_1), and the
+    second those `without` it (DS'_2). Several make as many clients, each with the queries of its own.
+    `relevant` counts relevant documents (queries, categories), and `topics` has ties broken (queries,).
     """
-    if method == "initial":
-        first = np.asarray(topics == category)
-    elif method == "no-tie-breaking":
-        first = no_tie_breaking(relevant, category)
-    else:
-        first = exclusive(relevant, category)
-    second = without(relevant, category)
+    select = {"no-tie-breaking": no_tie_breaking, "exclusive": exclusive}
+    held = [
+        np.asarray(topics == place) if method == "initial" else select[method](relevant, place)
+        for place in chosen
+    ]
+    if len(chosen) == 1:
+        held.append(without(relevant, chosen[0]))
     judged = relevant.sum(axis=1) > 0
     return QueryPartition(
-        first=np.flatnonzero(first),
-        second=np.flatnonzero(second),
-        remaining=np.flatnonzero(judged & ~first & ~second),
+        clients=tuple(map(np.flatnonzero, held)),
+        remaining=np.flatnonzero(judged & ~np.any(held, axis=0)),
         irrelevant=np.flatnonzero(~judged),
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MergeQueries:
-    """D_merge of client 1 and of client 2, int64: queries unlike those that its model was trained on.
+def merge_queries(
+    remaining: Ints, relevant: Ints, chosen: Sequence[int], wanted: Sequence[int]
+) -> tuple[Ints, ...]:
+    """D_merge of each client, int64: `remaining` queries unlike those that its model was trained on.
 
-    Each gets fewer than `wanted` if fewer remain.
-    """
-
-    clients: tuple[Ints, Ints]
-    wanted: tuple[int, int]
-
-
-def merge_queries(remaining: Ints, relevant: Ints, trained_on: tuple[int, int]) -> MergeQueries:
-    """Take D_merge from the `remaining` queries of the validation part, see `QueryPartition`.
-
-    They are sorted by their number of `relevant` documents of the first client's category, with ties in the
-    order of the part. Client 1 gets the lowest |Q_1| / 2 and client 2 the highest |Q_2| / 2, rounded down and
-    at least 1, where the two models were `trained_on` |Q_1| and |Q_2| queries. If too few remain, both may
-    get the same query.
+    A client gets the queries with the fewest `relevant` documents (queries, categories) of its chosen
+    category, as many as `wanted` or all that remain; the second of two clients, which has none of the chosen
+    one, those with most. Ties go by their order in the part. Clients may get the same query.
     """
     # A stable sort: ties must not depend on the sorting algorithm.
-    order = remaining[np.argsort(relevant[remaining], kind="stable")]
-    wanted = (max(1, trained_on[0] // 2), max(1, trained_on[1] // 2))
-    lowest, highest = order[: wanted[0]], order[max(0, order.size - wanted[1]) :]
-    return MergeQueries(clients=(np.sort(lowest), np.sort(highest)), wanted=wanted)
+    orders = [remaining[np.argsort(relevant[remaining, place], kind="stable")] for place in chosen]
+    if len(chosen) == 1:
+        orders.append(orders[0][::-1])
+    return tuple(np.sort(order[:number]) for order, number in zip(orders, wanted, strict=True))
 
+
+PAIR = 2
+"""Clients of the paper; its second one has the queries without the category of the first."""
 
 SPLITS: dict[int, tuple[Method, int]] = {
     1: ("exclusive", 0),
@@ -254,67 +217,107 @@ SPLITS: dict[int, tuple[Method, int]] = {
 class TopicSplit:
     """One split, 1 to 3, or the initial one, 0, which has no D_merge.
 
-    `rank` says whether the first client's queries have the first (0) or the second (1) category.
+    `category` is that of the first of two clients, and `choice` says whether it is the first (1) or the
+    second (2) one; both are None with more clients. `merge` is D_merge of each client, and `wanted` its size
+    by the paper's rule, half of the client's training queries.
     """
 
     number: int
     method: Method
-    rank: int
-    category: int
+    choice: int | None
+    category: int | None
     parts: dict[str, QueryPartition]
-    merge: MergeQueries | None
+    wanted: tuple[int, ...]
+    merge: tuple[Ints, ...]
 
     @classmethod
     def of(cls, number: int, topics: QueryTopics, places: tuple[int, ...]) -> TopicSplit:
-        """Divide the queries of every part; `number` is a key of `SPLITS`, or 0 for the initial split."""
+        """Divide the queries of every part; `number` is a key of `SPLITS`, or 0 for the initial split.
+
+        `places` are those of the first and second category, or of the categories of more clients.
+        """
         method, rank = SPLITS.get(number, ("initial", 0))
         if rank >= len(places):
             raise DataError(f"merge: split {number}: only one query topic; expected a second category")
-        place = places[rank]
+        pair = len(places) <= PAIR
+        chosen = places[rank : rank + 1] if pair else places
         parts = {
-            part: partition(method, counts.relevant, topics.topics[part], place)
+            part: partition(method, counts.relevant, topics.topics[part], chosen)
             for part, counts in topics.counts.items()
         }
-        category = topics.categories[place]
-        for part in ("train", "vali"):
-            for name in ("first", "second"):
-                if not getattr(parts[part], name).size:
-                    client = 1 if name == "first" else 2
-                    raise DataError(
-                        f"merge: split {number}: no {part} query of client {client} for category {category}; "
-                        "expected more data, or another --category"
-                    )
-        merge = None
-        if number:
-            trained_on = (parts["train"].first.size, parts["train"].second.size)
-            relevant = topics.counts["vali"].relevant[:, place]
-            merge = merge_queries(parts["vali"].remaining, relevant, trained_on)
-            if min(queries.size for queries in merge.clients) < 2:
-                raise DataError(
-                    f"merge: split {number}: {parts['vali'].remaining.size} queries remain for D_merge; "
-                    "expected at least 2 for each client; use more data, or another --category"
-                )
-        return cls(number=number, method=method, rank=rank, category=category, parts=parts, merge=merge)
+        if number == 0 and pair:  # the second client has all that the first has not
+            for part, found in parts.items():
+                rest = np.union1d(found.clients[1], found.remaining)
+                parts[part] = replace(found, clients=(found.clients[0], rest), remaining=rest[:0])
+        _check_clients(number, parts, [topics.categories[place] for place in chosen])
+        wanted = tuple(max(1, queries.size // 2) for queries in parts["train"].clients)
+        remaining, relevant = parts["vali"].remaining, topics.counts["vali"].relevant
+        split = cls(
+            number=number,
+            method=method,
+            choice=rank + 1 if pair else None,
+            category=topics.categories[chosen[0]] if pair else None,
+            parts=parts,
+            wanted=wanted,
+            merge=merge_queries(remaining, relevant, chosen, wanted) if number else (),
+        )
+        split._check_merge()
+        return split
+
+    def _check_merge(self) -> None:
+        for client, (queries, wanted) in enumerate(zip(self.merge, self.wanted, strict=False), start=1):
+            if queries.size >= 2:
+                continue
+            trained = self.parts["train"].clients[client - 1].size
+            cause = f"{self.parts['vali'].remaining.size} validation queries remain for D_merge"
+            if wanted < 2:
+                cause = f"D_merge has half as many queries as train client {client}, and these are {trained}"
+            raise DataError(
+                f"merge: split {self.number}: {cause}; expected at least 2 in D_merge of each client; use "
+                "more data, or another --category"
+            )
+
+    @property
+    def clients(self) -> int:
+        return len(self.wanted)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the queries of each client."""
+        return group_names(self.clients, "DS_2" if self.number == 0 else "DS'_2")
 
     @property
     def shortage(self) -> list[str]:
         """One line for each client that gets fewer queries for D_merge than the paper's rule says."""
-        if self.merge is None:
-            return []
-        pairs = zip(self.merge.clients, self.merge.wanted, strict=True)
         return [
             f"split {self.number}, client {client}: D_merge has {queries.size} queries; half of its training "
             f"queries are {wanted}, but no more remain in the validation part"
-            for client, (queries, wanted) in enumerate(pairs, start=1)
+            for client, (queries, wanted) in enumerate(zip(self.merge, self.wanted, strict=False), start=1)
             if queries.size < wanted
         ]
 
 
+def _check_clients(number: int, parts: Mapping[str, QueryPartition], categories: Sequence[int]) -> None:
+    for part in ("train", "vali"):
+        for client, queries in enumerate(parts[part].clients, start=1):
+            if not queries.size:
+                category = categories[min(client, len(categories)) - 1]
+                raise DataError(
+                    f"merge: split {number}: no {part} query of client {client} for category {category}; "
+                    "expected more data, or another --category"
+                )
+
+
+def group_names(clients: int, second: str = "DS'_2") -> tuple[str, ...]:
+    """The names of the queries of each client, the second of two clients by itself."""
+    return ("DS_1", second) if clients == PAIR else tuple(f"DS_{client}" for client in range(1, clients + 1))
+
+
 def chosen_places(topics: QueryTopics, categories: tuple[int, ...]) -> tuple[int, ...]:
-    """The places of the first and the second category: the given ones, then the most frequent topics."""
+    """The places of the given categories; the most frequent topics replace a missing first or second."""
     given = [topics.place(category) for category in categories]
-    frequent = [place for place in topics.most_frequent(4) if place not in given]
-    return tuple([*given, *frequent][:2])
+    frequent = [place for place in topics.most_frequent(2 * PAIR) if place not in given]
+    return tuple([*given, *frequent][: max(PAIR, len(given))])
 
 
 # The forms are those of "Learning to rank for non independent and identically distributed datasets" (2024),
@@ -324,35 +327,32 @@ def chosen_places(topics: QueryTopics, categories: tuple[int, ...]) -> tuple[int
 def split_statistics(
     collection: Collection, topics: QueryTopics, places: tuple[int, ...]
 ) -> list[dict[str, Any]]:
-    """One row for each part and group: `DS`, and `DS_1`, `DS'_2` and the rest by category and method."""
+    """One row for each part and group: `DS`, and those of each split by category and method.
+
+    With more than two clients the groups of a method are of all categories, in the place of which is None.
+    """
+    pair = len(places) <= PAIR
+    choices = [((place,), topics.categories[place]) for place in places] if pair else [(places, None)]
+    names = (*group_names(max(PAIR, len(places))), "remaining", "irrelevant")
     rows = []
     for part in collection.PARTS:
         data, relevant = collection.part(part), topics.counts[part].relevant
-        everything = np.arange(data.n_queries)
-        rows.append(_sizes((part, None, None, "DS"), data, everything))
-        for place in places:
+        rows.append(_sizes((part, None, None, "DS"), data, np.arange(data.n_queries)))
+        for chosen, category in choices:
             for method in METHODS:
-                found = partition(method, relevant, topics.topics[part], place)
+                found = partition(method, relevant, topics.topics[part], chosen)
+                queries = (*found.clients, found.remaining, found.irrelevant)
                 rows += [
-                    _sizes((part, topics.categories[place], method, group), data, queries)
-                    for group, queries in (
-                        ("DS_1", found.first),
-                        ("DS'_2", found.second),
-                        ("remaining", found.remaining),
-                        ("irrelevant", found.irrelevant),
-                    )
+                    _sizes((part, category, method, name), data, mine)
+                    for name, mine in zip(names, queries, strict=True)
                 ]
     return rows
 
 
 def _sizes(named: tuple[str, int | None, str | None, str], data: Dataset, queries: Ints) -> dict[str, Any]:
     """The sizes of some queries; they are named by part, category, method and group."""
-    part, category, method, group = named
     return {
-        "part": part,
-        "category": category,
-        "method": method,
-        "group": group,
+        **dict(zip(("part", "category", "method", "group"), named, strict=True)),
         "queries": int(queries.size),
         "relevant_documents": int(relevant_documents(data)[queries].sum()),
         "pairs": int(data.lengths[queries].sum()),
@@ -370,22 +370,22 @@ def category_rows(topics: QueryTopics) -> list[dict[str, Any]]:
 
 
 def mixture_rows(topics: QueryTopics) -> list[dict[str, Any]]:
-    """How mixed the queries of each part are."""
+    """How mixed the queries of each part are, in four shares that sum to 1."""
     rows = []
     for part, counts in topics.counts.items():
         judged = counts.relevant[counts.relevant.sum(axis=1) > 0]
         # A column of zeros stands for the second largest category if there is only one.
         padded = np.concatenate([judged, np.zeros((len(judged), 1), dtype=np.int64)], axis=1)
         ordered = np.sort(padded, axis=1)[:, ::-1]
-        lead = ordered[:, 0] - ordered[:, 1]
+        lead, mixed = ordered[:, 0] - ordered[:, 1], ordered[:, 1] > 0
         rows.append(
             {
                 "part": part,
                 "queries": len(judged),
-                "exclusive": _share(ordered[:, 1] == 0),
+                "exclusive": _share(~mixed),
                 "tie": _share(lead == 0),
-                "lead_1_to_3": _share((lead > 0) & (lead <= 3)),
-                "lead_over_3": _share(lead > 3),
+                "lead_1_to_3": _share(mixed & (lead > 0) & (lead <= 3)),
+                "lead_over_3": _share(mixed & (lead > 3)),
             }
         )
     return rows

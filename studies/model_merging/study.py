@@ -10,21 +10,28 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from foltr_audit.studies.model_merging import published
-from foltr_audit.studies.model_merging.lambdamart import (
-    LambdaMARTRanker,
-    LambdaMARTTrainer,
-    RankingJudge,
-    TuningBudget,
-    best_weight,
+from foltr_audit.studies.model_merging.boosted_regression import RegressionTrainer
+from foltr_audit.studies.model_merging.combine import (
+    Ranker,
+    Trainer,
+    best_weights,
     combine_scores,
     train_stacked,
     with_scores,
 )
-from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
+from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, RankingJudge, TuningBudget
+from foltr_audit.studies.model_merging.local_baselines import (
+    METHODS,
+    compared_rows,
+    figure,
+    local_names,
+    merged_name,
+    verdict_rows,
+)
 from foltr_audit.studies.model_merging.report import DATASET, SECTIONS, MergeReport
 from foltr_audit.studies.model_merging.spec import MergeSpec
 from foltr_audit.studies.model_merging.splits import (
+    PAIR,
     QueryTopics,
     TopicSplit,
     category_rows,
@@ -36,9 +43,10 @@ from foltr_audit.studies.model_merging.splits import (
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import without_paths
 from foltr_audit.data.load import load_collection
+from foltr_audit.errors import UsageError
 from foltr_audit.experiments.run import data_record
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import SILENT, Progress, Tick
 
@@ -51,24 +59,24 @@ def run_merging(
 ) -> MergeReport:
     """Run a study; the same spec on the same data gives the same rows on any number of threads.
 
-    `data`: the collection of the spec, not normalised, if it is loaded already. `threads`: number of threads
-    of LightGBM.
+    Without the extra `foltr-audit[merge]` regression trees of scikit-learn stand for LambdaMART; a note says
+    so. `data`: the collection of the spec, not normalised, if it is loaded already. `threads`: number of
+    threads of LightGBM.
 
     Raises:
-        UsageError: the extra is not installed, or a column or category does not exist.
+        UsageError: a column or category does not exist.
         DataError: the data are not ranking data or have no categories, or a client has no queries.
     """
-    require("merge")
-    feature = spec.data.feature
+    rule, numbers = spec.data.rule, spec.numbers
+    trainer, instead = _trainer()
     collection = load_collection(spec.data.spec, spec.seed) if data is None else data
     streams = Streams(spec.seed)
-    topics = QueryTopics.of(collection, feature, streams)
+    topics = QueryTopics.of(collection, rule, streams)
     places = chosen_places(topics, spec.categories)
-    numbers = (*((0,) if spec.initial else ()), *spec.splits)
     splits = [TopicSplit.of(number, topics, places) for number in numbers]
     tuning = TuningBudget(trials=spec.trials, trees=spec.trees, threads=threads)
     with progress.task("models", _models(splits) * spec.trials) as tick:
-        runner = _MergeRunner(collection, streams, tuning, tick)
+        runner = _MergeRunner(collection, streams, trainer, tuning, tick)
         for split in splits:
             runner.run(split)
     rows = runner.rows | {
@@ -80,37 +88,58 @@ def run_merging(
     return MergeReport.of(
         rows,
         config=without_paths(spec.model_dump(mode="json")),
-        dataset=DATASET.of(data_record(collection), category_feature=feature),
+        dataset=DATASET.of(data_record(collection), category_feature=rule.feature, topics=spec.data.topics),
         categories=[topics.categories[place] for place in places],
-        notes=[*(line for split in splits for line in split.shortage), *runner.constant],
+        trainer=trainer.NAME,
+        notes=[*instead, *(line for split in splits for line in split.shortage), *runner.constant],
     )
 
 
+def _trainer() -> tuple[type[Trainer], list[str]]:
+    """What trains the models, and a note where this is not LambdaMART."""
+    try:
+        require("merge")
+    except UsageError as error:
+        return RegressionTrainer, [f"models are {RegressionTrainer.NAME}, not LambdaMART: {error}"]
+    return LambdaMARTTrainer, []
+
+
 def _models(splits: Sequence[TopicSplit]) -> int:
-    """The number of tuned models: the full one, each local one once, and two stacked ones for each split."""
-    keys = {key for split in splits for key in (_first_key(split), _second_key(split))}
-    return 1 + len(keys) + 2 * sum(split.merge is not None for split in splits)
+    """The number of tuned models: the full one, each local one once, and a stacked one for each client."""
+    keys = {key for split in splits for key in _keys(split).values()}
+    return len(keys) + sum(len(split.merge) for split in splits)
 
 
-def _first_key(split: TopicSplit) -> str:
-    return f"M_1/{split.method}/{split.category}"
+def _keys(split: TopicSplit) -> dict[str, str]:
+    """The name of each local model in a split, and that of all splits that share the model.
 
-
-def _second_key(split: TopicSplit) -> str:
-    """DS'_2 and so its model are the same for each method; the initial split trains on all of DS_2."""
-    return f"M_2/{'rest' if split.number == 0 else 'without'}/{split.category}"
+    DS'_2 and so its model are the same for each method; the initial split trains on all of DS_2.
+    """
+    first = split.category if split.clients == PAIR else "each"
+    keys = {name: f"{name}/{split.method}/{first}" for name in local_names(split.clients)}
+    if split.clients == PAIR:
+        keys["M_2"] = f"M_2/{'rest' if split.number == 0 else 'without'}/{split.category}"
+    return {"M_full": "M_full", **keys}
 
 
 class _MergeRunner:
     """Trains each model of one study once, and collects the rows."""
 
-    def __init__(self, collection: Collection, streams: Streams, tuning: TuningBudget, tick: Tick) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        streams: Streams,
+        trainer: type[Trainer],
+        tuning: TuningBudget,
+        tick: Tick,
+    ) -> None:
         self.collection = collection
         self.streams = streams
+        self.trainer = trainer
         self.tuning = tuning
         self.tick = tick
         self.judge = RankingJudge(collection.test)
-        self.rankers: dict[str, LambdaMARTRanker] = {}
+        self.rankers: dict[str, Ranker] = {}
         self.scores: dict[str, Floats] = {}  # of the test documents
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in SECTIONS}
         self.constant: list[str] = []
@@ -118,95 +147,85 @@ class _MergeRunner:
     def run(self, split: TopicSplit) -> None:
         keys = self._train_local(split)
         self._test_local(split, keys)
-        if split.merge is None:
+        if not split.merge:
             return
-        metrics = {name: self.judge.metrics(self.scores[keys[name]]) for name in ("M_1", "M_2")}
-        for client, queries in enumerate(split.merge.clients, start=1):
-            metrics |= self._merge(split.number, client, self.collection.vali.select(queries), keys)
-        self.rows["merged"] += compared_rows(split.number, metrics)
+        local = [keys[name] for name in local_names(split.clients)]
+        metrics = {name: self.judge.metrics(self.scores[keys[name]]) for name in local_names(split.clients)}
+        for client, queries in enumerate(split.merge, start=1):
+            metrics |= self._merge(split.number, client, self.collection.vali.select(queries), local)
+        self.rows["merged"] += compared_rows(split.number, metrics, split.clients)
 
     def _train_local(self, split: TopicSplit) -> dict[str, str]:
         """Train the missing models, and return the key of each local model by its name."""
-        train, vali = split.parts["train"], split.parts["vali"]
-        keys = {"M_full": "M_full", "M_1": _first_key(split), "M_2": _second_key(split)}
-        if split.number == 0:
-            second = [np.union1d(part.second, part.remaining) for part in (train, vali)]
-        else:
-            second = [train.second, vali.second]
-        self._train(keys["M_full"], None)
-        self._train(keys["M_1"], (train.first, vali.first))
-        self._train(keys["M_2"], (second[0], second[1]))
+        keys, parts = _keys(split), split.parts
         for name, key in keys.items():
-            if name == "M_full" and any(row["model"] == "M_full" for row in self.rows["hyperparameters"]):
-                continue
-            self._add_parameters(None if name == "M_full" else split.number, name, self.rankers[key])
+            train, vali = self.collection.train, self.collection.vali
+            known = key in self.rankers
+            if not known:
+                if name != "M_full":
+                    client = int(name[2:]) - 1
+                    train = train.select(parts["train"].clients[client])
+                    vali = vali.select(parts["vali"].clients[client])
+                ranker = self.trainer(train, vali, self.tuning).tune(self.streams, key, self.tick)
+                self.rankers[key] = ranker
+                self.scores[key] = ranker.scores(self.collection.test.features)
+            if name != "M_full" or not known:
+                self._add_parameters(None if name == "M_full" else split.number, name, self.rankers[key])
         return keys
 
-    def _train(self, key: str, queries: tuple[Ints, Ints] | None) -> None:
-        if key in self.rankers:
-            return
-        train, vali = self.collection.train, self.collection.vali
-        if queries is not None:
-            train, vali = train.select(queries[0]), vali.select(queries[1])
-        ranker = LambdaMARTTrainer(train, vali, self.tuning).tune(self.streams, key, self.tick)
-        self.rankers[key] = ranker
-        self.scores[key] = ranker.scores(self.collection.test.features)
-
     def _test_local(self, split: TopicSplit, keys: dict[str, str]) -> None:
-        test = split.parts["test"]
-        second = test.second if split.number else np.union1d(test.second, test.remaining)
         everything = np.arange(self.collection.test.n_queries)
-        groups = dict(zip(published.GROUPS, (test.first, second, everything), strict=True))
-        for model in published.MODELS:
+        groups = {**dict(zip(split.groups, split.parts["test"].clients, strict=True)), "DS": everything}
+        for model in (*local_names(split.clients), "M_full"):
             ndcg = self.judge.ndcg(self.scores[keys[model]])
             for group, queries in groups.items():
+                where = {"method": split.method, "model": model, "on": group}
                 row = {
                     "split": split.number,
-                    "method": split.method,
                     "category": split.category,
-                    "model": model,
-                    "on": group if split.number or group != "DS'_2" else "DS_2",
+                    **where,
                     "queries": int(queries.size),
                     "ndcg@10": float(ndcg[queries].mean()) if queries.size else math.nan,
-                    "published": published.local_ndcg(split.method, split.rank, model, group),
+                    "published": figure("local", "ndcg@10", choice=split.choice, **where),
                 }
                 self.rows["local"].append(row)
 
     def _merge(
-        self, split: int, client: int, merge: Dataset, keys: dict[str, str]
+        self, split: int, client: int, merge: Dataset, local: Sequence[str]
     ) -> dict[str, dict[str, Floats]]:
-        """Merge the models of a client in both ways on D_merge; the metrics of each test query."""
-        ours = [self.rankers[keys[name]].scores(merge.features) for name in ("M_1", "M_2")]
-        test = [self.scores[keys[name]] for name in ("M_1", "M_2")]
-        weight = best_weight(RankingJudge(merge), ours[0], ours[1])
+        """Merge the local models in both ways on D_merge of a client; the metrics of each test query."""
+        ours = [self.rankers[key].scores(merge.features) for key in local]
+        test = [self.scores[key] for key in local]
+        alphas, ndcg = best_weights(RankingJudge(merge), ours)
+        of_split = split if len(local) == PAIR else None
         row = {
             "split": split,
             "client": client,
             "queries": merge.n_queries,
-            "alpha": weight.alpha,
-            "ndcg@10_merge": weight.ndcg,
-            "published_alpha": published.alpha(split, client),
+            "alpha": alphas[1],
+            "alphas": list(alphas),
+            "ndcg@10_merge": ndcg,
+            "published_alpha": figure("weights", "alpha", split=of_split, client=client),
         }
         self.rows["weights"].append(row)
-        name = "M_12" if client == 1 else "M_21"
-        stream = f"{name}S/split{split}"
-        stack = train_stacked(merge, (ours[0], ours[1]), self.tuning, self.streams, stream, self.tick)
-        self._add_parameters(split, f"{name}S", stack)
-        self._add_importances(split, f"{name}S", stack)
-        both = with_scores(self.collection.test, (test[0], test[1]))
+        linear, stacked = (merged_name(client, len(local)) + last for last in METHODS.values())
+        stream = f"{stacked}/split{split}"
+        stack = train_stacked(merge, ours, self.trainer, self.tuning, self.streams, stream, self.tick)
+        self._add_parameters(split, stacked, stack)
+        self._add_importances(split, stacked, stack)
         return {
-            f"{name}a": self.judge.metrics(combine_scores(test[0], test[1], weight.alpha)),
-            f"{name}S": self.judge.metrics(stack.scores(both.features)),
+            linear: self.judge.metrics(combine_scores(test, alphas)),
+            stacked: self.judge.metrics(stack.scores(with_scores(self.collection.test, test).features)),
         }
 
-    def _add_parameters(self, split: int | None, model: str, ranker: LambdaMARTRanker) -> None:
+    def _add_parameters(self, split: int | None, model: str, ranker: Ranker) -> None:
         if not ranker.importances("gain").any():
             where = "" if split is None else f"split {split}, "
             self.constant.append(f"{where}{model}: no tree could split, so all its scores are equal")
         row = {"split": split, "model": model, **ranker.parameters, "trees": ranker.trees}
         self.rows["hyperparameters"].append(row | {"ndcg@10_validation": ranker.validation})
 
-    def _add_importances(self, split: int, model: str, ranker: LambdaMARTRanker) -> None:
+    def _add_importances(self, split: int, model: str, ranker: Ranker) -> None:
         gain, count = ranker.importances("gain"), ranker.importances("split")
         total = float(gain.sum())
         order = np.argsort(-gain, kind="stable")[:SHOWN_FEATURES]

@@ -179,6 +179,12 @@ def test_the_study_of_merged_models_stands_beside_its_numbers(tmp_path: Path) ->
         if row["cell"] == "merged":
             where = row["where"]
             assert row["found"] == values[where["split"], where["model"], row["metric"]]
+    gains = {(row["method"], row["metric"]): row["largest_gain"] for row in told["verdicts"]}
+    for row in rows:
+        if row["cell"] == "verdicts":
+            assert row["found"] == gains[row["where"]["method"], row["where"]["metric"]]
+        if row["cell"] == "mixtures":
+            assert row["found"] == told["mixtures"][0][row["metric"]]
     shown = run("study", "run", MERGE, *options, "--overwrite").out
     titles = [line for line in shown.splitlines() if "scale 1e-06)" in line]
     assert len(titles) >= 8

@@ -50,13 +50,15 @@ def test_a_folder_is_replaced_only_if_asked(data: tuple[str, ...], tmp_path: Pat
 
 
 @pytest.mark.parametrize("package", ["lightgbm", "optuna"])
-def test_without_the_extra_one_line_says_how_to_get_it(
-    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_the_extra_models_are_of_scikit_learn(
+    package: str, data: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    message = f"error: merge: the package {package} is not installed; pip install 'foltr-audit[merge]'"
-    assert refusal("study merge --out", tmp_path / "out") == message
-    assert not (tmp_path / "out").exists()
+    done = run(f"{MERGE} --split 2 --json", *data)
+    assert "regression trees" in done.json()["trainer"]
+    assert f"the package {package} is not installed; pip install 'foltr-audit[merge]'" in done.err
+    monkeypatch.undo()
+    assert "LambdaMART" in run(f"{MERGE} --split 2 --json", *data).json()["trainer"]
 
 
 def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tuple[str, ...]) -> None:
@@ -64,6 +66,19 @@ def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tup
     assert "expected a whole number, the category" in error
     error = run(f"{MERGE} --category 4", *data).one_error()
     assert "--category: 4; no document has it (known: 3, 5, 8)" in error
+    asked = (f"{MERGE} --split 3 --category 3 --category 5 --category 8", *data)
+    assert "--split: 3; expected 1 or 2 with more than two of --category" in run(*asked).one_error()
+
+
+def test_topics_without_a_category(data: tuple[str, ...]) -> None:
+    found = run(f"{MERGE} --split 2 --topics quantiles:3 --category-feature 1 --json", *data[:2]).json()
+    assert (found["dataset"]["topics"], found["dataset"]["category_feature"]) == ("quantiles:3", 1)
+    found = run(f"{MERGE} --split 2 --topics kmeans:3 --json", *data[:2]).json()
+    assert (found["dataset"]["topics"], found["dataset"]["category_feature"]) == ("kmeans:3", None)
+    assert {row["category"] for row in found["histogram"]} == {1, 2, 3}
+    assert "--topics: 'kmeans': expected" in refusal(f"{MERGE} --topics kmeans", *data[:2])
+    error = refusal(f"{MERGE} --topics kmeans:3", *data)
+    assert "--category-feature: not with --topics kmeans:3" in error
 
 
 def test_ctrl_c_is_one_line_and_writes_nothing(

@@ -14,11 +14,6 @@ from foltr_audit.studies.model_merging.lambdamart import (
     LambdaMARTTrainer,
     RankingJudge,
     TuningBudget,
-    best_weight,
-    combine_scores,
-    held_out,
-    train_stacked,
-    with_scores,
 )
 from numpy.typing import NDArray
 
@@ -146,58 +141,3 @@ def test_what_lightgbm_would_refuse_is_one_clear_line() -> None:
     said = "^merge: query q0 has 10001 documents; LightGBM ranks at most 10000$"
     with pytest.raises(DataError, match=said):
         LambdaMARTTrainer(long, long, TUNING)
-
-
-# --- merging ----------------------------------------------------------------------------------------
-
-
-def test_the_weight_is_the_best_of_the_grid() -> None:
-    vali, rng = data().vali, np.random.default_rng(5)
-    first = vali.labels + rng.normal(size=vali.n_documents)
-    second = vali.labels + 2 * rng.normal(size=vali.n_documents)
-    found = best_weight(RankingJudge(vali), first, second)
-    grid = [ndcg10(vali, (1 - step / 100) * first + step / 100 * second) for step in range(101)]
-    assert found.ndcg == pytest.approx(max(grid))
-    assert grid[round(100 * found.alpha)] == pytest.approx(max(grid))
-    assert max(grid) > max(grid[0], grid[-1])  # so that the ends are not what was found
-    assert 0 < found.alpha < 0.5  # the better model weighs more
-
-
-def test_equally_good_weights_go_to_the_middle() -> None:
-    vali = data().vali
-    same = vali.labels + np.random.default_rng(1).normal(size=vali.n_documents)
-    assert best_weight(RankingJudge(vali), same, same).alpha == 0.5
-    assert best_weight(RankingJudge(vali), same, np.zeros_like(same)).alpha == 0.5
-    assert (combine_scores(same, same + 1, 1.0) == same + 1).all()
-
-
-def test_held_out_queries_teach_nothing() -> None:
-    for queries in (2, 3, 4, 9, 40):
-        taught, stopped = held_out(queries, Streams(1).generator("h"))
-        assert sorted([*taught, *stopped]) == list(range(queries))
-        assert stopped.size == max(1, queries // 4)
-    with pytest.raises(DataError, match="D_merge has 1 query; stacking needs at least 2"):
-        held_out(1, Streams(1).generator("h"))
-
-
-def test_scores_are_the_last_features_and_a_stacked_model_uses_them() -> None:
-    vali = data().vali
-    perfect, noise = vali.labels.astype(np.float64), np.random.default_rng(2).normal(size=vali.n_documents)
-    whole = with_scores(vali, (perfect, noise))
-    assert whole.n_features == 24
-    np.testing.assert_array_equal(whole.features[:, :22], vali.features)
-    np.testing.assert_array_equal(whole.features[:, 22], vali.labels)
-    found = LambdaMARTTrainer(whole, whole, TuningBudget(trials=1, trees=5)).train(SETTING)
-    assert int(found.importances("gain").argmax()) == 22
-    assert found.importances("split").size == 24
-
-
-def test_a_stacked_model_repeats_with_its_seed_and_has_not_learnt_from_held_out_queries() -> None:
-    merge, name = data().vali, "M_12S"
-    scores = merge.labels.astype(np.float64), np.zeros(merge.n_documents)
-    first = train_stacked(merge, scores, TUNING, Streams(1), name)
-    assert text(train_stacked(merge, scores, TUNING, Streams(1), name)) == text(first)
-    taught, stopped = held_out(merge.n_queries, Streams(1).generator(f"merge/held-out/{name}"))
-    whole = with_scores(merge, scores)
-    again = LambdaMARTTrainer(whole.select(taught), whole.select(stopped), TUNING)
-    assert text(again.train(first.parameters)) == text(first)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from foltr_audit.studies.model_merging import MergeReport, MergeSpec, run_merging
+from foltr_audit.studies.model_merging.categories import CategoryRule
 from foltr_audit.studies.model_merging.lambdamart import (
     METRICS,
     LambdaMARTTrainer,
     RankingJudge,
     TuningBudget,
 )
-from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
+from foltr_audit.studies.model_merging.local_baselines import compared_rows, figure, verdict_rows
 from foltr_audit.studies.model_merging.splits import QueryTopics, TopicSplit, chosen_places
 from scipy import stats
 
@@ -32,6 +33,7 @@ TABLE: dict[str, Any] = {
     "trees": 5,
     "initial": True,
 }
+SETTINGS = ("learning_rate", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
 
 
 @cache
@@ -59,16 +61,15 @@ def test_threads_change_nothing() -> None:
 
 
 def test_a_local_model_is_the_one_of_its_own_queries() -> None:
-    topics = QueryTopics.of(topical(), CATEGORY, Streams(1))
+    topics = QueryTopics.of(topical(), CategoryRule(feature=CATEGORY), Streams(1))
     split = TopicSplit.of(2, topics, chosen_places(topics, ()))
-    train, vali = (topical().part(name).select(split.parts[name].first) for name in ("train", "vali"))
+    train, vali = (topical().part(name).select(split.parts[name].clients[0]) for name in ("train", "vali"))
     chosen = row(study().hyperparameters, split=2, model="M_1")
-    names = ("learning_rate", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
-    setting = {name: chosen[name] for name in names}
+    setting = {name: chosen[name] for name in SETTINGS}
     ranker = LambdaMARTTrainer(train, vali, TuningBudget(trials=1, trees=5)).train(setting)
     assert ranker.trees == chosen["trees"]
     ndcg = RankingJudge(topical().test).ndcg(ranker.scores(topical().test.features))
-    for group, queries in (("DS_1", split.parts["test"].first), ("DS'_2", split.parts["test"].second)):
+    for group, queries in zip(split.groups, split.parts["test"].clients, strict=True):
         found = row(study().local, split=2, model="M_1", on=group)
         assert found["ndcg@10"] == pytest.approx(float(ndcg[queries].mean()))
         assert found["queries"] == queries.size
@@ -124,7 +125,7 @@ def test_metrics_and_tests_by_another_route() -> None:
         name: {metric: mean + 0.1 * rng.normal(size=60) for metric in METRICS}
         for name, mean in zip(names, means, strict=True)
     }
-    rows = compared_rows(1, values)
+    rows = compared_rows(1, values, 2)
     for name in ("M_12a", "M_21S"):
         found = row(rows, model=name, metric="map@10")
         for local, letter in (("M_1", "a"), ("M_2", "b")):
@@ -142,6 +143,90 @@ def test_metrics_and_tests_by_another_route() -> None:
     assert row(verdict_rows(rows), method="stacking", metric="ndcg@10")["better"] <= 1
 
 
+def test_the_largest_gains_by_hand() -> None:
+    values = {"M_1": 0.2, "M_2": 0.4, "M_12a": 0.3, "M_21a": 0.5, "M_12S": 0.1, "M_21S": 0.1}
+    metrics = {name: dict.fromkeys(METRICS, np.full(9, value)) for name, value in values.items()}
+    for split, own, published in ((1, metrics, 0.0041), (2, metrics, 0.0135)):
+        rows = verdict_rows(compared_rows(split, own, 2))
+        linear = row(rows, method="linear", metric="ndcg@10")
+        assert linear["largest_gain"] == pytest.approx(0.5 / 0.2 - 1)
+        assert linear["largest_gain_over_better"] == pytest.approx(0.5 / 0.4 - 1)
+        assert linear["published_gain_over_better"] == pytest.approx(published, abs=1e-4)
+        assert row(rows, method="stacking", metric="map@10")["largest_gain"] == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize(("method", "models"), [("linear", "a"), ("stacking", "S")])
+@pytest.mark.parametrize("metric", ["ndcg@10", "map@10"])
+def test_published_gains_are_those_of_the_published_tables(method: str, models: str, metric: str) -> None:
+    gains = [
+        figure("merged", metric, split=split, model=name + models)
+        / figure("merged", metric, split=split, model=local)
+        for split in (1, 2, 3)
+        for name in ("M_12", "M_21")
+        for local in ("M_1", "M_2")
+    ]
+    assert figure("verdicts", "largest_gain", method=method, metric=metric) == pytest.approx(
+        max(gains) - 1, abs=2e-4
+    )
+
+
+# --- more than two clients ------------------------------------------------------------------------
+
+
+@cache
+def three() -> MergeReport:
+    return run_merging(MergeSpec.parse({**TABLE, "categories": [3, 5, 8], "splits": [2, 3]}), data=topical())
+
+
+def test_three_clients_have_a_model_each_and_merge_all_of_them() -> None:
+    topics = QueryTopics.of(topical(), CategoryRule(feature=CATEGORY), Streams(1))
+    relevant = topics.counts["test"].relevant
+    for client in (0, 1, 2):
+        leads = relevant[:, client] > np.delete(relevant, client, axis=1).max(axis=1)
+        found = row(three().local, split=2, model="M_full", on=f"DS_{client + 1}")
+        assert found["queries"] == leads.sum() > 0
+    names = ["M_1", "M_2", "M_3", "M_123a", "M_213a", "M_312a", "M_123S", "M_213S", "M_312S"]
+    here = [one["model"] for one in three().merged if one["metric"] == "ndcg@10"]
+    assert here == names
+    assert all(np.isnan(one["published"]) for one in (*three().merged, *three().local))
+    assert all(np.isnan(one["published_gain"]) for one in three().verdicts)
+    assert all(np.isnan(one["published_alpha"]) for one in three().weights)
+    for weights in three().weights:
+        assert sum(weights["alphas"]) == pytest.approx(1)
+        assert weights["alphas"][1] == weights["alpha"]
+
+
+def test_a_merge_of_three_clients_is_the_weighted_sum_of_their_models() -> None:
+    topics = QueryTopics.of(topical(), CategoryRule(feature=CATEGORY), Streams(1))
+    split = TopicSplit.of(2, topics, (0, 1, 2))
+    scores = []
+    for client, name in enumerate(("M_1", "M_2", "M_3")):
+        chosen = row(three().hyperparameters, split=2, model=name)
+        setting = {field: chosen[field] for field in SETTINGS}
+        train, vali = (
+            topical().part(part).select(split.parts[part].clients[client]) for part in ("train", "vali")
+        )
+        ranker = LambdaMARTTrainer(train, vali, TuningBudget(trials=1, trees=5)).train(setting)
+        scores.append(ranker.scores(topical().test.features))
+    alphas = row(three().weights, split=2, client=3)["alphas"]
+    merged = sum(alpha * mine for alpha, mine in zip(alphas, scores, strict=True))
+    found = row(three().merged, model="M_312a", metric="ndcg@10")["value"]
+    assert found == pytest.approx(RankingJudge(topical().test).mean_ndcg(np.asarray(merged)))
+
+
+def test_nine_tests_are_corrected_for() -> None:
+    rng = np.random.default_rng(4)
+    names = [one["model"] for one in three().merged if one["metric"] == "ndcg@10"]
+    values = {
+        name: {metric: rng.normal(size=40) + 0.1 * place for metric in METRICS}
+        for place, name in enumerate(names)
+    }
+    found = row(compared_rows(2, values, 3), model="M_213S", metric="mrr@10")
+    for local, letter in zip(names[:3], "abc", strict=True):
+        p = stats.ttest_rel(values["M_213S"]["mrr@10"], values[local]["mrr@10"]).pvalue
+        assert found[f"p_{letter}"] == pytest.approx(min(1.0, 9 * p))
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -155,7 +240,7 @@ def test_metrics_and_tests_by_another_route() -> None:
         ({"splits": [4]}, r"^merge: splits=4: "),
         ({"splits": []}, r"^merge: splits="),
         ({"categories": [3, 3]}, r"^merge: categories: 3, 3: expected different ones$"),
-        ({"categories": [1, 2, 3]}, r"^merge: categories="),
+        ({"categories": [*range(10)]}, r"^merge: categories="),
     ],
 )
 def test_specs_that_cannot_be_meant(table: dict[str, Any], message: str) -> None:
@@ -164,10 +249,10 @@ def test_specs_that_cannot_be_meant(table: dict[str, Any], message: str) -> None
 
 
 def test_other_data_must_name_their_column() -> None:
-    assert MergeSpec.parse({}).data.feature == 220
-    assert MergeSpec.parse({"data": {"source": "synthetic:istella-s:99"}}).data.feature == 220
+    assert MergeSpec.parse({}).data.rule.feature == 220
+    assert MergeSpec.parse({"data": {"source": "synthetic:istella-s:99"}}).data.rule.feature == 220
     with pytest.raises(UsageError, match="--category-feature: not given; expected the column of elsewhere"):
-        _ = MergeSpec.parse({"data": {"source": "elsewhere"}}).data.feature
+        _ = MergeSpec.parse({"data": {"source": "elsewhere"}}).data.rule
 
 
 def test_splits_come_in_their_order_once() -> None:
@@ -175,7 +260,7 @@ def test_splits_come_in_their_order_once() -> None:
 
 
 def test_categories_may_be_chosen() -> None:
-    topics = QueryTopics.of(topical(), CATEGORY, Streams(1))
+    topics = QueryTopics.of(topical(), CategoryRule(feature=CATEGORY), Streams(1))
     assert [topics.categories[place] for place in chosen_places(topics, (8,))] == [8, 3]
     assert [topics.categories[place] for place in chosen_places(topics, (5, 8))] == [5, 8]
 
@@ -186,6 +271,27 @@ def test_a_client_without_queries_is_refused_before_anything_is_trained() -> Non
     said = r"^merge: split 1: no (train|vali) query of client [12] for category"
     with pytest.raises(DataError, match=said):
         run_merging(spec, data=few)
+
+
+def test_too_small_a_d_merge_names_its_cause() -> None:
+    topics = QueryTopics.of(topical(), CategoryRule(feature=CATEGORY), Streams(1))
+    split = TopicSplit.of(2, topics, (0, 1))
+    remaining = split.parts["vali"].remaining
+    of_client = [split.parts["train"].clients[client] for client in (0, 1)]
+    kept = {"train": np.union1d(of_client[0], of_client[1][:3]), "vali": np.arange(50)}
+    with pytest.raises(DataError, match=r"half as many queries as train client 2, and these are 3; expected"):
+        TopicSplit.of(2, _only(kept), (0, 1))
+    kept = {"train": np.arange(80), "vali": np.setdiff1d(np.arange(50), remaining[1:])}
+    with pytest.raises(
+        DataError, match=r"^merge: split 2: 1 validation queries remain for D_merge; expected"
+    ):
+        TopicSplit.of(2, _only(kept), (0, 1))
+
+
+def _only(kept: Mapping[str, Any]) -> QueryTopics:
+    """The topics of some queries of the collection."""
+    parts: dict[str, Any] = {name: topical().part(name).select(queries) for name, queries in kept.items()}
+    return QueryTopics.of(replace(topical(), **parts), CategoryRule(feature=CATEGORY), Streams(1))
 
 
 def test_fewer_queries_for_d_merge_than_asked_are_said_in_words() -> None:

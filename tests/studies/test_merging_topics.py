@@ -1,21 +1,20 @@
-"""Categories read from a column, counted by query, and what is refused."""
+"""Categories of documents, counted by query, and the statistics of topics."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from foltr_audit.studies.model_merging.categories import CategoryRule
 from foltr_audit.studies.model_merging.splits import (
     QueryTopics,
     category_rows,
-    mixture_rows,
     split_statistics,
 )
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.data.sources import normalise
 from foltr_audit.data.synthetic import synthesise
-from foltr_audit.errors import DataError, UsageError
+from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from tests.fixtures.reference import dataset
 from tests.fixtures.tiny import collection_of
@@ -34,6 +33,7 @@ def collection(train: list[list[tuple[float, int]]], column: int = 2) -> Collect
     return collection_of(part(train, column=column), other, other)
 
 
+COLUMN = CategoryRule(feature=2)
 TRAIN: list[list[tuple[float, int]]] = [
     [(5, 2), (5, 0), (7, 1), (5, 1)],
     [(7, 0), (7, 0)],
@@ -43,7 +43,7 @@ TRAIN: list[list[tuple[float, int]]] = [
 
 
 def test_counts_are_those_of_relevant_documents() -> None:
-    topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
+    topics = QueryTopics.of(collection(TRAIN), COLUMN, Streams(1))
     assert topics.categories == (5, 7, 9, 11)
     counts = topics.counts["train"]
     assert counts.relevant.tolist() == [[2, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1]]
@@ -55,40 +55,19 @@ def test_counts_are_those_of_relevant_documents() -> None:
 
 
 def test_equally_frequent_topics_come_in_the_order_of_categories() -> None:
-    topics = QueryTopics.of(collection([[(9, 1)], [(5, 1)], [(7, 1)], [(7, 1)]]), 2, Streams(1))
+    topics = QueryTopics.of(collection([[(9, 1)], [(5, 1)], [(7, 1)], [(7, 1)]]), COLUMN, Streams(1))
     assert [topics.categories[place] for place in topics.most_frequent(3)] == [7, 5, 9]
 
 
-@pytest.mark.parametrize("feature", [0, 4, -1])
-def test_no_such_column(feature: int) -> None:
-    said = f"^--category-feature: {feature}; expected 1 to 3, the features of tiny"
-    with pytest.raises(UsageError, match=said):
-        QueryTopics.of(collection(TRAIN), feature, Streams(1))
-
-
-def test_a_column_that_is_no_category() -> None:
-    said = r"^tiny: feature 2 of a document of query q1 is 0\.5; expected a whole"
-    with pytest.raises(DataError, match=said):
-        QueryTopics.of(collection([[(5, 1)], [(0.5, 1)]]), 2, Streams(1))
-    many: list[list[tuple[float, int]]] = [[(float(number), 1) for number in range(1200)]]
-    with pytest.raises(DataError, match=r"^tiny: feature 2 has 1200 distinct values; .* at most 1000$"):
-        QueryTopics.of(collection(many), 2, Streams(1))
-
-
-def test_normalised_data_have_no_categories() -> None:
-    with pytest.raises(UsageError, match="normalised by zscore; expected none"):
-        QueryTopics.of(normalise(collection(TRAIN), "zscore"), 2, Streams(1))
-
-
 def test_unknown_category() -> None:
-    topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
+    topics = QueryTopics.of(collection(TRAIN), COLUMN, Streams(1))
     with pytest.raises(UsageError, match=r"^--category: 6; no document has it \(known: 5, 7, 9, 11\)$"):
         topics.place(6)
 
 
 def test_statistics_by_hand() -> None:
     data = collection(TRAIN)
-    rows = split_statistics(data, QueryTopics.of(data, 2, Streams(1)), (1,))
+    rows = split_statistics(data, QueryTopics.of(data, COLUMN, Streams(1)), (1,))
     here = [row for row in rows if row["part"] == "train"]
     sizes = ("queries", "relevant_documents", "pairs")
     found = {(row["method"], row["group"]): tuple(row[name] for name in sizes) for row in here}
@@ -100,13 +79,10 @@ def test_statistics_by_hand() -> None:
         assert found[method, "irrelevant"] == (1, 0, 2)
 
 
-def test_histogram_and_mixtures_by_hand() -> None:
-    topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
+def test_the_histogram_by_hand() -> None:
+    topics = QueryTopics.of(collection(TRAIN), COLUMN, Streams(1))
     rows = [(row["category"], row["relevant_documents"], row["queries"]) for row in category_rows(topics)]
     assert rows == [(5, 2, 1), (7, 2, 0), (9, 0, 0), (11, 2, 2)]
-    mixed = mixture_rows(topics)[0]
-    shares = [mixed[name] for name in ("exclusive", "tie", "lead_1_to_3", "lead_over_3")]
-    assert shares == pytest.approx([1 / 3, 1 / 3, 2 / 3, 0])
 
 
 def counted(data: Dataset, categories: tuple[int, ...]) -> NDArray[np.int64]:
@@ -121,7 +97,7 @@ def counted(data: Dataset, categories: tuple[int, ...]) -> NDArray[np.int64]:
 
 def test_the_embedded_data_are_counted_right() -> None:
     data = synthesise("istella-s", queries=40)
-    topics = QueryTopics.of(data, 220, Streams(1))
+    topics = QueryTopics.of(data, CategoryRule(feature=220), Streams(1))
     for name in data.PARTS:
         expected = counted(data.part(name), topics.categories)
         np.testing.assert_array_equal(topics.counts[name].relevant, expected)
