@@ -385,7 +385,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
     ]
     about = comparison.preset.readings
     notes = {
-        f"published: of {published.data}; found: on {extent}": True,
+        f"published: of {published.data}; {'the others' if any(readings) else 'found'}: on {extent}": True,
         **{f"{READINGS[name]}: {about[name].about}": True for name in readings if name in about},
         "~: published as an approximate number": any(row["approximate"] for row in rows),
         **{note: True for test in published.tests for note in _mark_notes(test, comparison.tests)},
