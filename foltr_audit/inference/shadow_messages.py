@@ -1,0 +1,242 @@
+"""Messages that an observer simulates on its own queries, whose clicks it has drawn itself.
+
+Source: Shokri, Stronati, Song & Shmatikov 2017, "Membership inference attacks against machine learning
+models", section V: what an attacker has simulated itself teaches it to read what it has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.records.view import Candidates, View
+from foltr_audit.inference.linear_systems import roundings
+from foltr_audit.inference.pattern_decoder import noise_law
+from foltr_audit.inference.replay import Replay, StepReplay
+from foltr_audit.privacy.noise import AdditiveNoise
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+_POOL = 64  # lists that shadows of a client step share: a step may be slow
+_HALF = 0.5  # chance of a click where no click model is known
+_SAME = 1e-3  # relative difference of numbers that count as one size
+
+
+class MessageForm(NamedTuple):
+    """What an observer knows of a message before it reads its numbers.
+
+    Attributes:
+        lists: number of its lists.
+        documents: the most documents that its lists have.
+        kept: number of its coordinates that were sent; 0 for all.
+        signs: whether only signs were sent.
+    """
+
+    lists: int
+    documents: int
+    kept: int
+    signs: bool
+
+
+def message_forms(view: View) -> list[MessageForm]:
+    """The form of each message of a view.
+
+    Coordinates were left out of a message that changes less than half of those on which its documents' scores
+    depend; where all numbers of an update have one size, only signs were sent. In sums over several clients
+    neither shows. Above ten, numbers of lists and documents are rounded up to powers of two, and that of
+    coordinates down, so that messages have few forms.
+    """
+    there = view.is_document
+    lists, longest = there.any(axis=2).sum(axis=1), there.sum(axis=2).max(axis=1, initial=0)
+    sizes, errors = np.abs(view.updates), roundings(view)
+    changed = sizes > errors
+    count, most = changed.sum(axis=1), sizes.max(axis=1, initial=0.0)
+    least = np.where(changed, sizes, np.inf).min(axis=1, initial=np.inf)
+    signs = (count > 1) & (most - least <= _SAME * most + 2 * errors.max(axis=1, initial=0.0))
+    thinned = ~signs & (count > 0) & (2 * count < view.columns.any(axis=2).sum(axis=1))
+    return [
+        MessageForm(
+            lists=_rounded_up(int(lists[i])),
+            documents=max(LIST_LENGTH, _rounded_up(int(longest[i]))),
+            kept=1 << (int(count[i]).bit_length() - 1) if thinned[i] else 0,
+            signs=bool(signs[i]),
+        )
+        for i in range(len(view))
+    ]
+
+
+def _rounded_up(count: int) -> int:
+    return count if count <= LIST_LENGTH else 1 << (count - 1).bit_length()
+
+
+def as_signs(view: View) -> View:
+    """The same messages as signs of their updates, whatever size their sender gave them."""
+    signs = np.where(np.abs(view.updates) > roundings(view), np.sign(view.updates), 0.0)
+    return replace(view, kind="update", messages=signs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shadows:
+    """Simulated messages, as a view of updates, and the clicks behind them, bool (n, B, k)."""
+
+    view: View
+    clicks: Bools
+
+
+def shadow_messages(view: View, row: int, form: MessageForm, count: int, part: int) -> Shadows:
+    """Simulate `count` messages of a form that start from the model of message `row` of a view.
+
+    Queries are drawn from all candidates, and the global model ranks them: it samples lists unless the
+    observer knows that they are deterministic. Users find the usual grades by position and follow the click
+    model; without one they click every document with probability 1/2. Updates are those of a replay, with
+    noise if its law is known, and then with as few coordinates as the form has, or signs alone. In a sum all
+    clients weigh the same and have as many lists. Draws of another `part` are others.
+    """
+    streams = Streams(part)
+    rng = streams.generator("shadow messages")
+    started, grades = _started(view, row, form, count, rng)
+    there = started.is_document
+    clicks = _clicks(started, grades, rng) & there
+    reported, law = clicks, view.knowledge.click_law
+    if law is not None:
+        reported = (rng.random(clicks.shape) < np.where(clicks, law.clicked, law.unclicked)) & there
+    updates = _updates(started, reported)
+    noise = noise_law(view.knowledge)
+    if isinstance(noise, AdditiveNoise):
+        clients = streams.clients("shadow messages", 0, np.arange(count))
+        updates = updates + noise.sample(clients, updates.shape[1])
+    # What was computed of this view stays with it: the effects of clicks do not depend on the messages.
+    sent = replace(started, messages=_sent(updates, form))
+    vars(sent).update({name: vars(started)[name] for name in ("step_effects",) if name in vars(started)})
+    return Shadows(view=sent, clicks=clicks)
+
+
+def _started(
+    view: View, row: int, form: MessageForm, count: int, rng: np.random.Generator
+) -> tuple[View, Ints]:
+    """A view of simulated lists without messages yet, and the grades of their documents, (n, B, k)."""
+    candidates = view.candidates
+    if candidates is None:
+        raise ValueError("shadow messages need candidates")
+    theta, step = view.parameters[row], view.knowledge.client_step
+    different = np.flatnonzero(np.diff(candidates.offsets) > 1)
+    total = count * form.lists
+    query = different[rng.integers(0, different.size, size=total if step is None else min(total, _POOL))]
+    shown = _lists(view, theta, candidates, query, form.documents, rng)
+    rows = candidates.offsets[query][:, np.newaxis] + np.maximum(shown, 0)
+    features = np.where((shown >= 0)[..., np.newaxis], candidates.features[rows], np.float32(0))
+    which = np.arange(total) if step is None else rng.integers(0, query.size, size=total)
+    which = which.reshape(count, form.lists)
+    senders = None
+    if view.observer == "aggregate":
+        clients = max(1, min(form.lists, int(view.clients[row])))
+        senders = np.tile(np.arange(form.lists) * clients // form.lists, (count, 1))
+    grades = _grades(view, shown[which], rng)
+    begun = replace(
+        view,
+        kind="update",
+        parameters=np.tile(theta, (count, 1)),
+        messages=np.zeros((count, theta.size)),
+        seeds=None,
+        shown=shown[which],
+        features=features[which],
+        candidates=replace(candidates, query=query[which]),
+        labels=grades,
+        intent_labels=None,
+        clients=np.full(count, view.clients[row]),
+        senders=senders,
+    )
+    if step is not None:
+        once = replace(
+            begun,
+            parameters=np.tile(theta, (query.size, 1)),
+            messages=np.zeros((query.size, theta.size)),
+            shown=shown[:, np.newaxis],
+            features=features[:, np.newaxis],
+            candidates=None,
+            labels=None,
+            clients=np.ones(query.size),
+            senders=None,
+        )
+        still, added = once.step_effects
+        vars(begun)["step_effects"] = still[which].sum(axis=1), added[which, 0]
+    return begun, grades
+
+
+def _lists(
+    view: View, theta: Floats, candidates: Candidates, query: Ints, k: int, rng: np.random.Generator
+) -> Ints:
+    """The first k documents of queries (Q,), ranked by a model (P,): int64 (Q, k), -1 at the padding.
+
+    Documents that the observer cannot score come in a random order.
+    """
+    ends = candidates.offsets
+    step, sampled = view.knowledge.client_step, view.knowledge.lists != "deterministic"
+    starts = np.concatenate([[0], np.cumsum(ends[query + 1] - ends[query])])
+    if step is None:
+        scores, starts = view.ranker.scores(theta[np.newaxis], candidates, query)
+    elif step.gives_scores:
+        rows = [candidates.features[ends[q] : ends[q + 1]].astype(np.float64) for q in query]
+        scores = np.concatenate([step.scores(theta.copy(), each) for each in rows])
+    else:
+        scores, sampled = np.zeros(starts[-1]), True
+    if sampled:  # the largest scores with Gumbel noise are a sample of Plackett-Luce
+        scores = scores + rng.gumbel(size=scores.shape)
+    shown = np.full((query.size, k), -1)
+    for each, first, end in zip(shown, starts[:-1], starts[1:], strict=True):
+        best = np.argsort(-scores[first:end], kind="stable")[:k]
+        each[: best.size] = best
+    return shown
+
+
+def _grades(view: View, shown: Ints, rng: np.random.Generator) -> Ints:
+    """Usual grades of documents (n, B, k), drawn by position; 0 if they are not known, -1 at the padding."""
+    belief, drawn = view.knowledge.belief, np.zeros(shown.shape, dtype=np.int64)
+    if belief is not None:
+        places = np.minimum(np.arange(shown.shape[2]), len(belief.grades) - 1)
+        below = np.cumsum(belief.grades, axis=1)[places, :-1]
+        drawn = (rng.random(shown.shape)[..., np.newaxis] > below).sum(axis=-1)
+    return np.where(shown >= 0, drawn, -1)
+
+
+def _clicks(view: View, grades: Ints, rng: np.random.Generator) -> Bools:
+    """Clicks (n, B, k) on documents with these grades."""
+    from foltr_audit.kernels.cascade import cascade_clicks
+
+    belief, (n, B, k) = view.knowledge.belief, grades.shape
+    if belief is None:
+        return np.asarray(rng.random(grades.shape) < _HALF)
+    drawn = rng.random((n * B, 2 * k))
+    clicks: Bools = cascade_clicks(grades.reshape(n * B, k), drawn, belief.click.copy(), belief.stop.copy())
+    return clicks.reshape(n, B, k)
+
+
+def _updates(view: View, clicks: Bools) -> Floats:
+    """The updates (n, P) of clicks (n, B, k)."""
+    if view.knowledge.client_step is None:
+        return np.asarray(Replay(view).paths(np.arange(len(view)), clicks)[-1] - view.parameters)
+    out, lengths = np.zeros(view.parameters.shape), StepReplay(view).lengths
+    for i, theta in enumerate(view.parameters):
+        replay, model = StepReplay(view), theta
+        for b, length in enumerate(lengths[i]):
+            if view.senders is not None and b and view.senders[i, b] != view.senders[i, b - 1]:
+                out[i] += model - theta
+                model = theta
+            model = replay.models(i, b, model, clicks[i, b : b + 1, :length].astype(np.float64))[0]
+        out[i] += model - theta
+    return out
+
+
+def _sent(updates: Floats, form: MessageForm) -> Floats:
+    """What clients send of updates (n, P)."""
+    if form.signs:
+        return np.sign(updates)
+    if not form.kept:
+        return updates
+    largest = np.argsort(-np.abs(updates), axis=1, kind="stable")[:, : form.kept]
+    out = np.zeros(updates.shape)
+    np.put_along_axis(out, largest, np.take_along_axis(updates, largest, axis=1), axis=1)
+    return out
