@@ -26,6 +26,7 @@ _NUMBERS = 1 << 21  # numbers of the Jacobians of shadows that are simulated at 
 _MOST_NUMBERS = 1 << 24  # and of all of them: the work of their regressions
 _BY_STEP = 10_000  # the most documents of a client step, which may be slow
 _LEAVES = 16  # of a tree
+_EQUATIONS = 512  # of a regression in the L1 norm, whose time grows faster than their number
 
 
 def document_features(view: View, prior: Prior) -> Floats:
@@ -41,7 +42,7 @@ def document_features(view: View, prior: Prior) -> Floats:
     n, B, k = there.shape
     columns, size = with_model_column(view), _length(updates)
     fits = (
-        least_absolute(columns, updates),
+        least_absolute(*_largest_equations(columns, updates)),
         least_squares(columns, updates, roundings(view), view.feature_resolution).weights,
     )
     found: list[Floats] = []
@@ -63,6 +64,18 @@ def document_features(view: View, prior: Prior) -> Floats:
     ]
     values = np.nan_to_num(np.stack(found, axis=-1), nan=0.0, posinf=_FAR, neginf=-_FAR)
     return np.round(np.clip(values, -_FAR, _FAR), _DIGITS)
+
+
+def _largest_equations(columns: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """The equations (n, E, m) and (n, E) of a system whose columns have the largest numbers."""
+    most = max(_EQUATIONS, 4 * columns.shape[2])
+    if columns.shape[1] <= most:
+        return columns, values
+    sizes = np.abs(columns).sum(axis=2)
+    kept = np.sort(np.argsort(-sizes, axis=1, kind="stable")[:, :most], axis=1)
+    return np.take_along_axis(columns, kept[..., np.newaxis], axis=1), np.take_along_axis(
+        values, kept, axis=1
+    )
 
 
 def _length(vectors: Floats) -> Floats:

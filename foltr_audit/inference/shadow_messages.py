@@ -13,7 +13,7 @@ import numpy as np
 
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.view import Candidates, View
-from foltr_audit.inference.linear_systems import roundings
+from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
 from foltr_audit.inference.pattern_decoder import noise_law
 from foltr_audit.inference.replay import Replay, StepReplay
 from foltr_audit.privacy.noise import AdditiveNoise
@@ -44,10 +44,10 @@ class MessageForm(NamedTuple):
 def message_forms(view: View) -> list[MessageForm]:
     """The form of each message of a view.
 
-    Coordinates were left out of a message that changes less than half of those on which its documents' scores
-    depend; where all numbers of an update have one size, only signs were sent. In sums over several clients
-    neither shows. Above ten, numbers of lists and documents are rounded up to powers of two, and that of
-    coordinates down, so that messages have few forms.
+    Where all numbers of an update have one size, only signs were sent. Coordinates were left out of an update
+    that no weights of the documents explain and that changes less than half of the coordinates on which their
+    scores depend. In sums over several clients neither shows. Above ten, numbers of lists and documents are
+    rounded up to powers of two, and that of coordinates down, so that messages have few forms.
     """
     there = view.is_document
     lists, longest = there.any(axis=2).sum(axis=1), there.sum(axis=2).max(axis=1, initial=0)
@@ -57,6 +57,9 @@ def message_forms(view: View) -> list[MessageForm]:
     least = np.where(changed, sizes, np.inf).min(axis=1, initial=np.inf)
     signs = (count > 1) & (most - least <= _SAME * most + 2 * errors.max(axis=1, initial=0.0))
     thinned = ~signs & (count > 0) & (2 * count < view.columns.any(axis=2).sum(axis=1))
+    if thinned.any():
+        fit = least_squares(with_model_column(view), view.click_updates, errors, view.feature_resolution)
+        thinned &= fit.noisy
     return [
         MessageForm(
             lists=_rounded_up(int(lists[i])),
@@ -66,6 +69,12 @@ def message_forms(view: View) -> list[MessageForm]:
         )
         for i in range(len(view))
     ]
+
+
+def is_compressed(view: View) -> bool:
+    """Whether most messages of a view were sent in part or as signs, which no likelihood models."""
+    forms = message_forms(view)
+    return 2 * sum(form.signs or form.kept > 0 for form in forms) > len(forms)
 
 
 def _rounded_up(count: int) -> int:
