@@ -72,9 +72,9 @@ def message_forms(view: View) -> list[MessageForm]:
 
 
 def is_compressed(view: View) -> bool:
-    """Whether most messages of a view were sent in part or as signs, which no likelihood models."""
-    forms = message_forms(view)
-    return 2 * sum(form.signs or form.kept > 0 for form in forms) > len(forms)
+    """Whether most updates of a view were sent in part or as signs, which no likelihood models."""
+    forms, moved = message_forms(view), (np.abs(view.updates) > roundings(view)).any(axis=1)
+    return 2 * sum(form.signs or form.kept > 0 for form in forms) > int(moved.sum())
 
 
 def _rounded_up(count: int) -> int:
