@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from foltr_audit.core.client_steps import numpy_step
-from foltr_audit.core.plugins import Ball, View
+from foltr_audit.core.plugins import Ball, ClientStep, View
 from foltr_audit.inference.shadow_messages import (
     MessageForm,
     Shadows,
@@ -209,3 +209,25 @@ def test_a_client_step_takes_the_place_of_pdgd(summed: bool) -> None:
     still, added = replace(made.view).step_effects
     np.testing.assert_array_equal(made.view.step_effects[0], still)
     np.testing.assert_array_equal(made.view.step_effects[1], added)
+
+
+class Chancy(ClientStep):
+    """The mean step, or that of a client whose chance a seed decides."""
+
+    name: ClassVar[str] = "chancy"
+    weight: float = 1.0
+
+    def updates(self, model: Floats, features: Floats, clicks: Floats) -> Floats:
+        return self.weight * clicks @ features
+
+    def drawn(self, seed: int) -> Chancy:
+        return Chancy(weight=2.0 * (seed % 2))
+
+
+def test_every_shadow_has_a_chance_of_its_own() -> None:
+    made = shadows(seen(client_step=Chancy()), count=200)
+    mean = np.einsum("nbk,nbkd->nd", made.clicks, made.view.features.astype(np.float64))
+    twice = np.abs(made.view.messages - 2 * mean).max(axis=1) < 1e-9
+    never = np.abs(made.view.messages).max(axis=1) < 1e-9
+    assert np.all(twice | never)
+    assert 60 < twice.sum() < 140
