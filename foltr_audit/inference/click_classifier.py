@@ -14,7 +14,7 @@ from foltr_audit.core.records.view import View
 from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
 from foltr_audit.inference.pattern_decoder import Prior
 from foltr_audit.inference.shadow_messages import MessageForm, shadow_messages
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.blas_threads import one_openmp_thread
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def document_features(view: View, prior: Prior) -> Floats:
         _of_message(np.log10(np.maximum(size, np.finfo(np.float64).tiny)), view),
         _believed(view, prior),
     ]
-    values = np.nan_to_num(np.stack(found, axis=-1), nan=0.0, posinf=_FAR, neginf=-_FAR)
-    return np.round(np.clip(values, -_FAR, _FAR), _DIGITS)
+    values: Floats = np.nan_to_num(np.stack(found, axis=-1), nan=0.0, posinf=_FAR, neginf=-_FAR)
+    return np.asarray(np.round(np.clip(values, -_FAR, _FAR), _DIGITS), dtype=np.float64)
 
 
 def _largest_equations(columns: Floats, values: Floats) -> tuple[Floats, Floats]:
@@ -73,18 +73,18 @@ def _largest_equations(columns: Floats, values: Floats) -> tuple[Floats, Floats]
         return columns, values
     sizes = np.abs(columns).sum(axis=2)
     kept = np.sort(np.argsort(-sizes, axis=1, kind="stable")[:, :most], axis=1)
-    return np.take_along_axis(columns, kept[..., np.newaxis], axis=1), np.take_along_axis(
-        values, kept, axis=1
-    )
+    values = np.take_along_axis(values, kept, axis=1)
+    return np.take_along_axis(columns, kept[..., np.newaxis], axis=1), values
 
 
 def _length(vectors: Floats) -> Floats:
-    return np.sqrt(np.einsum("...p,...p->...", vectors, vectors))
+    return np.asarray(np.sqrt(np.einsum("...p,...p->...", vectors, vectors)))
 
 
-def _over(values: Floats, by: Floats) -> Floats:
-    values, by = np.broadcast_arrays(values, by)
-    return np.divide(values, by, out=np.zeros(values.shape), where=by > 0)
+def _over(values: Floats, by: Floats | Ints) -> Floats:
+    """Quotients, 0 where the divisor is."""
+    shape = np.broadcast_shapes(values.shape, by.shape)
+    return np.asarray(np.divide(values, by, out=np.zeros(shape), where=by > 0))
 
 
 def _of_message(values: Floats, view: View) -> Floats:
@@ -139,7 +139,8 @@ class ClickClassifier:
         if self.trees is None or not len(features):
             return np.full(len(features), self.always)
         with one_openmp_thread():
-            return np.round(self.trees.predict_proba(features)[:, 1], _DIGITS)
+            found = self.trees.predict_proba(features)[:, 1]
+        return np.asarray(np.round(found, _DIGITS), dtype=np.float64)
 
 
 _MOST_KEPT = 16

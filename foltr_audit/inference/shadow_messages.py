@@ -18,7 +18,7 @@ from foltr_audit.inference.pattern_decoder import noise_law
 from foltr_audit.inference.replay import Replay, StepReplay
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
 
 _POOL = 64  # lists that shadows of a client step share: a step may be slow
 _SEEDS = 1 << 32  # from which the chance in a client's step is drawn
@@ -120,60 +120,80 @@ def shadow_messages(view: View, row: int, form: MessageForm, count: int, part: i
         updates = updates + noise.sample(clients, updates.shape[1])
     # What was computed of this view stays with it: the effects of clicks do not depend on the messages.
     sent = replace(started, messages=_sent(updates, form))
-    vars(sent).update({name: vars(started)[name] for name in ("step_effects",) if name in vars(started)})
+    if "step_effects" in vars(started):
+        vars(sent)["step_effects"] = started.step_effects
     return Shadows(view=sent, clicks=clicks)
+
+
+class _Pool(NamedTuple):
+    """Lists of Q queries (Q,) that shadows draw from: documents (Q, k), and their rows (Q, k, d)."""
+
+    query: Ints
+    shown: Ints
+    features: Features
 
 
 def _started(
     view: View, row: int, form: MessageForm, count: int, rng: np.random.Generator
 ) -> tuple[View, Ints]:
     """A view of simulated lists without messages yet, and the grades of their documents, (n, B, k)."""
-    candidates = view.candidates
-    if candidates is None:
-        raise ValueError("shadow messages need candidates")
-    theta, step = view.parameters[row], view.knowledge.client_step
-    different = np.flatnonzero(np.diff(candidates.offsets) > 1)
-    total = count * form.lists
-    query = different[rng.integers(0, different.size, size=total if step is None else min(total, _POOL))]
-    shown = _lists(view, theta, candidates, query, form.documents, rng)
-    rows = candidates.offsets[query][:, np.newaxis] + np.maximum(shown, 0)
-    features = np.where((shown >= 0)[..., np.newaxis], candidates.features[rows], np.float32(0))
-    which = np.arange(total) if step is None else rng.integers(0, query.size, size=total)
+    theta, total = view.parameters[row], count * form.lists
+    slow = view.knowledge.client_step is not None
+    pool = _pool(view, theta, min(total, _POOL) if slow else total, form.documents, rng)
+    which = rng.integers(0, pool.query.size, size=total) if slow else np.arange(total)
     which = which.reshape(count, form.lists)
-    senders = None
-    if view.observer == "aggregate":
-        clients = max(1, min(form.lists, int(view.clients[row])))
-        senders = np.tile(np.arange(form.lists) * clients // form.lists, (count, 1))
-    grades = _grades(view, shown[which], rng)
-    begun = replace(
+    grades, candidates = _grades(view, pool.shown[which], rng), view.candidates
+    started = replace(
         view,
         kind="update",
         parameters=np.tile(theta, (count, 1)),
         messages=np.zeros((count, theta.size)),
         seeds=None,
-        shown=shown[which],
-        features=features[which],
-        candidates=replace(candidates, query=query[which]),
+        shown=pool.shown[which],
+        features=pool.features[which],
+        candidates=None if candidates is None else replace(candidates, query=pool.query[which]),
         labels=grades,
         intent_labels=None,
         clients=np.full(count, view.clients[row]),
-        senders=senders,
+        senders=_senders(form.lists, int(view.clients[row]), count) if view.observer == "aggregate" else None,
     )
-    if step is not None:
-        once = replace(
-            begun,
-            parameters=np.tile(theta, (query.size, 1)),
-            messages=np.zeros((query.size, theta.size)),
-            shown=shown[:, np.newaxis],
-            features=features[:, np.newaxis],
-            candidates=None,
-            labels=None,
-            clients=np.ones(query.size),
-            senders=None,
-        )
-        still, added = once.step_effects
-        vars(begun)["step_effects"] = still[which].sum(axis=1), added[which, 0]
-    return begun, grades
+    if slow:  # each list of the pool is computed once
+        still, added = _alone(started, pool).step_effects
+        vars(started)["step_effects"] = still[which].sum(axis=1), added[which, 0]
+    return started, grades
+
+
+def _pool(view: View, theta: Floats, size: int, k: int, rng: np.random.Generator) -> _Pool:
+    """Lists of up to k documents of queries that are drawn from all candidates."""
+    candidates = view.candidates
+    if candidates is None:
+        raise ValueError("shadow messages need candidates")
+    query = rng.choice(np.flatnonzero(np.diff(candidates.offsets)), size=size)
+    shown = _lists(view, theta, candidates, query, k, rng)
+    features = candidates.features[candidates.offsets[query][:, np.newaxis] + np.maximum(shown, 0)]
+    features[shown < 0] = 0
+    return _Pool(query, shown, features)
+
+
+def _senders(lists: int, clients: int, count: int) -> Ints:
+    """Which client each list of a sum belongs to, (count, lists): they have as many each."""
+    return np.tile(np.arange(lists) * max(1, min(lists, clients)) // lists, (count, 1))
+
+
+def _alone(started: View, pool: _Pool) -> View:
+    """Each list of a pool in a message of its own."""
+    Q, P = pool.query.size, started.parameters.shape[1]
+    return replace(
+        started,
+        parameters=np.tile(started.parameters[0], (Q, 1)),
+        messages=np.zeros((Q, P)),
+        shown=pool.shown[:, np.newaxis],
+        features=pool.features[:, np.newaxis],
+        candidates=None,
+        labels=None,
+        clients=np.ones(Q, dtype=np.int64),
+        senders=None,
+    )
 
 
 def _lists(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from dataclasses import replace
 
 import numpy as np
@@ -126,7 +127,7 @@ def test_trees_are_kept_for_what_they_were_trained_for(monkeypatch: pytest.Monke
         return real(self, view, row, form)
 
     monkeypatch.setattr(click_classifier.ShadowTraining, "_trained", counted)
-    monkeypatch.setattr(click_classifier, "_kept", click_classifier.OrderedDict())
+    monkeypatch.setattr(click_classifier, "_kept", OrderedDict())
     quick = Learned(documents=500, trees=5)
     once = answer(quick, made.view).scores
     assert np.array_equal(answer(quick, made.view).scores, once)

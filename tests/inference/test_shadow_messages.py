@@ -148,7 +148,7 @@ def test_what_was_left_out_of_a_message_is_seen(kind: str) -> None:
             messages = (messages + made.view.parameters).astype(np.float32).astype(np.float64)
         received = replace(made.view, kind=kind, messages=messages)
         found[name] = message_forms(received), is_compressed(received)
-    moved = updates.any(axis=1)
+    moved = np.asarray(updates.any(axis=1))
     assert moved.sum() > 30
     for name in ("whole", "noisy"):
         assert {form._replace(documents=10) for form in found[name][0]} == {ONE}, name
@@ -178,7 +178,7 @@ def test_numbers_of_lists_and_documents_are_rounded_up_above_ten() -> None:
     wide = replace(
         view,
         shown=np.tile(view.shown[:1, :, :4], (1, 11, 1)),
-        features=np.tile(view.features[:1, :, :4], (1, 11, 1, 1)),
+        features=np.tile(view.features[:1, :, :4].astype(np.float64), (1, 11, 1, 1)),
         parameters=view.parameters[:1],
         messages=view.messages[:1],
         clients=np.ones(1, dtype=np.int64),
