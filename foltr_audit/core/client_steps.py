@@ -162,12 +162,18 @@ class TorchStep(FunctionStep):
         batched: whether `torch.func` may batch and differentiate it; else it is called for one pattern after
             another.
         draws: updates are means over this many seeds of PyTorch's generator; 1 for a step without chance.
+        first_seed: the first of these seeds.
     """
 
     name: ClassVar[str] = "torch"
 
     batched: bool = True
     draws: int = Field(1, ge=1)
+    first_seed: int = Field(0, ge=0)
+
+    def drawn(self, seed: int) -> TorchStep:
+        """See `ClientStep`; a step without chance has one draw and stays as it is."""
+        return self if self.draws == 1 else self.model_copy(update={"draws": 1, "first_seed": seed})
 
     def updates(self, model: Floats, features: Floats, clicks: Floats) -> Floats:
         import torch
@@ -207,11 +213,11 @@ class TorchStep(FunctionStep):
 
         total = np.zeros(0)
         with torch.random.fork_rng(devices=[]):
-            for seed in range(self.draws):
+            for seed in range(self.first_seed, self.first_seed + self.draws):
                 torch.manual_seed(seed)
                 tensors = [torch.from_numpy(np.array(one, dtype=np.float64)) for one in given]
                 found = as_numbers(function(*tensors))
-                total = found if not seed else total + found
+                total = found if seed == self.first_seed else total + found
         return total / self.draws
 
 

@@ -28,7 +28,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import TaskEvidence, judge
+from foltr_audit.judge.protocol import TaskEvidence, judge, stand_ins
 from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation, RoundResult
@@ -298,6 +298,7 @@ def judge_attacks(
     """
     observer = Observer(recording.header, collection, frozenset(protocol.hide), client_step)
     methods = protocol.methods_on(recording.header.attacked_kind)
+    methods += stand_ins(recording, observer, protocol, streams)
     _LOG.info("attack: %s on %d recorded rounds %s", ", ".join(methods), recording.n_rounds, name)
     try:
         with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:

@@ -65,7 +65,7 @@ def versions() -> dict[str, str]:
         OURS: version(OURS),
         "code": code_version(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        **{name: version(name) for name in ("numpy", "numba", "scipy", "polars")},
+        **{name: version(name) for name in ("numpy", "numba", "scipy", "scikit-learn", "polars")},
         "platform": " ".join(part for part in system if part),
         "processor": str(get_host_cpu_name()),
         **{f"plug-ins {owner.name}": owner.version for owner in owners if owner.name != OURS},

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import ONE_GROUP, ClientGroups
 from foltr_audit.core.results import AttackRecord
 from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.defaults import ONE_LIST_ATTACK, SEVERAL_LISTS_ATTACK, STAND_IN
 from foltr_audit.errors import PluginError, UsageError, suggest_name
+from foltr_audit.inference.shadow_messages import is_compressed
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import calibration_records, information_records
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -240,6 +243,33 @@ def seen_as_rounds(
     """The rounds of a store as the observer of a protocol sees them who sees no single messages."""
     honest = without_colluders(store, protocol.colluders, streams)
     return (seen_as_published if protocol.view == "client" else seen_as_sums)(honest, observer)
+
+
+def stand_ins(
+    recording: RoundStore, observer: Observer, protocol: AttackSpec, streams: Streams
+) -> tuple[str, ...]:
+    """The default attack that runs where no decoder by likelihood reads the messages of fresh clients.
+
+    That is, if these refuse the first view, or if its messages were compressed, which they do not model. A
+    shadow run and its fit take seconds for each global model, so on training rounds it runs only if named.
+    """
+    if (
+        protocol.methods is not None
+        or protocol.target != "fresh"
+        or (protocol.sums and not protocol.sums_of_rounds)
+    ):
+        return ()
+    store: ObservedRounds = recording
+    if protocol.sums_of_rounds:
+        store, observer = seen_as_rounds(recording, observer, protocol, streams)
+    view = next((seen.view for record in store.rounds() for seen in observer.views(record)), None)
+    stand_in = make(Attack, STAND_IN)
+    if view is None or stand_in.why_not(view) is not None:
+        return ()
+    exact = (make(Attack, name) for name in (ONE_LIST_ATTACK, SEVERAL_LISTS_ATTACK))
+    if all(attack.why_not(view) is not None for attack in exact):
+        return (stand_in.text,)
+    return (stand_in.text,) if observer.client_step is None and is_compressed(view) else ()
 
 
 def _by_task(

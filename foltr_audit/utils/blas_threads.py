@@ -1,4 +1,4 @@
-"""How many threads linear algebra uses, for the length of a `with` block."""
+"""How many threads linear algebra and libraries with OpenMP use, for the length of a `with` block."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread, so that no result depends on the number of threads."""
     with _controller(len(sys.modules)).limit(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
+def one_openmp_thread() -> Iterator[None]:
+    """The same for OpenMP, with which scikit-learn adds in an order that depends on the number of threads."""
+    with _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
         yield
 
 

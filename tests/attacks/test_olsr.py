@@ -11,11 +11,12 @@ from foltr_audit.attacks.olsr import OLSR, OLSRTheta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.linear_model import LinearRegression
 
 from foltr_audit.core.pdgd import Normaliser, Pairs
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.rankers import LinearRanker
-from foltr_audit.core.records import Dataset
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.inference.linear_systems import (
     least_squares,
     name_by_weight,
@@ -23,12 +24,15 @@ from foltr_audit.inference.linear_systems import (
     roundings,
     with_model_column,
 )
+from foltr_audit.judge.observer import Observer
 from foltr_audit.kernels.messages import projected
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.testing import samples
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.reference import dataset
 from tests.fixtures.tiny import score_order
+from tests.judge.test_clicks import recording_of
 
 EVERY_SETTING = pytest.mark.parametrize(
     ("pairs", "normaliser"),
@@ -204,6 +208,24 @@ def test_the_weights_are_the_learners_coefficients() -> None:
     np.testing.assert_allclose(
         answer.scores.sum(axis=(1, 2)), 0.0, atol=1e-14
     )  # every pair: one up, one down
+
+
+@pytest.mark.parametrize("defense", [("none",), ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")])
+def test_recorded_messages_have_the_weights_of_scikit_learn(
+    defense: tuple[str, ...], setup_of: SetupOf, collection: Collection
+) -> None:
+    """Of each message by itself; of more documents than features both take the shortest solution."""
+    setup = setup_of(defense=defense, clients=40, learner="fpdgd:interactions=1")
+    recording, compared = recording_of(setup), 0
+    for record in recording.rounds():
+        for seen in Observer(recording.header, collection).views(record):
+            scores = infer(seen.view).scores
+            for i, here in enumerate(seen.view.is_document):
+                rows, update = seen.view.features[i][here].astype(np.float64), seen.view.updates[i]
+                theirs = LinearRegression(fit_intercept=False).fit(rows.T, update).coef_
+                np.testing.assert_allclose(scores[i][here], theirs, rtol=1e-9, atol=1e-12)
+                compared += bool(theirs.any())
+    assert compared > 20
 
 
 def test_twin_documents_cannot_be_told_apart() -> None:

@@ -70,6 +70,25 @@ def test_attack_runs_the_strong_attacks_and_saves_none(tmp_path: Path) -> None:
     assert names(text.attacks) == ["olsr", "lad", "map"], "compare --config"
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--defense sign:scale=.1", {"olsr", "lad", "map", "learned"}),
+        ("--defense sign:scale=.1 --method olsr", {"olsr"}),
+        ("--defense sign:scale=.1 --hide candidates", {"olsr", "lad"}),
+        ("--defense sign:scale=.1 --target training", {"olsr", "lad", "map"}),
+        ("--view cohort --cohort 20", {"olsr", "lad", "learned"}),
+        ("--view cohort --cohort 4", {"olsr", "lad", "joint-map"}),
+    ],
+)
+def test_learned_stands_in_where_no_decoder_reads_fresh_messages(options: str, expected: set[str]) -> None:
+    """Decoders refuse sums of twenty lists, and do not model messages of signs."""
+    given = ["--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "1"]
+    given += [] if "training" in options else ["--click-model", "perfect"]
+    rows = answer("attack", *given, "--learner", "fpdgd:interactions=1", *options.split())["results"]
+    assert {row["method"] for row in rows if not row["baseline"]} == expected
+
+
 def test_several_defenses_are_several_systems() -> None:
     chains = ("--defense", "clip:norm=1.5", "--defense", "clip:norm=1.5+gaussian:sigma=3")
     for command in ("train", "attack --click-model perfect --method first-position"):

@@ -23,6 +23,7 @@ HEAVY = {
         ("report --help", HEAVY),
         ("list defenses --help", HEAVY),
         ("ceiling --eps 1.2 --auc .6", HEAVY - {"numpy"}),
+        ("attack --data synthetic:mq2007:60 --clients 10 --rounds 1 --click-model perfect", {"sklearn"}),
     ],
 )
 def test_a_command_starts_without_heavy_imports(command: str, heavy: set[str]) -> None:

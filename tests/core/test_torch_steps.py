@@ -145,6 +145,16 @@ def test_dropout_is_averaged_over_masks_and_leaves_no_trace() -> None:
     np.testing.assert_allclose(off, _by_mask(model, rows, patterns, np.ones((L, UNITS))), atol=1e-12)
 
 
+def test_the_mean_step_is_that_of_the_steps_with_one_mask() -> None:
+    model, rows, patterns = inputs()
+    step = fa.torch_module_step(network(dropout=0.5).train(), loss, draws=20)
+    each = [step.drawn(seed).updates(model, rows, patterns) for seed in range(20)]
+    np.testing.assert_allclose(step.updates(model, rows, patterns), np.mean(each, axis=0), atol=1e-12)
+    assert not np.allclose(each[0], each[1])
+    sure = fa.torch_module_step(network(), loss)
+    assert sure.drawn(3) is sure
+
+
 def _by_mask(model: Floats, rows: Floats, patterns: Floats, mask: Floats) -> Floats:
     """A step of lr .1 with a known mask: the gradient by hand."""
     W, b = model[: UNITS * D].reshape(UNITS, D), model[UNITS * D : UNITS * (D + 1)]

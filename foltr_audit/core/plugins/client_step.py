@@ -30,6 +30,13 @@ class ClientStep(Plugin):
         """
         raise NotImplementedError
 
+    def drawn(self, seed: int) -> ClientStep:
+        """The step of one client, where chance such as dropout differs between clients; else this step.
+
+        `updates` is then the mean over clients.
+        """
+        return self
+
     def slopes(self, model: Floats, features: Floats, clicks: Floats) -> Floats:
         """Derivatives of the update by each relaxed click at clicks (L,): float64 (L, P).
 

@@ -136,7 +136,8 @@ class AttackSpec(SpecTable):
 
         By default these are the published attacks and the strongest that fits: `map` for one list,
         `joint-map` for several and for sums of rounds, `aggregate` for other sums. `joint-map` takes about a
-        second per message, so on training rounds it runs only if it is named.
+        second per message, so on training rounds it runs only if it is named. Where these cannot read what
+        fresh clients send, `stand_ins` of `judge/protocol.py` adds `learned`.
         """
         return self.methods or self.defaults_on(kind)
 

@@ -80,6 +80,9 @@ ONE_LIST_ATTACK: Final = "map"
 SEVERAL_LISTS_ATTACK: Final = "joint-map"
 """The attack on messages of several interactions."""
 
+STAND_IN: Final = "learned"
+"""The attack on messages of fresh clients that neither of these two reads."""
+
 LISTS_ATTACK: Final = "shown-lists"
 """The attack on the lists that follow clicks."""
 
