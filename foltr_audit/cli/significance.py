@@ -11,9 +11,7 @@ from foltr_audit.cli.pages import new_app, page
 app = new_app()
 EXAMPLES = {
     "Compare the Runs of two folders": "foltr-audit study significance run-a run-b",
-    "Test the loss at each change of intent": (
-        "foltr-audit study significance run-a run-b --metric ndcg_drop@10"
-    ),
+    "Test another metric": "foltr-audit study significance run-a run-b --metric offline_mrr@10",
 }
 
 
