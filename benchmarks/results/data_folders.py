@@ -27,12 +27,14 @@ class RealData:
         folder: its folder below `--shared`.
         layout: `as-is`; `folds`: parts S1.txt to S5.txt become LETOR's Fold1 to Fold5; `joined`: all its
             files become one.
+        intents: folder below `--shared` with the qrels of its intents; empty without.
     """
 
     name: str
     title: str
     folder: str
     layout: Literal["as-is", "folds", "joined"] = "as-is"
+    intents: str = ""
 
     def sources(self, shared: Path) -> list[Path]:
         """Its published files, none where they are absent."""
@@ -83,7 +85,7 @@ DATA = {
     data.name: data
     for data in (
         RealData("mq2008", "MQ2008", "mq2008-parts", "folds"),
-        RealData("clueweb09", "ClueWeb09", "clueweb09", "joined"),
+        RealData("clueweb09", "ClueWeb09", "clueweb09", "joined", "trec-web-intents"),
         RealData("mslr-sample", "MSLR-sample", "mslr-sample"),
         RealData("lightgbm-rank", "LightGBM-rank", "lightgbm-rank"),
     )

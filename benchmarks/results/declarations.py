@@ -27,7 +27,7 @@ class DeclaredRun:
     Attributes:
         name: its name.
         command: `foltr-audit ...` or `python -m benchmarks.NAME ...`, which prints one JSON object; `{data}`
-            stands for the path of its data.
+            stands for the path of its data, `{intents}` for the qrels of their intents.
         data: name of its data, see `benchmarks.results.data_folders`; none for synthetic data.
     """
 

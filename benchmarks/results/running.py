@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -116,9 +116,12 @@ class ResultRunner:
         return DATA[run.data].digest(self.shared) if run.data else ""
 
     def _printed(self, run: DeclaredRun) -> dict[str, Any]:
-        path = DATA[run.data].path(self.shared, self.work) if run.data else None
+        places = {}
+        if run.data:
+            data = DATA[run.data]
+            places = {"{data}": data.path(self.shared, self.work), "{intents}": self.shared / data.intents}
         done = subprocess.run(
-            words(run.command, path),
+            words(run.command, places),
             capture_output=True,
             text=True,
             cwd=ROOT,
@@ -147,7 +150,8 @@ def rows_of(printed: Row, table: DeclaredTable, title: str) -> list[Row]:
     if not isinstance(found, list):
         raise UsageError(f"no rows {table.rows!r} in its JSON; expected one of {sorted(printed)}")
     keys = [key for key in (*table.about, *table.found) if key != "data"]
-    rows = [{key: _short(row[key]) for key in keys if row.get(key) is not None} for row in found]
+    every = ({key: row[key] if key in row else value_at(row, key) for key in keys} for row in found)
+    rows = [{key: _short(value) for key, value in row.items() if value is not None} for row in every]
     return [{"data": title, **row} if "data" in table.about else row for row in rows]
 
 
@@ -172,16 +176,16 @@ def _seed_and_runs(seed: int, runs: int) -> str:
     return f"seed {seed}, {runs} {'run' if runs == 1 else 'runs'}"
 
 
-def words(command: str, path: Path | None) -> Sequence[str]:
-    """The words of a command, run by this Python.
+def words(command: str, places: Mapping[str, Path]) -> Sequence[str]:
+    """The words of a command, run by this Python, with its data in their `places`.
 
     Raises:
         UsageError: a command of another program, or `{data}` without data.
     """
     given = shlex.split(command)
-    if "{data}" in given and path is None:
+    if "{data}" in given and not places:
         raise UsageError(f"{command}: expected data, since the command names {{data}}")
-    given = [str(path) if word == "{data}" else word for word in given]
+    given = [str(places.get(word, word)) for word in given]
     if given[:1] == ["foltr-audit"]:
         return [sys.executable, "-m", "foltr_audit", *given[1:]]
     if given[:2] == ["python", "-m"]:
