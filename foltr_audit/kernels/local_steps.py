@@ -96,12 +96,18 @@ class GroupMemory(NamedTuple):
 def empty_memory(rows: int, columns: int, k: int, parameters: int) -> GroupMemory:
     """Memory for groups of so many rows, and so many columns of random numbers."""
     return GroupMemory(
-        *np.empty((5, rows), dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
         np.zeros(rows, dtype=np.int64),
-        *np.empty((2, columns), dtype=np.int64),
+        np.empty(columns, dtype=np.int64),
+        np.empty(columns, dtype=np.int64),
         np.empty((k, columns + 8)),  # drawing reads eight at a time
         np.empty((2 * k, columns)),
-        *np.empty((2, rows, k), dtype=np.int64),
+        np.empty((rows, k), dtype=np.int64),
+        np.empty((rows, k), dtype=np.int64),
         np.empty((rows, k), dtype=np.bool_),
         np.empty((rows, k)),
         np.empty(rows, dtype=np.int64),
