@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.count_decoder import CountDecoder
 from foltr_audit.inference.pattern_decoder import Prior, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
@@ -48,11 +49,9 @@ class AggregateCounts(Attack):
             return "it reads sums over clients who all saw one list"
         return super().why_not(view) or why_no_replay(view) or why_too_long(view)
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the expected number of clicks; the guess names documents that most clients clicked."""
-        return self._answer(view.trimmed(), rng).widened(view.shown.shape[2])
-
-    def _answer(self, view: View, rng: np.random.Generator) -> Inference:
         n, B, k = view.shown.shape
         belief = view.knowledge.belief
         grades = 1 if belief is None else belief.click.size

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
 from foltr_audit.plugins import Attack, Inference, View
 
@@ -32,11 +33,9 @@ class PositionPrior(Attack):
     def why_not(self, view: View) -> str | None:
         return super().why_not(view) or why_too_long(view)
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the prior probability of a click; the guess is where that is above one half."""
-        return self._answer(view.trimmed()).widened(view.shown.shape[2])
-
-    def _answer(self, view: View) -> Inference:
         from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
 
         n, B, k = view.shown.shape

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.intent_likelihood import above_best, list_likelihoods, posteriors, under_each
 from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
@@ -57,14 +58,12 @@ class IntentInference(IntentAttack):
             return "the click model is no cascade, so how likely clicks are under an intent is not known"
         return reason
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """`answer` holds log likelihoods, 0 for the best; the score is the posterior probability of a click.
 
         The guess names the documents that were more likely clicked than not.
         """
-        return self._answer(view.trimmed()).widened(view.shown.shape[2])
-
-    def _answer(self, view: View) -> Inference:
         from foltr_audit.kernels.patterns import marginals
 
         (n, B, k), worlds = view.shown.shape, under_each(view)

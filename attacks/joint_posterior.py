@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.joint_search import JointSearch, StepSearch
 from foltr_audit.inference.list_decoder import why_no_evidence
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
@@ -70,11 +71,9 @@ class JointMaximumPosterior(Attack):
         replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)
         return super().why_not(view) or replay or why_too_long(view) or _why_no_sum(view)
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click given the guess of all other lists."""
-        return self._answer(view.trimmed()).widened(view.shown.shape[2])
-
-    def _answer(self, view: View) -> Inference:
         if view.knowledge.client_step is not None:
             return StepSearch(PatternDecoder(view, self.prior), self.sweeps).answer()
         from foltr_audit.kernels.patterns import MOST_DOCUMENTS

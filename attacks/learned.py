@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.click_classifier import ShadowTraining, document_features
 from foltr_audit.inference.pattern_decoder import Prior
 from foltr_audit.inference.replay import NEEDS, why_no_replay, why_no_step_replay
@@ -50,11 +51,9 @@ class Learned(Attack):
         replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)
         return super().why_not(view) or replay
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the probability of a click that the trees give; the guess is where it is above 1/2."""
-        return self._answer(view.trimmed()).widened(view.shown.shape[2])
-
-    def _answer(self, view: View) -> Inference:
         scores, there = np.zeros(view.shown.shape), view.is_document
         groups = _alike(view) if there.any() else {}
         training = ShadowTraining(self.prior, self.documents, self.trees)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, field_validator
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.intent_likelihood import above_best, list_likelihoods, posteriors, under_each
 from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
@@ -65,11 +66,9 @@ class Linkage(LinkAttack):
             raise ValueError(f"expected some of {', '.join(TRAITS)} with / between them")
         return text
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """`answer` describes each message; the score is the probability of a click without any belief."""
-        return self._answer(view.trimmed()).widened(view.shown.shape[2])
-
-    def _answer(self, view: View) -> Inference:
         from foltr_audit.kernels.patterns import marginals
 
         n, B, k = view.shown.shape

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.pattern_decoder import (
     Guess,
     PatternDecoder,
@@ -72,11 +73,9 @@ class MaximumPosterior(Attack):
             return False
         return bool(P * usual_log_density(law, known.resolution)[2] < _LOST)
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click."""
-        return self._answer(view.trimmed()).widened(view.shown.shape[2])
-
-    def _answer(self, view: View) -> Inference:
         decoder = PatternDecoder(view, self.prior)
         posteriors = (
             (rows, b, decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b))

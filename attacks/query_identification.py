@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.pattern_decoder import (
     PatternDecoder,
     Prior,
@@ -51,14 +52,12 @@ class QueryIdentification(Attack):
             return f"it makes the lists of other queries: expected deterministic, not {view.knowledge.lists}"
         return reason
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """`lists` and scores are posterior probabilities; a score is that of list shown and document clicked.
 
         The guess is the most probable pattern on the most probable list.
         """
-        return self._answer(view.trimmed()).widened(view.shown.shape[2])
-
-    def _answer(self, view: View) -> Inference:
         from foltr_audit.kernels.patterns import marginals
 
         n, m, k = view.shown.shape

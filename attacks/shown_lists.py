@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.list_decoder import NEEDS as LIST_NEEDS
 from foltr_audit.inference.list_decoder import ListDecoder, why_no_evidence
 from foltr_audit.inference.pattern_decoder import Guess, PatternDecoder, Prior, answer_of, why_too_long
@@ -45,11 +46,9 @@ class ShownLists(Attack):
     def why_not(self, view: View) -> str | None:
         return super().why_not(view) or why_no_replay(view) or why_no_evidence(view) or why_too_long(view)
 
+    @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click."""
-        return self._answer(view.trimmed()).widened(view.shown.shape[2])
-
-    def _answer(self, view: View) -> Inference:
         decoder = PatternDecoder(view, self.prior)
         search = ListDecoder(decoder, self.histories)
         posteriors = (

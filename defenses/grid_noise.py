@@ -9,14 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import (
-    Calibration,
-    Defense,
-    NoiseAddition,
-    PrivacyClaim,
-    PrivacyEvent,
-    RoundContext,
-)
+from foltr_audit.plugins import Calibration, Defense, NoiseAddition, PrivacyClaim, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import GridRounding
 from foltr_audit.privacy.loss.composition import epsilon_of_renyi
 from foltr_audit.privacy.noise import DiscreteGaussian, Skellam

@@ -14,13 +14,7 @@ from foltr_audit.auditing.declarations import DeclarationCheck, LinkTestInput, c
 from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, FOR_NORMAL, TrialScores, nearly_normal
 from foltr_audit.auditing.evaluation import EarlyStop, Pair, about_best, split
 from foltr_audit.auditing.games import OtherClients
-from foltr_audit.auditing.played_rounds import (
-    PlayedGame,
-    PlayedRounds,
-    PlayedTrial,
-    difference,
-    played_bound,
-)
+from foltr_audit.auditing.played_rounds import PlayedGame, PlayedRounds, PlayedTrial, difference, played_bound
 from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials, claim_for
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, is_proven, verdict_on

@@ -91,10 +91,7 @@ def attack(
 
 
 def run_attacks(
-    plan: Plan,
-    common: CommonOptions,
-    pictures: Sequence[Path] = (),
-    chosen: PresetSelection | None = None,
+    plan: Plan, common: CommonOptions, pictures: Sequence[Path] = (), chosen: PresetSelection | None = None
 ) -> None:
     """Run a plan of attacks, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.core.plugins import Attack

@@ -99,16 +99,15 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> PresetCompa
     from foltr_audit.experiments.published import StudyExtent
     from foltr_audit.report.presets import PresetComparison
 
-    chosen = {category: number for number, category in enumerate(study.categories, start=1)}
+    chosen: dict[object, int] = {category: place for place, category in enumerate(study.categories, start=1)}
     figures: dict[str, list[dict[str, JsonValue]]] = {
-        "hyperparameters": [row.plain() for row in study.hyperparameters],
-        "local": [{**row.plain(), "choice": chosen.get(row["category"])} for row in study.local],
-        "statistics": [{**row.plain(), "choice": chosen.get(row["category"])} for row in study.statistics],
-        "weights": [row.plain() for row in study.weights],
-        "merged": [{**row.plain(), row["metric"]: row["value"]} for row in study.merged],
-        "mixtures": [row.plain() for row in study.mixtures],
-        "verdicts": [row.plain() for row in study.verdicts],
+        name: [row.plain() for row in getattr(study, name)]
+        for name in ("hyperparameters", "local", "statistics", "weights", "merged", "mixtures", "verdicts")
     }
+    for row in (*figures["local"], *figures["statistics"]):
+        row["choice"] = chosen.get(row["category"])
+    for row in figures["merged"]:
+        row[str(row["metric"])] = row["value"]
     data = study.dataset
     extent = StudyExtent(data=data["source"], synthetic=data["synthetic"], scale=scale)
     return PresetComparison.of_figures(preset, {"": figures}, extent)

@@ -299,10 +299,7 @@ def load_search_log(data: DataSpec, files: LogFiles) -> Collection:
         )
     log = read_search_log(files.metadata)
     letor = read_letor(
-        files.letor,
-        dtype=data.dtype,
-        only=frozenset(log.query_ids),
-        nan_is_missing=data.missing is not None,
+        files.letor, dtype=data.dtype, only=frozenset(log.query_ids), nan_is_missing=data.missing is not None
     )
     name = name_in_messages(files.letor)
     searches = _searches(log, letor.dataset, name)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,9 +17,8 @@ from foltr_audit.core.settings.experiment import flat
 from foltr_audit.experiments.presets import Publication, PublishedFigure, PublishedTest
 from foltr_audit.experiments.published import Fields, is_at
 from foltr_audit.experiments.run import Run
-from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test
+from foltr_audit.judge.significance import bonferroni, paired_t_test
 from foltr_audit.simulation.intent_metrics import PERIOD
-from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue
 
 REPETITIONS = "repetitions"
@@ -47,21 +45,17 @@ class PlaceTest:
     pairs: int
     difference: Estimate
     p: float | None
-    p_bonferroni: float | None
-    comparisons: int
-    mark: str
+    p_bonferroni: float | None = None
+    comparisons: int = 0
+    mark: str = ""
 
 
 def repeated_metrics(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) -> JsonValue:
     """The field `REPETITIONS` of a row about runs with such metrics."""
-    values: dict[str, JsonValue] = {}
-    for name in metrics[0]:
-        each = zip((run.spec for run in runs), metrics, strict=True)
-        values[name] = {
-            f"fold {spec.data.fold}, seed {spec.seed}, repetition {spec.repetition}": of_run[name]
-            for spec, of_run in each
-        }
-    return values
+    named = [
+        f"fold {run.spec.data.fold}, seed {run.spec.seed}, repetition {run.spec.repetition}" for run in runs
+    ]
+    return {name: dict(zip(named, (of_run[name] for of_run in metrics), strict=True)) for name in metrics[0]}
 
 
 def published_tests(published: Publication, found: Mapping[str, Sequence[Fields]]) -> Iterator[PlaceTest]:
@@ -70,18 +64,18 @@ def published_tests(published: Publication, found: Mapping[str, Sequence[Fields]
     A test is left out where no repetition of both systems is at its place.
     """
     for declared in published.tests:
-        wheres = [
-            flat(figure.where)
-            for figure in published.figures
-            if (figure.cell, figure.metric) == (declared.cell, declared.metric)
-        ]
-        places = [list(_at_place(declared, where, found)) for where in wheres]
-        p = iter(bonferroni([one.test.p for place in places for one in place if one.test is not None]))
-        comparisons = sum(one.test is not None for place in places for one in place)
+        named = declared.cell, declared.metric
+        figures = [figure for figure in published.figures if (figure.cell, figure.metric) == named]
+        places = [list(_at_place(declared, flat(figure.where), found)) for figure in figures]
+        tested = [one.p for place in places for one in place if one.p is not None]
+        corrected = iter(bonferroni(tested))
+        better = declared.metric not in PERIOD or PERIOD[declared.metric].higher_is_better
         for place in places:
-            yield from _marked(
-                declared, place, [None if one.test is None else next(p) for one in place], comparisons
-            )
+            p = [None if one.p is None else next(corrected) for one in place]
+            gains = [(one.difference.value > 0) == better for one in place]
+            mark = declared.mark(gains, p) if len(place) == len(declared.against) else ""
+            for one, p_bonferroni in zip(place, p, strict=True):
+                yield replace(one, p_bonferroni=p_bonferroni, comparisons=len(tested), mark=mark)
 
 
 def mark_of(figure: PublishedFigure, tests: Sequence[PlaceTest]) -> str:
@@ -90,20 +84,10 @@ def mark_of(figure: PublishedFigure, tests: Sequence[PlaceTest]) -> str:
     return next((test.mark for test in tests if (test.cell, test.metric, test.where) == place), "")
 
 
-class _Pairs(NamedTuple):
-    """Paired values of the tested system and of another one; no test of a single pair."""
-
-    where: Mapping[str, JsonValue]
-    against: str
-    where_other: Mapping[str, JsonValue]
-    differences: Floats
-    test: PairedTest | None
-
-
 def _at_place(
     declared: PublishedTest, where: Mapping[str, JsonValue], found: Mapping[str, Sequence[Fields]]
-) -> Iterator[_Pairs]:
-    """The comparisons of a place."""
+) -> Iterator[PlaceTest]:
+    """The comparisons of a place, not yet corrected and marked."""
     ours = _repetitions(found.get(declared.cell, ()), where, declared.metric)
     where_other = declared.place_of_others(where)
     for other in declared.against:
@@ -112,7 +96,16 @@ def _at_place(
         if both:
             a, b = (np.array([values[repetition] for repetition in both]) for values in (ours, theirs))
             test = paired_t_test(a, b) if len(both) > 1 else None
-            yield _Pairs(where, other, where_other, a - b, test)
+            yield PlaceTest(
+                cell=declared.cell,
+                where=where,
+                metric=declared.metric,
+                against=other,
+                where_other=where_other,
+                pairs=a.size,
+                difference=Estimate(float((a - b).mean()), None if test is None else test.ends),
+                p=None if test is None else test.p,
+            )
 
 
 def _repetitions(rows: Sequence[Fields], where: Mapping[str, JsonValue], metric: str) -> dict[str, float]:
@@ -125,26 +118,3 @@ def _repetitions(rows: Sequence[Fields], where: Mapping[str, JsonValue], metric:
     ]
     names = [name for name in known[0] if all(name in of for of in known)] if known else []
     return {name: sum(of[name] for of in known) / len(known) for name in names}
-
-
-def _marked(
-    declared: PublishedTest, place: Sequence[_Pairs], corrected: Sequence[float | None], comparisons: int
-) -> Iterator[PlaceTest]:
-    """The rows of a place; its marks need all systems that the cell is tested against."""
-    better = declared.metric not in PERIOD or PERIOD[declared.metric].higher_is_better
-    gains = [(float(one.differences.mean()) > 0) == better for one in place]
-    mark = declared.mark(gains, corrected) if len(place) == len(declared.against) else ""
-    for one, p_bonferroni in zip(place, corrected, strict=True):
-        yield PlaceTest(
-            cell=declared.cell,
-            where=one.where,
-            metric=declared.metric,
-            against=one.against,
-            where_other=one.where_other,
-            pairs=one.differences.size,
-            difference=Estimate(float(one.differences.mean()), None if one.test is None else one.test.ends),
-            p=None if one.test is None else one.test.p,
-            p_bonferroni=p_bonferroni,
-            comparisons=comparisons,
-            mark=mark,
-        )

@@ -12,7 +12,7 @@ import numpy as np
 from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
-from foltr_audit.inference.pattern_decoder import Prior
+from foltr_audit.inference.pattern_decoder import Prior, click_beliefs
 from foltr_audit.inference.shadow_messages import MessageForm, shadow_messages
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.blas_threads import one_openmp_thread
@@ -60,7 +60,7 @@ def document_features(view: View, prior: Prior) -> Floats:
         _length(view.jacobian),
         score - _over(score.sum(axis=2, keepdims=True), length),
         _of_message(np.log10(np.maximum(size, np.finfo(np.float64).tiny)), view),
-        _believed(view, prior),
+        click_beliefs(view, prior)[0],
     ]
     values: Floats = np.nan_to_num(np.stack(found, axis=-1), nan=0.0, posinf=_FAR, neginf=-_FAR)
     return np.asarray(np.round(np.clip(values, -_FAR, _FAR), _DIGITS), dtype=np.float64)
@@ -109,16 +109,6 @@ def _in_list(values: Floats, there: Bools) -> list[Floats]:
         (among[..., np.newaxis, :] > among[..., np.newaxis]).sum(axis=-1).astype(np.float64),
         among.max(axis=2, keepdims=True, initial=-np.inf) - held,
     ]
-
-
-def _believed(view: View, prior: Prior) -> Floats:
-    """P(click | examined) of each document, (n, B, k), as decoders believe before the message."""
-    belief = view.knowledge.belief
-    if belief is None or prior == "uniform":
-        return np.full(view.shown.shape, 0.5)
-    if prior == "relevance" and view.labels is not None:
-        return belief.by_grade(view.labels)[0]
-    return np.broadcast_to(belief.by_position(view.shown.shape[2])[0], view.shown.shape)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,17 @@ def why_too_long(view: View) -> str | None:
     return f"a list has {view.width} documents; it weighs every click pattern of up to {MOST_WEIGHED}"
 
 
+def click_beliefs(view: View, prior: Prior) -> tuple[Floats, Floats]:
+    """P(click | examined) and P(stop | clicked) of each document before its message, each (n, B, k)."""
+    belief, shape = view.knowledge.belief, view.shown.shape
+    if prior == "uniform" or belief is None:
+        return np.full(shape, 0.5), np.zeros(shape)
+    if prior == "relevance" and view.labels is not None:
+        return belief.by_grade(view.labels)
+    click, stop = belief.by_position(shape[2])
+    return np.broadcast_to(click, shape), np.broadcast_to(stop, shape)
+
+
 @dataclass(frozen=True, eq=False)
 class PatternDecoder:
     """Weighs the click patterns of a view's lists.
@@ -222,7 +233,7 @@ class PatternDecoder:
         """
         from foltr_audit.kernels.patterns import cascade_log_priors
 
-        click, stop, reports = *self._beliefs(messages, b), self._reports
+        (click, stop), reports = (each[messages, b] for each in self._beliefs), self._reports
         lengths = self.view.is_document[messages, b].sum(axis=1)
         facts = np.column_stack([click, stop, lengths])
         _, first, which = np.unique(facts, axis=0, return_index=True, return_inverse=True)
@@ -241,7 +252,7 @@ class PatternDecoder:
 
         lengths = self.view.is_document[messages, b].sum(axis=1)
         patterns = clicks @ (1 << np.arange(clicks.shape[1]))
-        click, stop = (np.ascontiguousarray(each) for each in self._beliefs(messages, b))
+        click, stop = (np.ascontiguousarray(each[messages, b]) for each in self._beliefs)
         return cascade_log_prior(click, stop, lengths, patterns, self._reports)
 
     @property
@@ -252,15 +263,9 @@ class PatternDecoder:
         law = self.view.knowledge.click_law
         return (law.unclicked, law.clicked) if self.reported and law is not None else AS_THEY_ARE
 
-    def _beliefs(self, messages: Ints, b: int) -> tuple[Floats, Floats]:
-        """P(click | examined) and P(stop | clicked) of each document, each (H, k)."""
-        belief, shape = self.view.knowledge.belief, (messages.size, self.view.shown.shape[2])
-        if self.prior == "uniform" or belief is None:
-            return np.full(shape, 0.5), np.zeros(shape)
-        if self.prior == "relevance" and self.view.labels is not None:
-            return belief.by_grade(self.view.labels[messages, b])
-        click, stop = belief.by_position(shape[1])
-        return np.broadcast_to(click, shape), np.broadcast_to(stop, shape)
+    @cached_property
+    def _beliefs(self) -> tuple[Floats, Floats]:
+        return click_beliefs(self.view, self.prior)
 
 
 def patterns_as_clicks(patterns: Ints, k: int) -> Bools:

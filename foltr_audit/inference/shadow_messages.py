@@ -18,7 +18,7 @@ from foltr_audit.inference.pattern_decoder import noise_law
 from foltr_audit.inference.replay import Replay, StepReplay
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _POOL = 64  # lists that shadows of a client step share: a step may be slow
 _SEEDS = 1 << 32  # from which the chance in a client's step is drawn
@@ -125,73 +125,56 @@ def shadow_messages(view: View, row: int, form: MessageForm, count: int, part: i
     return Shadows(view=sent, clicks=clicks)
 
 
-class _Pool(NamedTuple):
-    """Lists of Q queries (Q,) that shadows draw from: documents (Q, k), and their rows (Q, k, d)."""
-
-    query: Ints
-    shown: Ints
-    features: Features
-
-
 def _started(
     view: View, row: int, form: MessageForm, count: int, rng: np.random.Generator
 ) -> tuple[View, Ints]:
     """A view of simulated lists without messages yet, and the grades of their documents, (n, B, k)."""
-    theta, total = view.parameters[row], count * form.lists
-    slow = view.knowledge.client_step is not None
-    pool = _pool(view, theta, min(total, _POOL) if slow else total, form.documents, rng)
-    which = rng.integers(0, pool.query.size, size=total) if slow else np.arange(total)
+    total, slow = count * form.lists, view.knowledge.client_step is not None
+    pool = _pool(view, row, min(total, _POOL) if slow else total, form.documents, rng)
+    which = rng.integers(0, len(pool), size=total) if slow else np.arange(total)
     which = which.reshape(count, form.lists)
-    grades, candidates = _grades(view, pool.shown[which], rng), view.candidates
+    shown, clients = pool.shown[which, 0], int(view.clients[row])
+    grades, place = _grades(view, shown, rng), np.arange(form.lists)
+    # In a sum all clients have as many lists.
+    senders = place * max(1, min(form.lists, clients)) // form.lists if view.observer == "aggregate" else None
     started = replace(
-        view,
-        kind="update",
-        parameters=np.tile(theta, (count, 1)),
-        messages=np.zeros((count, theta.size)),
-        seeds=None,
-        shown=pool.shown[which],
-        features=pool.features[which],
-        candidates=None if candidates is None else replace(candidates, query=pool.query[which]),
+        pool,
+        parameters=pool.parameters[which[:, 0]],
+        messages=pool.messages[which[:, 0]],
+        shown=shown,
+        features=pool.features[which, 0],
+        candidates=pool.candidates and replace(pool.candidates, query=pool.candidates.query[which, 0]),
         labels=grades,
-        intent_labels=None,
-        clients=np.full(count, view.clients[row]),
-        senders=_senders(form.lists, int(view.clients[row]), count) if view.observer == "aggregate" else None,
+        clients=np.full(count, clients),
+        senders=None if senders is None else np.tile(senders, (count, 1)),
     )
     if slow:  # each list of the pool is computed once
-        still, added = _alone(started, pool).step_effects
+        still, added = pool.step_effects
         vars(started)["step_effects"] = still[which].sum(axis=1), added[which, 0]
     return started, grades
 
 
-def _pool(view: View, theta: Floats, size: int, k: int, rng: np.random.Generator) -> _Pool:
-    """Lists of up to k documents of queries that are drawn from all candidates."""
-    candidates = view.candidates
+def _pool(view: View, row: int, size: int, k: int, rng: np.random.Generator) -> View:
+    """Lists of up to k documents of queries that are drawn from all candidates, each in its own message."""
+    theta, candidates = view.parameters[row], view.candidates
     if candidates is None:
         raise ValueError("shadow messages need candidates")
     query = rng.choice(np.flatnonzero(np.diff(candidates.offsets)), size=size)
     shown = _lists(view, theta, candidates, query, k, rng)
     features = candidates.features[candidates.offsets[query][:, np.newaxis] + np.maximum(shown, 0)]
     features[shown < 0] = 0
-    return _Pool(query, shown, features)
-
-
-def _senders(lists: int, clients: int, count: int) -> Ints:
-    """Which client each list of a sum belongs to, (count, lists): they have as many each."""
-    return np.tile(np.arange(lists) * max(1, min(lists, clients)) // lists, (count, 1))
-
-
-def _alone(started: View, pool: _Pool) -> View:
-    """Each list of a pool in a message of its own."""
-    Q, P = pool.query.size, started.parameters.shape[1]
     return replace(
-        started,
-        parameters=np.tile(started.parameters[0], (Q, 1)),
-        messages=np.zeros((Q, P)),
-        shown=pool.shown[:, np.newaxis],
-        features=pool.features[:, np.newaxis],
-        candidates=None,
+        view,
+        kind="update",
+        parameters=np.tile(theta, (size, 1)),
+        messages=np.zeros((size, theta.size)),
+        seeds=None,
+        shown=shown[:, np.newaxis],
+        features=features[:, np.newaxis],
+        candidates=replace(candidates, query=query[:, np.newaxis]),
         labels=None,
-        clients=np.ones(Q, dtype=np.int64),
+        intent_labels=None,
+        clients=np.ones(size, dtype=np.int64),
         senders=None,
     )
 

@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.results import UNKNOWN, Estimate, Interval
-from foltr_audit.judge.significance import (
-    FEWEST,
-    mean_bounds,
-    mean_ends,
-    resample_weights,
-    simultaneous_tail,
-)
+from foltr_audit.judge.significance import FEWEST, mean_bounds, mean_ends, resample_weights, simultaneous_tail
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

@@ -488,11 +488,7 @@ def group_records(evidence: ClickEvidence, streams: Streams) -> Iterator[AttackR
 
 
 def _of_group(
-    scorer: AttackScorer,
-    number: int,
-    method: str,
-    values: dict[str, Floats],
-    every: dict[str, QueryMetric],
+    scorer: AttackScorer, number: int, method: str, values: dict[str, Floats], every: dict[str, QueryMetric]
 ) -> AttackRecord:
     """What a method reads in the lists of a group, next to each metric over all lists."""
     judged = scorer.evidence.group == number

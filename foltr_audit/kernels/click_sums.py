@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foltr_audit.kernels.density import DensityTable, log_density_at
 from foltr_audit.kernels.elementary import exp, log
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel
-from foltr_audit.kernels.threads import in_parts
+from foltr_audit.kernels.threads import filled
 
 # --- sums of independent whole numbers -------------------------------------------------------------
 # Numbers are added one after the other; a state is the sum so far, as its place among the sums that this
@@ -40,10 +40,7 @@ def sum_likelihoods(laws: Floats, totals: Ints, after: NDArray[np.int32], sizes:
         after: place of the sum with value r added, among the sums of j + 1 numbers, (n, widest, v).
         sizes: how many sums j numbers can make, j = 0 .. n, (n + 1,).
     """
-    out = np.zeros(laws.shape)
-    given = (laws, totals, after, sizes, out)
-    in_parts(lambda begin, end: fill_sum_likelihoods(*given, begin, end), laws.shape[0], 1)
-    return out
+    return filled(np.zeros(laws.shape), 1, fill_sum_likelihoods, laws, totals, after, sizes)
 
 
 @kernel
@@ -332,10 +329,7 @@ def explained(
 def counts_by_cascade(sums: UpdateSums, noise: SumNoiseTable, click: Floats, stop: Floats) -> Floats:
     """Expected clicks on each document (n, k) by clients of a known cascade, `click` and `stop` (n, k)."""
     n, k = click.shape
-    out = np.zeros((n, k))
-    given = (sums, noise, click, stop, out)
-    in_parts(lambda begin, end: fill_counts_by_cascade(*given, begin, end), n, 1)
-    return out
+    return filled(np.zeros((n, k)), 1, fill_counts_by_cascade, sums, noise, click, stop)
 
 
 @kernel
@@ -394,9 +388,7 @@ def counts_by_any_rate(sums: UpdateSums, noise: SumNoiseTable) -> Floats:
     All that is assumed: each document has a click rate that all clients share, uniform from 0 to 1.
     """
     n, w, q = sums.lengths.size, sums.terms.shape[2], sums.design.shape[2]
-    out = np.zeros((n, w - q))
-    in_parts(lambda begin, end: fill_counts_by_any_rate(sums, noise, out, begin, end), n, 1)
-    return out
+    return filled(np.zeros((n, w - q)), 1, fill_counts_by_any_rate, sums, noise)
 
 
 @kernel
@@ -570,9 +562,7 @@ def counts_by_grades(sums: UpdateSums, noise: SumNoiseTable, grades: GradeBelief
     `starts` (S, k) are assignments of grades where searches begin, S >= 1.
     """
     n, k = sums.lengths.size, starts.shape[1]
-    out = np.zeros((n, k))
-    in_parts(lambda begin, end: fill_counts_by_grades(sums, noise, grades, starts, out, begin, end), n, 1)
-    return out
+    return filled(np.zeros((n, k)), 1, fill_counts_by_grades, sums, noise, grades, starts)
 
 
 @kernel

@@ -19,7 +19,7 @@ from foltr_audit.kernels.philox import fill_columns, fill_normals
 from .cascade import click_group
 from .jit import Bools, Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
 from .ranking import Features, TieStream, fill_products, first_of_equals
-from .threads import in_parts
+from .threads import filled, in_parts
 
 Seeds = NDArray[np.uint64]
 
@@ -46,9 +46,7 @@ def _fill_from_seed(out: Floats, seed: np.uint64) -> None:
 
 def seed_normals(seeds: Seeds, size: int) -> Floats:
     """The first standard normal numbers of each seed (C,), shape (C, size)."""
-    out = np.empty((seeds.size, size))
-    in_parts(lambda begin, end: fill_seed_normals(seeds, out, begin, end), seeds.size, _CHUNK)
-    return out
+    return filled(np.empty((seeds.size, size)), _CHUNK, fill_seed_normals, seeds)
 
 
 @kernel
@@ -69,9 +67,8 @@ def weighted_normals(seeds: Seeds, weights: Floats, size: int) -> Floats:
     number of threads.
     """
     chunks = -(-seeds.size // _CHUNK)
-    sums, total = np.zeros((chunks, size)), np.zeros(size)
-    in_parts(lambda begin, end: add_weighted_normals(seeds, weights, sums, begin, end), chunks, 1)
-    for part in sums:
+    total = np.zeros(size)
+    for part in filled(np.zeros((chunks, size)), 1, add_weighted_normals, seeds, weights):
         total += part
     return total
 

@@ -278,7 +278,8 @@ steps[row] grows by what the model has moved.
 
 
 # --- clicks, learning and clipping -----------------------------------------------------------------
-# These kernels take the arrays that they need one by one: to pass whole tuples of arrays takes longer.
+# Small kernels take the arrays that they need one by one: to pass whole tuples of arrays takes longer. For a
+# gradient step it makes no difference.
 
 
 @uncounted
@@ -332,29 +333,24 @@ def _learnt_documents(
 @uncounted
 def step_group(
     features: Features,
-    firsts: Ints,
-    rate: float,
-    members: Ints,
-    pairs: Ints,
+    memory: GroupMemory,
     rows: int,
-    shown: Ints,
-    coefficients: Floats,
-    documents: Ints,
-    amounts: Floats,
-    gradient: Floats,
+    rate: float,
     tile: NetworkTile | None,
     models: Floats,
     steps: Floats,
 ) -> None:
-    """One gradient step of every client of a group that has pairs; its documents begin at firsts[row]."""
+    """One gradient step of every client of a group that has pairs."""
+    shown, coefficients = memory.shown, memory.coefficients
+    documents, amounts = memory.documents, memory.amounts
     for row in range(rows):
-        if pairs[row] > 0:
-            client, first = members[row], firsts[row]
+        if memory.pairs[row] > 0:
+            client, first = memory.members[row], memory.begins[row]
             if tile is None:
                 count = _learnt_documents(shown, coefficients, row, first, documents, amounts)
                 move_model(features, documents, amounts, count, rate, models, steps, client)
             else:
-                only, model = gradient[0], models[client]
+                only, model = memory.gradient[0], models[client]
                 fill_gradient(features, first, shown[row], coefficients[row], model, tile, only)
                 for j in range(models.shape[1]):
                     # The rounded difference instead of the gradient: by this the model really moves.
@@ -571,22 +567,7 @@ def _play_group(
     if relearnt or not rules.sampled:
         weigh_shown(pool, rows, shown)
     fill_coefficients(pool, rows, shown, clicks, candidates, only_observed, memory.coefficients, memory.pairs)
-    step_group(
-        features,
-        memory.begins,
-        rules.learning_rate,
-        memory.members,
-        memory.pairs,
-        rows,
-        shown,
-        memory.coefficients,
-        memory.documents,
-        memory.amounts,
-        memory.gradient,
-        tile,
-        models,
-        result.steps,
-    )
+    step_group(features, memory, rows, rules.learning_rate, tile, models, result.steps)
     norm, order, always, pairs = rules.norm, rules.order, rules.always, memory.pairs
     keep_in_ball(models, result.clipped, memory.members, queries, pairs, rows, step, norm, order, always)
     for row in range(rows):
@@ -594,46 +575,6 @@ def _play_group(
         for i in range(shown.shape[1]):
             result.shown[client, step, i] = shown[row, i]
             result.clicks[client, step, i] = clicks[row, i]
-
-
-@inlined
-def _play_block(
-    data: KernelDocuments,
-    rules: LocalStepRules,
-    stream: StepStreamKeys,
-    queries: Ints,
-    lifts: Ints,
-    clients: Ints,
-    common: Floats,
-    order: Ints,
-    begin: int,
-    end: int,
-    result: LocalStepResult,
-    memory: GroupMemory,
-    pool: SamplingBuffers,
-    tile: NetworkTile | None,
-) -> None:
-    """All local steps of the clients order[begin:end]: the first step of all of them, then the second."""
-    for i in range(begin, end):
-        for j in range(common.shape[1]):
-            result.models[order[i], j] = common[0, j]
-            result.steps[order[i], j] = 0.0
-    # Groups of about equal size: a last group of one client would wait for every addition.
-    rows = memory.members.size
-    groups = (end - begin + rows - 1) // rows
-    size = (end - begin + groups - 1) // groups
-    # A single group stays together, so that numbers of several steps can be made at once.
-    ahead = max(1, _MOST // size) if groups == 1 else 1
-    for step in range(queries.shape[1]):
-        if groups > 1 or step == 0:
-            order_by_query(queries, step, data.offsets.size - 1, order, begin, end)
-        for first in range(begin, end, size):
-            count, turn = min(size, end - first), step % ahead
-            prepare_group(data.offsets, queries, lifts, order, first, count, step, memory)
-            if turn == 0:
-                draw_numbers(stream, clients, memory, count, step, ahead)
-            column, ties = turn * count, stream.ties
-            _play_group(data, rules, step, count, column, common, result, memory, pool, tile, ties)
 
 
 class StepScratch(NamedTuple):
@@ -672,24 +613,27 @@ def play_rows(
     blocks = (end - begin + block - 1) // block
     block = (end - begin + blocks - 1) // blocks
     memory, pool, tile = scratch.memory, scratch.pool, scratch.tile
-    for first in range(begin, end, block):
-        last = min(first + block, end)
-        _play_block(
-            data,
-            rules,
-            stream,
-            queries,
-            lifts,
-            clients,
-            common,
-            order,
-            first,
-            last,
-            result,
-            memory,
-            pool,
-            tile,
-        )
+    for start in range(begin, end, block):
+        last = min(start + block, end)
+        for i in range(start, last):
+            for j in range(common.shape[1]):
+                result.models[order[i], j] = common[0, j]
+                result.steps[order[i], j] = 0.0
+        # Groups of about equal size: a last group of one client would wait for every addition.
+        groups = (last - start + rows - 1) // rows
+        size = (last - start + groups - 1) // groups
+        # A single group stays together, so that numbers of several steps can be made at once.
+        ahead = max(1, _MOST // size) if groups == 1 else 1
+        for step in range(queries.shape[1]):
+            if groups > 1 or step == 0:
+                order_by_query(queries, step, data.offsets.size - 1, order, start, last)
+            for first in range(start, last, size):
+                count, turn = min(size, last - first), step % ahead
+                prepare_group(data.offsets, queries, lifts, order, first, count, step, memory)
+                if turn == 0:
+                    draw_numbers(stream, clients, memory, count, step, ahead)
+                column, ties = turn * count, stream.ties
+                _play_group(data, rules, step, count, column, common, result, memory, pool, tile, ties)
 
 
 def new_scratch(data: KernelDocuments, rules: LocalStepRules, k: int, P: int) -> StepScratch:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from foltr_audit.kernels.elementary import ROUNDING
 from foltr_audit.kernels.jit import Bools, Floats, inlined, kernel, uncounted, uncounted_kernel
 from foltr_audit.kernels.sums import product_sum, size_sum
-from foltr_audit.kernels.threads import in_parts
+from foltr_audit.kernels.threads import filled
 
 # --- norm balls ------------------------------------------------------------------------------------
 
@@ -92,9 +92,7 @@ _COLUMNS = 64  # parameters that one thread sums, so that it writes whole cache 
 
 def weighted_sum(messages: Floats, weights: Floats) -> Floats:
     """`sum_c weights[c] messages[c]` over messages (C, P) of weight above 0, in their order; (P,)."""
-    out = np.zeros(messages.shape[1])
-    in_parts(lambda begin, end: add_columns(messages, weights, out, begin, end), out.size, _COLUMNS)
-    return out
+    return filled(np.zeros(messages.shape[1]), _COLUMNS, add_columns, messages, weights)
 
 
 @kernel

@@ -6,7 +6,7 @@ import numpy as np
 
 from foltr_audit.kernels.elementary import log2
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, read_only, unsigned
-from foltr_audit.kernels.threads import in_parts
+from foltr_audit.kernels.threads import filled
 
 # --- metrics of shown lists ------------------------------------------------------------------------
 # Source: Burges et al. 2005, "Learning to rank using gradient descent", for DCG in this form: gain
@@ -201,10 +201,8 @@ def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allo
 
     A threshold takes all documents of equal score or none of them.
     """
-    out = np.zeros(allowed.shape, dtype=np.int64)
-    given = (positive, tie, cluster, read_only(weights), allowed, out)
-    in_parts(lambda begin, end: fill_hits(*given, begin, end), weights.shape[0], _RESAMPLES)
-    return out
+    given = (positive, tie, cluster, read_only(weights), allowed)
+    return filled(np.zeros(allowed.shape, dtype=np.int64), _RESAMPLES, fill_hits, *given)
 
 
 @kernel

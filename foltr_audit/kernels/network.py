@@ -14,7 +14,7 @@ import numpy as np
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
 from foltr_audit.kernels.ranking import Features
 from foltr_audit.kernels.sums import add_products
-from foltr_audit.kernels.threads import in_parts
+from foltr_audit.kernels.threads import filled, in_parts
 
 # --- one layer -------------------------------------------------------------------------------------
 # Documents go through it side by side, LANES at a time: a tile has one row for each number (a feature, or the
@@ -249,10 +249,8 @@ def neural_gradients(
 
     `models` has one row a client, or a single row that all share.
     """
-    sums = np.empty((queries.size, models.shape[1]), dtype=np.float64)
-    given = (features, offsets, queries, shown, read_only(weights), read_only(models), network, sums)
-    in_parts(lambda begin, end: fill_neural_gradients(*given, begin, end), queries.size, _QUERIES)
-    return sums
+    given = (features, offsets, queries, shown, read_only(weights), read_only(models), network)
+    return filled(np.empty((queries.size, models.shape[1])), _QUERIES, fill_neural_gradients, *given)
 
 
 @kernel

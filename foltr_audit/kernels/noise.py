@@ -10,7 +10,7 @@ import numpy as np
 from foltr_audit.kernels.elementary import cosine_and_sine, exp, log, log_normal
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
 from foltr_audit.kernels.philox import AHEAD, refill
-from foltr_audit.kernels.threads import in_parts
+from foltr_audit.kernels.threads import filled
 
 _CLIENTS = 32  # of one part: less work is done before a thread has started
 
@@ -25,10 +25,8 @@ def _by_client(
     key: np.uint64,
 ) -> Floats:
     """The numbers that a kernel draws with a parameter per client and coordinate, shape (C, size)."""
-    out = np.empty((clients.size, size), dtype=np.float64)
-    given = (parameter, read_only(clients), round_, purpose, key, out)
-    in_parts(lambda begin, end: fill(*given, begin, end), clients.size, _CLIENTS)
-    return out
+    given = (parameter, read_only(clients), round_, purpose, key)
+    return filled(np.empty((clients.size, size), dtype=np.float64), _CLIENTS, fill, *given)
 
 
 # --- Gamma differences (FPDGD) ---------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .jit import Floats, Ints, inlined, kernel
-from .threads import in_parts
+from .threads import filled
 
 Singles = NDArray[np.float32]
 
@@ -96,9 +96,7 @@ def reversed_lists(scores: Floats, starts: Ints, k: int) -> Ints:
     Scores are rounded to single precision before. Client c owns `scores[starts[c] : starts[c + 1]]`.
     """
     clients = starts.size - 1
-    shown = np.full((clients, k), -1, dtype=np.int64)
-    in_parts(lambda begin, end: fill_reversed_lists(scores, starts, shown, begin, end), clients, _LISTS)
-    return shown
+    return filled(np.full((clients, k), -1, dtype=np.int64), _LISTS, fill_reversed_lists, scores, starts)
 
 
 @kernel

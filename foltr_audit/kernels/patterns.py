@@ -15,7 +15,7 @@ import numpy as np
 from foltr_audit.kernels.density import DensityTable, log_density_at
 from foltr_audit.kernels.elementary import exp, log
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
-from foltr_audit.kernels.threads import in_parts
+from foltr_audit.kernels.threads import filled, in_parts
 
 # --- posteriors ------------------------------------------------------------------------------------
 
@@ -30,10 +30,8 @@ def pattern_probabilities(log_posterior: Floats, lengths: Ints) -> Floats:
 
     If no pattern of a list is possible, all patterns count as equally likely.
     """
-    out = np.zeros(log_posterior.shape)
-    given = (read_only(log_posterior), lengths, out)
-    in_parts(lambda begin, end: fill_probabilities(*given, begin, end), log_posterior.shape[0], _LISTS)
-    return out
+    given = (read_only(log_posterior), lengths)
+    return filled(np.zeros(log_posterior.shape), _LISTS, fill_probabilities, *given)
 
 
 @kernel
@@ -183,10 +181,8 @@ def pattern_likelihoods(
         table: log density of the noise.
     """
     n, k, _ = rows.shape
-    out = np.full((n, 1 << k), -np.inf)
-    given = (received, starts, rows, weights, lengths, only_observed, ball, table, out)
-    in_parts(lambda begin, end: fill_pattern_likelihoods(*given, begin, end), n, _MESSAGES)
-    return out
+    given = (received, starts, rows, weights, lengths, only_observed, ball, table)
+    return filled(np.full((n, 1 << k), -np.inf), _MESSAGES, fill_pattern_likelihoods, *given)
 
 
 @kernel
@@ -278,10 +274,7 @@ def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints, reports: Repo
     hidden Markov models", section III).
     """
     n, k = click.shape
-    out = np.full((n, 1 << k), -np.inf)
-    given = (click, stop, lengths, reports, out)
-    in_parts(lambda begin, end: fill_log_priors(*given, begin, end), n, _LISTS)
-    return out
+    return filled(np.full((n, 1 << k), -np.inf), _LISTS, fill_log_priors, click, stop, lengths, reports)
 
 
 @kernel
@@ -314,10 +307,8 @@ def before_reports(log_likelihood: Floats, lengths: Ints, reports: Reports) -> F
     The sum over all patterns of reports, each with its probability given the true clicks. It factors into
     one step for each document.
     """
-    out = log_likelihood.copy()
     law = np.array([[1.0 - p, p] for p in np.clip(reports, _SURE, 1.0 - _SURE)])
-    in_parts(lambda begin, end: fill_before_reports(lengths, law, out, begin, end), len(out), _LISTS)
-    return out
+    return filled(log_likelihood.copy(), _LISTS, fill_before_reports, lengths, law)
 
 
 @kernel
@@ -395,9 +386,7 @@ def fill_marginals(
 
 def log_likelihoods(residuals: Floats, table: DensityTable) -> Floats:
     """Log density of each row of residuals (H, P) under independent noise, (H,)."""
-    out = np.empty(residuals.shape[0])
-    in_parts(lambda begin, end: fill_log_likelihoods(residuals, table, out, begin, end), out.size, _LISTS)
-    return out
+    return filled(np.empty(residuals.shape[0]), _LISTS, fill_log_likelihoods, residuals, table)
 
 
 @kernel
@@ -416,8 +405,7 @@ def best_patterns(log_posterior: Floats, most: int) -> Ints:
     Of equal ones the lower pattern comes first.
     """
     out = np.zeros((log_posterior.shape[0], most), dtype=np.int64)
-    in_parts(lambda begin, end: fill_best_patterns(log_posterior, out, begin, end), out.shape[0], _LISTS)
-    return out
+    return filled(out, _LISTS, fill_best_patterns, log_posterior)
 
 
 @kernel
@@ -469,10 +457,8 @@ def pattern_models(
     Patterns beyond a list's length lead where none clicked does. Arguments as for `pattern_likelihoods`.
     """
     n, k, P = rows.shape
-    out = np.empty((n, 1 << k, P))
-    given = (starts, rows, weights, lengths, only_observed, ball, out)
-    in_parts(lambda begin, end: fill_pattern_models(*given, begin, end), n, 1)
-    return out
+    given = (starts, rows, weights, lengths, only_observed, ball)
+    return filled(np.empty((n, 1 << k, P)), 1, fill_pattern_models, *given)
 
 
 @kernel
@@ -546,10 +532,8 @@ def pattern_terms(
         ball: the step stage.
     """
     n, k, _ = rows.shape
-    terms = np.zeros((n, 1 << k, 2 * k + 1))
-    given = (weights, rows, starts, lengths, rate, only_observed, ball, terms)
-    in_parts(lambda begin, end: fill_pattern_terms(*given, begin, end), n, 1)
-    return terms
+    given = (weights, rows, starts, lengths, rate, only_observed, ball)
+    return filled(np.zeros((n, 1 << k, 2 * k + 1)), 1, fill_pattern_terms, *given)
 
 
 @kernel

@@ -19,7 +19,7 @@ from foltr_audit.kernels.elementary import decay, exp, log
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, uncounted, unsigned
 from foltr_audit.kernels.philox import fill_uniforms
 from foltr_audit.kernels.sums import BLOCK, add_blocks, block_sum, find_blocks, sum_without
-from foltr_audit.kernels.threads import in_parts
+from foltr_audit.kernels.threads import filled
 
 # --- what shown lists reveal -----------------------------------------------------------------------
 
@@ -81,10 +81,7 @@ def list_log_probabilities(scores: Floats, starts: Ints, shown: Ints) -> Floats:
 
     List c, positions `shown[c]` (C, k) padded with -1, is of candidates with `scores[starts[c]:starts[c+1]]`.
     """
-    out = np.empty(shown.shape[0])
-    given = (scores, starts, shown, out)
-    in_parts(lambda begin, end: fill_log_probabilities(*given, begin, end), out.size, _LISTS)
-    return out
+    return filled(np.empty(shown.shape[0]), _LISTS, fill_log_probabilities, scores, starts, shown)
 
 
 @kernel
@@ -101,10 +98,8 @@ def broken_ranks(scores: Floats, starts: Ints, shown: Ints, tolerance: float) ->
 
     Scores that differ by less than `tolerance` times the largest size of a list's scores are equal.
     """
-    out = np.empty(shown.shape[0], dtype=np.int64)
-    given = (scores, starts, shown, tolerance, out)
-    in_parts(lambda begin, end: fill_broken_ranks(*given, begin, end), out.size, _LISTS)
-    return out
+    given = (scores, starts, shown, tolerance)
+    return filled(np.empty(shown.shape[0], dtype=np.int64), _LISTS, fill_broken_ranks, *given)
 
 
 @kernel
@@ -415,10 +410,8 @@ def sampled_lists(
 
     Number `first + r` of a client's stream goes to rank r.
     """
-    shown = np.empty((clients.size, k), dtype=np.int64)
-    given = (scores, starts, first, clients, round_, purpose, key, shown)
-    in_parts(lambda begin, end: fill_sampled_lists(*given, begin, end), clients.size, _CLIENTS)
-    return shown
+    given = (scores, starts, first, clients, round_, purpose, key)
+    return filled(np.empty((clients.size, k), dtype=np.int64), _CLIENTS, fill_sampled_lists, *given)
 
 
 @kernel

@@ -15,7 +15,7 @@ from foltr_audit.kernels.philox import uniform
 from foltr_audit.kernels.sums import ROWS, product_sum, row_products
 
 from .jit import Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
-from .threads import in_parts
+from .threads import filled, in_parts
 
 Features = NDArray[np.float32] | Floats
 
@@ -168,10 +168,8 @@ def weighted_features(
 ) -> Floats:
     """`sum_i weights[c, i] x_i` over the shown documents, float64, shape (C, features)."""
     sums = np.empty((queries.size, features.shape[1]), dtype=np.float64)
-    given = (features, offsets, queries, shown, weights, sums)
     batch = _queries_of_part(shown.size * features.shape[1], queries.size)
-    in_parts(lambda begin, end: fill_weighted_features(*given, begin, end), queries.size, batch)
-    return sums
+    return filled(sums, batch, fill_weighted_features, features, offsets, queries, shown, weights)
 
 
 @kernel

@@ -11,7 +11,7 @@ import numpy as np
 from foltr_audit.kernels.elementary import NOTHING, largest_exponent, scaled, typical_exponent
 from foltr_audit.kernels.jit import Bools, Floats, Ints, kernel
 from foltr_audit.kernels.kinks import TIE_BREAK, golden_fraction, minimize, pivot
-from foltr_audit.kernels.threads import in_parts
+from foltr_audit.kernels.threads import filled
 
 # --- least absolute deviations ---------------------------------------------------------------------
 # Source: Bloomfield & Steiger 1980, "Least absolute deviations curve-fitting".
@@ -48,9 +48,8 @@ def least_absolute(columns: Floats, values: Floats) -> Floats:
     floor = np.finfo(np.float64).eps * max(P, m) * s[:, :1]
     ranks = np.count_nonzero(s > floor, axis=1)
     units = scaled(np.ones(sizes.shape), sizes - sizes.max(axis=1, keepdims=True))
-    solutions = np.zeros(units.shape)
-    given = (U, s, Vt, ranks, scaled(values, -size[:, np.newaxis]), units, solutions)
-    in_parts(lambda begin, end: fill_least_absolute(*given, begin, end), ranks.size, _SYSTEMS)
+    right = scaled(values, -size[:, np.newaxis])
+    solutions = filled(np.zeros(units.shape), _SYSTEMS, fill_least_absolute, U, s, Vt, ranks, right, units)
     answers[nonzero] = scaled(solutions, size[:, np.newaxis] - sizes)
     return answers
 
@@ -207,8 +206,7 @@ def _solved(
     X = scaled(np.where(ends[:, np.newaxis] > 0.0, design, 0.0), -sizes[:, np.newaxis])
     # A bound must not become 0 by underflow: solvers leave an unknown out where its bound is 0.
     high = np.where(ends > 0.0, np.clip(scaled(ends, sizes - size), 1.0 / _FAR, _FAR), 0.0)
-    y, x = scaled(values, -size), np.zeros(high.shape)
-    in_parts(lambda begin, end: fill(X, y, high, x, begin, end), len(x), _SYSTEMS)
+    x = filled(np.zeros(high.shape), _SYSTEMS, fill, X, scaled(values, -size), high)
     inside = np.minimum(scaled(np.maximum(x, 0.0), size - sizes), ends)
     # At its bound an unknown gets the bound as it was given: `high` may have been clipped above.
     c[asked] = np.where(x >= high, ends, inside)

@@ -13,8 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from threading import Event, Lock
+from typing import Any, TypeVar
 
 import numba
+from numpy.typing import NDArray
+
+A = TypeVar("A", bound=NDArray[Any])
 
 
 def in_parts(rows: Callable[[int, int], object], count: int, size: int) -> None:
@@ -30,6 +34,12 @@ def in_parts(rows: Callable[[int, int], object], count: int, size: int) -> None:
             rows(0, count)
         return
     _Parts(rows, count, size, threads).run()
+
+
+def filled(out: A, size: int, fill: Callable[..., object], *given: object) -> A:
+    """An array of which `fill(*given, out, begin, end)` writes some rows, `size` or more: see `in_parts`."""
+    in_parts(lambda begin, end: fill(*given, out, begin, end), len(out), size)
+    return out
 
 
 def in_background(work: Callable[[], object]) -> None:

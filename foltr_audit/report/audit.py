@@ -142,10 +142,7 @@ def audit_columns(record: AuditRecord) -> dict[str, Any]:
 def finding_row(record: AuditRecord, setting: Setting, repetition: int) -> Row:
     setting = replace(setting, eps_claimed=record.eps_claimed)
     columns = _OF_RECORD.of(
-        record,
-        run=repetition,
-        estimates=tuple(map(_estimate, record.estimates)),
-        **audit_columns(record),
+        record, run=repetition, estimates=tuple(map(_estimate, record.estimates)), **audit_columns(record)
     )
     named = setting.columns()
     del named["sees"]  # the observer of attacks

@@ -79,12 +79,7 @@ def decision_row(decision: Decision) -> Row:
             "use_with_lists": listed.name if listed else None,
             "sentences": decision_sentences(decision),
             "verdicts": [
-                _VERDICT.of(
-                    one,
-                    defense=one.name,
-                    verdict=decision.verdict(one),
-                )
-                for one in decision.judged
+                _VERDICT.of(one, defense=one.name, verdict=decision.verdict(one)) for one in decision.judged
             ],
         }
     )

@@ -35,17 +35,6 @@ def _draw_points(axis: Axes, points: Iterable[tuple[float, float]], **style: Any
     axis.plot([x for x, _ in known], [y for _, y in known], **{"linestyle": "none", **style})
 
 
-def _draw_estimate(axis: Axes, x: Estimate, y: Estimate, colour: str, marker: str, *, filled: bool) -> None:
-    """A point with its intervals."""
-    bar: dict[str, Any] = {"color": colour, "alpha": 0.55, "linewidth": 1.0, "zorder": 2}
-    if x.ci95 is not None:
-        axis.plot(x.ci95, [y.value] * 2, **bar)
-    if y.ci95 is not None:
-        axis.plot([x.value] * 2, y.ci95, **bar)
-    edge: dict[str, Any] = {"markeredgecolor": colour, "markeredgewidth": 1.3, "zorder": 3}
-    _draw_points(axis, [(x.value, y.value)], marker=marker, color=colour if filled else "#ffffff", **edge)
-
-
 def _name_lines(axis: Axes, names: Sequence[str]) -> None:
     """Names of the lines of a panel, the first on top."""
     axis.set_yticks(range(len(names)), names)
@@ -310,5 +299,9 @@ def _draw_panel(axis: Axes, panel: _Panel, places: Mapping[_Epsilon, float], nam
         colour, marker = look(number).values()
         line: dict[str, Any] = {"linestyle": STYLES[number % len(STYLES)], "linewidth": 1.0}
         _draw_points(axis, joined, color=colour, **line)
+        bar: dict[str, Any] = {"color": colour, "alpha": 0.55, "linewidth": 1.0, "zorder": 2}
+        edge: dict[str, Any] = {"markeredgecolor": colour, "markeredgewidth": 1.3, "zorder": 3}
         for eps, each in found.items():
-            _draw_estimate(axis, Estimate(places[eps] + shift), each, colour, marker, filled=True)
+            if each.ci95 is not None:
+                axis.plot([places[eps] + shift] * 2, each.ci95, **bar)
+            _draw_points(axis, [(places[eps] + shift, each.value)], marker=marker, color=colour, **edge)

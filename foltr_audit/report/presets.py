@@ -26,12 +26,7 @@ from foltr_audit.experiments.published import (
     seed_intervals,
     trained_metrics,
 )
-from foltr_audit.experiments.published_tests import (
-    REPETITIONS,
-    mark_of,
-    published_tests,
-    repeated_metrics,
-)
+from foltr_audit.experiments.published_tests import REPETITIONS, mark_of, published_tests, repeated_metrics
 from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row, Section
 from foltr_audit.report.settings import claim_words, heading, pools, utility_rows

@@ -134,10 +134,7 @@ class FreshClients:
         clientele = self.setup.served(traffic)
         world, population = clientele.world, clientele.population
         attacked = make_senders(
-            self.setup,
-            world,
-            sampled=self.protocol.lists == "sampled",
-            alone=self.protocol.view != "cohort",
+            self.setup, world, sampled=self.protocol.lists == "sampled", alone=self.protocol.view != "cohort"
         )
         state = None if self.setup.learner.sends == "models" else np.empty(0)
         after = GlobalModel(parameters, state)

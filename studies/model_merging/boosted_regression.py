@@ -14,10 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from foltr_audit.studies.model_merging.lambdamart import PATIENCE, RankingJudge, TuningBudget, sample
+from foltr_audit.studies.model_merging.lambdamart import (
+    PATIENCE,
+    RankingJudge,
+    TunedRanker,
+    TuningBudget,
+    sample,
+)
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.rng import Streams
@@ -25,14 +31,8 @@ from foltr_audit.utils.arrays import Features, Floats
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RegressionRanker:
-    """A trained model; `validation` is the mean nDCG@10 on the queries that stopped and selected it."""
-
-    parameters: Mapping[str, float]
-    trees: int
-    validation: float
-    model: Any
+class RegressionRanker(TunedRanker):
+    """Regression trees of scikit-learn."""
 
     def scores(self, features: Features) -> Floats:
         """The score of each row of features (documents, features), float64 (documents,)."""

@@ -6,6 +6,7 @@ Source: "Learning to rank for non independent and identically distributed datase
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb
 
@@ -99,20 +100,24 @@ def held_out(queries: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     return np.sort(order[cut:]), np.sort(order[:cut])
 
 
-def train_stacked(
-    merge: Dataset,
-    scores: Sequence[Floats],
-    trainer: type[Trainer],
-    tuning: TuningBudget,
-    streams: Streams,
-    name: str,
-    tick: Tick = NO_TICK,
-) -> Ranker:
-    """A model tuned and trained on D_merge with the scores of models as its last features.
+@dataclass(frozen=True)
+class Tuner:
+    """Tunes all models of a study with one trainer and budget."""
 
-    `merge`: D_merge; a quarter of its queries is held out, drawn from the stream of the name. `scores`:
-    scores of its documents by each model, (documents,).
-    """
-    whole = with_scores(merge, scores)
-    taught, stopping = held_out(merge.n_queries, streams.generator(f"merge/held-out/{name}"))
-    return trainer(whole.select(taught), whole.select(stopping), tuning).tune(streams, name, tick)
+    trainer: type[Trainer]
+    budget: TuningBudget
+    streams: Streams
+    tick: Tick = NO_TICK
+
+    def tuned(self, train: Dataset, validation: Dataset, name: str) -> Ranker:
+        """A model that is named in its random stream."""
+        return self.trainer(train, validation, self.budget).tune(self.streams, name, self.tick)
+
+    def stacked(self, merge: Dataset, scores: Sequence[Floats], name: str) -> Ranker:
+        """A model tuned and trained on D_merge with the scores of models (documents,) as its last features.
+
+        A quarter of the queries is held out, drawn from the stream of the name.
+        """
+        whole = with_scores(merge, scores)
+        taught, stopping = held_out(merge.n_queries, self.streams.generator(f"merge/held-out/{name}"))
+        return self.tuned(whole.select(taught), whole.select(stopping), name)

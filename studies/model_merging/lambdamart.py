@@ -77,22 +77,26 @@ class TuningBudget:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LambdaMARTRanker:
+class TunedRanker:
     """A trained model; `validation` is the mean nDCG@10 on the queries that stopped and selected it."""
 
     parameters: Mapping[str, float]
     trees: int
     validation: float
-    booster: Any
+    model: Any
+
+
+class LambdaMARTRanker(TunedRanker):
+    """A booster of LightGBM."""
 
     def scores(self, features: Features) -> Floats:
         """The score of each row of features (documents, features), float64 (documents,)."""
-        found = self.booster.predict(features, num_iteration=self.trees)
+        found = self.model.predict(features, num_iteration=self.trees)
         return np.asarray(found, dtype=np.float64)
 
     def importances(self, kind: str) -> Floats:
         """The total `gain` of the splits of each feature, or their number, `split`; float64 (features,)."""
-        found = self.booster.feature_importance(importance_type=kind, iteration=self.trees)
+        found = self.model.feature_importance(importance_type=kind, iteration=self.trees)
         return np.asarray(found, dtype=np.float64)
 
 
@@ -137,7 +141,7 @@ class LambdaMARTTrainer:
         )
         best = booster.best_score["valid_0"]["ndcg"]
         return LambdaMARTRanker(
-            parameters=dict(parameters), trees=booster.best_iteration, validation=float(best), booster=booster
+            parameters=dict(parameters), trees=booster.best_iteration, validation=float(best), model=booster
         )
 
     def _ndcg(self, scores: Floats, _data: object) -> tuple[str, float, bool]:

@@ -14,9 +14,9 @@ from foltr_audit.studies.model_merging.boosted_regression import RegressionTrain
 from foltr_audit.studies.model_merging.combine import (
     Ranker,
     Trainer,
+    Tuner,
     best_weights,
     combine_scores,
-    train_stacked,
     with_scores,
 )
 from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, RankingJudge, TuningBudget
@@ -48,7 +48,7 @@ from foltr_audit.experiments.run import data_record
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.optional_dependencies import require
-from foltr_audit.utils.progress import SILENT, Progress, Tick
+from foltr_audit.utils.progress import SILENT, Progress
 
 SHOWN_FEATURES = 10
 """Number of features of a stacked model whose importance is reported: those with the largest gain."""
@@ -76,7 +76,7 @@ def run_merging(
     splits = [TopicSplit.of(number, topics, places) for number in numbers]
     tuning = TuningBudget(trials=spec.trials, trees=spec.trees, threads=threads)
     with progress.task("models", _models(splits) * spec.trials) as tick:
-        runner = _MergeRunner(collection, streams, trainer, tuning, tick)
+        runner = _MergeRunner(collection, Tuner(trainer, tuning, streams, tick))
         for split in splits:
             runner.run(split)
     rows = runner.rows | {
@@ -125,19 +125,8 @@ def _keys(split: TopicSplit) -> dict[str, str]:
 class _MergeRunner:
     """Trains each model of one study once, and collects the rows."""
 
-    def __init__(
-        self,
-        collection: Collection,
-        streams: Streams,
-        trainer: type[Trainer],
-        tuning: TuningBudget,
-        tick: Tick,
-    ) -> None:
-        self.collection = collection
-        self.streams = streams
-        self.trainer = trainer
-        self.tuning = tuning
-        self.tick = tick
+    def __init__(self, collection: Collection, tuner: Tuner) -> None:
+        self.collection, self.tuner = collection, tuner
         self.judge = RankingJudge(collection.test)
         self.rankers: dict[str, Ranker] = {}
         self.scores: dict[str, Floats] = {}  # of the test documents
@@ -166,9 +155,8 @@ class _MergeRunner:
                     client = int(name[2:]) - 1
                     train = train.select(parts["train"].clients[client])
                     vali = vali.select(parts["vali"].clients[client])
-                ranker = self.trainer(train, vali, self.tuning).tune(self.streams, key, self.tick)
-                self.rankers[key] = ranker
-                self.scores[key] = ranker.scores(self.collection.test.features)
+                self.rankers[key] = self.tuner.tuned(train, vali, key)
+                self.scores[key] = self.rankers[key].scores(self.collection.test.features)
             if name != "M_full" or not known:
                 self._add_parameters(None if name == "M_full" else split.number, name, self.rankers[key])
         return keys
@@ -209,8 +197,7 @@ class _MergeRunner:
         }
         self.rows["weights"].append(row)
         linear, stacked = (merged_name(client, len(local)) + last for last in METHODS.values())
-        stream = f"{stacked}/split{split}"
-        stack = train_stacked(merge, ours, self.trainer, self.tuning, self.streams, stream, self.tick)
+        stack = self.tuner.stacked(merge, ours, f"{stacked}/split{split}")
         self._add_parameters(split, stacked, stack)
         self._add_importances(split, stacked, stack)
         return {

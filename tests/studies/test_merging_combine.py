@@ -11,11 +11,11 @@ from foltr_audit.studies.model_merging.boosted_regression import RegressionTrain
 from foltr_audit.studies.model_merging.combine import (
     Ranker,
     Trainer,
+    Tuner,
     best_weights,
     combine_scores,
     grid_steps,
     held_out,
-    train_stacked,
     weight_grid,
     with_scores,
 )
@@ -117,8 +117,8 @@ def test_a_stacked_model_repeats_with_its_seed_and_has_not_learnt_from_held_out_
     def scored(model: Ranker) -> bytes:
         return model.scores(with_scores(merge, scores).features).tobytes()
 
-    first = train_stacked(merge, scores, trainer, TUNING, Streams(1), name)
-    assert scored(train_stacked(merge, scores, trainer, TUNING, Streams(1), name)) == scored(first)
+    first = Tuner(trainer, TUNING, Streams(1)).stacked(merge, scores, name)
+    assert scored(Tuner(trainer, TUNING, Streams(1)).stacked(merge, scores, name)) == scored(first)
     taught, stopped = held_out(merge.n_queries, Streams(1).generator(f"merge/held-out/{name}"))
     whole = with_scores(merge, scores)
     again = trainer(whole.select(taught), whole.select(stopped), TUNING).train(first.parameters)

@@ -57,7 +57,7 @@ def test_the_same_setting_gives_the_same_bytes_on_any_number_of_threads() -> Non
 
 def text(model: LambdaMARTRanker) -> str:
     """The model in LightGBM's own text form."""
-    return str(model.booster.model_to_string(num_iteration=model.trees))
+    return str(model.model.model_to_string(num_iteration=model.trees))
 
 
 def _trees(model: str) -> str:
@@ -76,7 +76,7 @@ def test_it_is_chosen_by_ndcg_over_all_validation_queries() -> None:
     assert not vali.has_relevant.all() or not data().train.has_relevant.all()
     ranker = trained()
     assert ranker.validation == pytest.approx(ndcg10(vali, ranker.scores(vali.features)), abs=1e-12)
-    first = [ranker.booster.predict(vali.features, num_iteration=trees) for trees in range(1, 13)]
+    first = [ranker.model.predict(vali.features, num_iteration=trees) for trees in range(1, 13)]
     prefixes = [ndcg10(vali, scores) for scores in first]
     assert ranker.trees == 1 + int(np.argmax(prefixes))
 

@@ -18,14 +18,7 @@ from foltr_audit.core.plugins.answers import claims_of, events_of, law_of
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.accounting.walk import walk
-from foltr_audit.privacy.events import (
-    UNITS,
-    GridRounding,
-    NoiseAddition,
-    NormBound,
-    PrivacyEvent,
-    in_format,
-)
+from foltr_audit.privacy.events import UNITS, GridRounding, NoiseAddition, NormBound, PrivacyEvent, in_format
 from foltr_audit.privacy.loss.losses import Norms, SensitivityBound
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import VIEWS

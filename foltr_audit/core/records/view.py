@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -522,3 +522,18 @@ class Inference:
     def __post_init__(self) -> None:
         freeze(self, scores=np.float64, guess=np.bool_)
         freeze(self, any_click=np.float64, answer=np.float64, patterns=np.float64)
+
+
+A = TypeVar("A")
+
+
+def without_padding(
+    infer: Callable[[A, View, np.random.Generator], Inference],
+) -> Callable[[A, View, np.random.Generator], Inference]:
+    """Let an attack infer from a view without places that no list fills, which its answer has again."""
+
+    @wraps(infer)
+    def inferred(self: A, view: View, rng: np.random.Generator) -> Inference:
+        return infer(self, view.trimmed(), rng).widened(view.shown.shape[2])
+
+    return inferred
