@@ -59,9 +59,9 @@ class Learned(Attack):
         training = ShadowTraining(self.prior, self.documents, self.trees)
         features = {
             signs: document_features(as_signs(view) if signs else view, self.prior)
-            for signs in {form.signs for _, form in groups}
+            for signs in {form.signs for *_, form in groups}
         }
-        for (_, form), rows in groups.items():
+        for (*_, form), rows in groups.items():
             trees = training.of_message(view, int(rows[0]), form)
             found = np.zeros(there[rows].shape)
             found[there[rows]] = trees.probabilities(features[form.signs][rows][there[rows]])
@@ -69,10 +69,11 @@ class Learned(Attack):
         return Inference(scores=scores, guess=scores > 0.5)
 
 
-def _alike(view: View) -> dict[tuple[bytes, MessageForm], Ints]:
-    """Which messages have lists, one form, and start from one model, by these."""
-    found: dict[tuple[bytes, MessageForm], list[int]] = {}
+def _alike(view: View) -> dict[tuple[bytes, int, MessageForm], Ints]:
+    """Which messages have lists, one form, as many clients, and start from one model, by these."""
+    found: dict[tuple[bytes, int, MessageForm], list[int]] = {}
     for row, form in enumerate(message_forms(view)):
         if form.lists:
-            found.setdefault((view.parameters[row].tobytes(), form), []).append(row)
+            key = view.parameters[row].tobytes(), int(view.clients[row]), form
+            found.setdefault(key, []).append(row)
     return {key: np.array(rows) for key, rows in found.items()}

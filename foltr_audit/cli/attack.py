@@ -110,9 +110,9 @@ def run_attacks(
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
         output.save_results(report.json(published_table(published)))
+    _show(report, common, published)
     for picture in pictures:
         report.save(picture)
-    _show(report, common, published)
 
 
 def cheats(common: CommonOptions) -> bool:
@@ -178,9 +178,9 @@ def _attack_trace(
             return
     with no_result_printed():
         report = recorded_report(recorded, on_terminal())
+    _show(report, common)
     for picture in pictures:
         report.save(picture)
-    _show(report, common)
 
 
 def _show(report: AttackReport, common: CommonOptions, published: PresetComparison | None = None) -> None:

@@ -164,11 +164,11 @@ def _compare(
     failed = runner.compare(grid, folder, workers, progress)
     report = CompareReport.of(folder, failed, progress)
     folder.save_results(report.json())
-    for picture in pictures:
-        report.save(picture)
     answer = report.short_answer()
     brief = report.show if answer is None else partial(answer.print, quiet=common.quiet)
     show(report.json, report.show if common.full else brief, json=common.json)
+    for picture in pictures:
+        report.save(picture)
     warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     refuse_contradiction(report.claims)
     worst = runner.worst_failure(failed)

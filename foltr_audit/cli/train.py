@@ -76,14 +76,14 @@ def run_training(
     if output is not None:
         output.save_results(report.json(published_table(published)))
         report.save_rounds(output.path)
-    for picture in pictures:
-        report.save(picture)
     if common.json:
         print_line(report.json(train_speed(runs) | published_table(published)))
     else:
         brief = partial(report.print_brief, quiet=common.quiet)
         whole = partial(report.show, rounds=published is None)
         print_published(published, whole if common.full else brief)
+    for picture in pictures:
+        report.save(picture)
     warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     if common.json or common.quiet:
         return

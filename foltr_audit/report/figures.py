@@ -18,7 +18,7 @@ from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.judge.scoring import KNOWS_GRADES
 from foltr_audit.report.attack_details import group_by_world
 from foltr_audit.report.documents import Row
-from foltr_audit.report.picture_style import COLOURS, STYLES, THIN, look, new_figure
+from foltr_audit.report.picture_style import COLOURS, THIN, look, new_figure
 from foltr_audit.report.settings import differing, heading, short_scenario
 from foltr_audit.utils.formatting import epsilon
 
@@ -297,8 +297,7 @@ def _draw_panel(axis: Axes, panel: _Panel, places: Mapping[_Epsilon, float], nam
         found = {eps: points[eps] for eps in places if eps in points and points[eps].known}
         joined = [(places[eps] + shift, each.value) for eps, each in found.items() if eps is not None]
         colour, marker = look(number).values()
-        line: dict[str, Any] = {"linestyle": STYLES[number % len(STYLES)], "linewidth": 1.0}
-        _draw_points(axis, joined, color=colour, **line)
+        _draw_points(axis, joined, color=colour, linestyle="solid", linewidth=1.0)
         bar: dict[str, Any] = {"color": colour, "alpha": 0.55, "linewidth": 1.0, "zorder": 2}
         edge: dict[str, Any] = {"markeredgecolor": colour, "markeredgewidth": 1.3, "zorder": 3}
         for eps, each in found.items():

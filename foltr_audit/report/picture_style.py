@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -109,9 +110,11 @@ def check_picture(path: Path, runs: Path | None) -> None:
     """
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--plot: {path}: expected a name ending in .svg, .png or .pdf")
-    if not path.parent.is_dir():
-        raise UsageError(f"--plot: {path}: no such folder {path.parent}")
-    if path.is_dir():
-        raise UsageError(f"--plot: {path} is a folder; expected the name of a file")
     if runs is not None and runs.resolve() in path.resolve().parents:
         raise UsageError(f"--plot: {path}: {runs} is reserved for Runs; expected a name outside of it")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot: {path}: no such folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--plot: {path}: the folder {path.parent} is read-only; expected another one")
+    if path.is_dir():
+        raise UsageError(f"--plot: {path} is a folder; expected the name of a file")
