@@ -110,7 +110,8 @@ def run_attacks(
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
         output.save_results(report.json(published_table(published)))
-    _show(report, common, published)
+    parts = () if chosen is None else chosen.readings(cells)
+    _show(report, common, published, [(name, AttackReport.of(mine, done)) for name, mine, done in parts])
     for picture in pictures:
         report.save(picture)
 
@@ -183,13 +184,20 @@ def _attack_trace(
         report.save(picture)
 
 
-def _show(report: AttackReport, common: CommonOptions, published: PresetComparison | None = None) -> None:
-    """Show the report on stdout, and then its warnings on stderr."""
+def _show(
+    report: AttackReport,
+    common: CommonOptions,
+    published: PresetComparison | None = None,
+    readings: Sequence[tuple[str, AttackReport]] = (),
+) -> None:
+    """Show the report on stdout, or those of the readings of a study, and then its warnings on stderr."""
+    from foltr_audit.report.attack import AttackReport
+
     if common.json:
         print_line(report.json(published_table(published)))
     else:
-        brief = partial(report.show_short, quiet=common.quiet)
-        print_published(published, report.show if common.full else brief)
+        brief = partial(AttackReport.show_short, quiet=common.quiet)
+        print_published(published, readings or [("", report)], AttackReport.show if common.full else brief)
     whole = {warning_code("facts"), warning_code("truth")}
     warn(warning for warning in report.coded_warnings if warning.code in whole)
     others = [warning for warning in report.coded_warnings if warning.code not in whole]

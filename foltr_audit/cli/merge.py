@@ -65,7 +65,7 @@ def run_merge_study(
     """Run a study of merged models, show and save it, and compare it with the figures of a preset."""
     import numba
 
-    from foltr_audit.studies.model_merging import MergeSpec, run_merging
+    from foltr_audit.studies.model_merging import MergeReport, MergeSpec, run_merging
     from foltr_audit.studies.model_merging.output import MergeFolder
 
     if common.overwrite and common.out is None:
@@ -89,7 +89,7 @@ def run_merge_study(
         print_line(study.json(published_table(published)))
     else:  # the tables of the study have the other figures in brackets
         shown = None if published is None else published.only("statistics", "hyperparameters")
-        print_published(shown, study.show)
+        print_published(shown, [("", study)], MergeReport.show)
 
     warn(coded("merging", text) for text in study.notes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from foltr_audit.cli.common import CommonOptions, field_flags
 from foltr_audit.cli.options import Table, words
@@ -67,6 +67,16 @@ class PresetSelection:
 
         plans = [plan for cells in self.plans.values() for plan in cells.values()]
         return Plan(tuple(dict.fromkeys(spec for plan in plans for spec in plan.specs)))
+
+    def readings(self, cells: Sequence[Run]) -> Iterator[tuple[str, Plan, list[Run]]]:
+        """Each reading with its heading, its plan and what was run; nothing where there is one alone."""
+        from foltr_audit.experiments.plan import Plan
+        from foltr_audit.experiments.presets import READINGS
+
+        run = {cell.spec: cell for cell in cells}
+        for name, plans in self.plans.items() if len(self.plans) > 1 else ():
+            specs = tuple(dict.fromkeys(spec for plan in plans.values() for spec in plan.specs))
+            yield READINGS[name], Plan(specs), [run[spec] for spec in specs]
 
     def comparison(self, cells: Sequence[Run]) -> PresetComparison:
         """The published figures with those of the cells that were run."""
@@ -149,16 +159,23 @@ def published_table(published: PresetComparison | None) -> Table:
     return {} if published is None else {"published": published.table()}
 
 
-def print_published(published: PresetComparison | None, draw: Callable[[Console], object]) -> None:
-    """Print a report on stdout, with the heading and the figures of a published study if there is one."""
-    if published is None:
-        draw(stdout_console())
-        return
-    console = stdout_console(published.extent.label)
-    console.print(published.heading, style="bold", highlight=False, markup=False)
-    draw(console)
-    console.print()
-    published.print(console)
+R = TypeVar("R")
+
+
+def print_published(
+    published: PresetComparison | None, reports: Sequence[tuple[str, R]], draw: Callable[[R, Console], object]
+) -> None:
+    """Print reports on stdout below their headings, and the figures of a published study if there is one."""
+    console = stdout_console("" if published is None else published.extent.label)
+    if published is not None:
+        console.print(published.heading, style="bold", highlight=False, markup=False)
+    for heading, report in reports:
+        if heading:
+            console.print(f"\n{heading}", style="bold", highlight=False)
+        draw(report, console)
+    if published is not None:
+        console.print()
+        published.print(console)
 
 
 def _spread(preset: Preset, common: CommonOptions, scale: float) -> CommonOptions:

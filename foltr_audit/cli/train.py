@@ -79,9 +79,11 @@ def run_training(
     if common.json:
         print_line(report.json(train_speed(runs) | published_table(published)))
     else:
-        brief = partial(report.print_brief, quiet=common.quiet)
-        whole = partial(report.show, rounds=published is None)
-        print_published(published, whole if common.full else brief)
+        parts = () if chosen is None else chosen.readings(runs)
+        reports = [(name, TrainReport.of(mine, done)) for name, mine, done in parts] or [("", report)]
+        whole = partial(TrainReport.show, rounds=published is None)
+        brief = partial(TrainReport.print_brief, quiet=common.quiet)
+        print_published(published, reports, whole if common.full else brief)
     for picture in pictures:
         report.save(picture)
     warn(report.coded_warnings, full=common.full, quiet=common.quiet)

@@ -17,7 +17,7 @@ from foltr_audit.experiments.run import Run
 from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, above_all, mean_of
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import AttackScorer
-from foltr_audit.judge.significance import mean_interval
+from foltr_audit.judge.significance import FEWEST, mean_interval
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue
@@ -186,8 +186,11 @@ def is_at(row: Fields, where: Fields) -> bool:
 
 
 def _interval_in(there: Sequence[Fields], metric: str) -> tuple[float | None, float | None]:
-    """The interval of a metric, of a single row only."""
-    known = there[0].get(INTERVALS) if len(there) == 1 else None
+    """The interval of a metric: that of a single row, or of the means of several rows by repetition."""
+    if len(there) > 1:
+        means = np.array(list(by_repetition(there, metric).values()))
+        return mean_interval(means, 0.0, _highest(metric)) or (None, None)
+    known = there[0].get(INTERVALS) if there else None
     match known.get(metric) if isinstance(known, dict) else None:
         case [float(low), float(high)]:
             return low, high
@@ -217,16 +220,42 @@ def seed_intervals(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) 
     """The interval of the mean of each metric that all runs have, as a list of two numbers.
 
     Over seeds with the same folds; where a fold was run once, over repetitions, each of which has another
-    seed and another fold, as published. Empty of fewer than `FEWEST` of these.
+    seed and another fold, as published. Empty of fewer than `FEWEST` runs.
     """
+    if len(runs) < FEWEST:
+        return {}
     folds = [run.spec.data.fold for run in runs]
     values = {name: np.array([of_run[name] for of_run in metrics]) for name in metrics[0]}
     found = {
-        name: stratified_interval(each.tolist(), folds) or mean_interval(each, 0.0, math.inf)
+        name: stratified_interval(each.tolist(), folds) or mean_interval(each, 0.0, _highest(name))
         for name, each in values.items()
         if np.isfinite(each).all()
     }
-    return {name: [max(0.0, ends[0]), ends[1]] for name, ends in found.items() if ends is not None}
+    return {
+        name: [max(0.0, ends[0]), min(_highest(name), ends[1])]
+        for name, ends in found.items()
+        if ends is not None
+    }
+
+
+def _highest(metric: str) -> float:
+    return math.inf if metric == SUM else 1.0
+
+
+REPETITIONS = "repetitions"
+"""The field of a row with each metric of each of its runs, by metric and repetition."""
+
+
+def by_repetition(rows: Sequence[Fields], metric: str) -> dict[str, float]:
+    """The means of a metric over rows, by repetition; of those in which each row knows it."""
+    there = [values for row in rows if isinstance(values := row.get(REPETITIONS), dict)]
+    each = [of if isinstance(of := values.get(metric), dict) else {} for values in there]
+    known = [
+        {name: value for name, value in of.items() if isinstance(value, float) and math.isfinite(value)}
+        for of in each
+    ]
+    names = [name for name in known[0] if all(name in of for of in known)] if known else []
+    return {name: sum(of[name] for of in known) / len(known) for name in names}
 
 
 def stratified_interval(values: Sequence[float], strata: Sequence[int]) -> Interval | None:

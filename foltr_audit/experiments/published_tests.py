@@ -6,7 +6,6 @@ repetition, and all tests of a metric in a table are one family for Bonferroni's
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,14 +14,11 @@ import numpy as np
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import flat
 from foltr_audit.experiments.presets import Publication, PublishedFigure, PublishedTest
-from foltr_audit.experiments.published import Fields, is_at
+from foltr_audit.experiments.published import Fields, by_repetition, is_at
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.significance import bonferroni, paired_t_test
 from foltr_audit.simulation.intent_metrics import PERIOD
 from foltr_audit.utils.formatting import JsonValue
-
-REPETITIONS = "repetitions"
-"""The field of a row with each metric of each of its runs, by metric and repetition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +84,10 @@ def _at_place(
     declared: PublishedTest, where: Mapping[str, JsonValue], found: Mapping[str, Sequence[Fields]]
 ) -> Iterator[PlaceTest]:
     """The comparisons of a place, not yet corrected and marked."""
-    ours = _repetitions(found.get(declared.cell, ()), where, declared.metric)
+    ours = by_repetition(_rows_at(found, declared.cell, where), declared.metric)
     where_other = declared.place_of_others(where)
     for other in declared.against:
-        theirs = _repetitions(found.get(other, ()), where_other, declared.metric)
+        theirs = by_repetition(_rows_at(found, other, where_other), declared.metric)
         both = [repetition for repetition in ours if repetition in theirs]
         if both:
             a, b = (np.array([values[repetition] for repetition in both]) for values in (ours, theirs))
@@ -108,13 +104,7 @@ def _at_place(
             )
 
 
-def _repetitions(rows: Sequence[Fields], where: Mapping[str, JsonValue], metric: str) -> dict[str, float]:
-    """The means of a metric over the rows of a place, by repetition; of those in which each row knows it."""
-    there = [values for row in rows if is_at(row, where) and isinstance(values := row.get(REPETITIONS), dict)]
-    each = [of if isinstance(of := values.get(metric), dict) else {} for values in there]
-    known = [
-        {name: value for name, value in of.items() if isinstance(value, float) and math.isfinite(value)}
-        for of in each
-    ]
-    names = [name for name in known[0] if all(name in of for of in known)] if known else []
-    return {name: sum(of[name] for of in known) / len(known) for name in names}
+def _rows_at(
+    found: Mapping[str, Sequence[Fields]], cell: str, where: Mapping[str, JsonValue]
+) -> list[Fields]:
+    return [row for row in found.get(cell, ()) if is_at(row, where)]

@@ -18,6 +18,7 @@ from foltr_audit.experiments.published import (
     CLICK_FIGURES,
     INTERVALS,
     PERIOD,
+    REPETITIONS,
     SUM,
     Fields,
     StudyExtent,
@@ -26,7 +27,7 @@ from foltr_audit.experiments.published import (
     seed_intervals,
     trained_metrics,
 )
-from foltr_audit.experiments.published_tests import REPETITIONS, mark_of, published_tests, repeated_metrics
+from foltr_audit.experiments.published_tests import mark_of, published_tests, repeated_metrics
 from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row, Section
 from foltr_audit.report.settings import claim_words, heading, pools, utility_rows
@@ -227,7 +228,8 @@ class PresetComparison:
         """Print the figures as tables, and what is published without numbers."""
         published = self.preset.published
         cells = dict.fromkeys(row["cell"] for row in self.rows)
-        parts = [self] if self.preset.cells else map(self.only, cells)
+        whole = [self] if self.rows else []
+        parts = whole if self.preset.cells else map(self.only, cells)
         for table in _attack_tables(self) if published.attacks else map(_figure_table, parts):
             print_table(table, console)
             console.print()
@@ -350,8 +352,15 @@ def _figure_table(comparison: PresetComparison) -> Table:
     readings = list(dict.fromkeys(row["reading"] for row in rows))
     lines = [rows[first : first + len(readings)] for first in range(0, len(rows), len(readings))]
 
-    def where(name: str) -> Column:
-        return Column(heading(name), lambda line: str(line[0]["where"].get(name, "")), "fold")
+    def where(names: Sequence[str]) -> Column:
+        """The place in columns that all numbers have, or in those that only some have, one column for all."""
+
+        def text(line: Sequence[Row]) -> str:
+            return ", ".join(
+                _place_text(name, line[0]["where"][name]) for name in names if name in line[0]["where"]
+            )
+
+        return Column(heading(names[0]) if len(names) == 1 else "setting", text, "fold")
 
     def found(place: int) -> Iterator[Column]:
         yield Column(READINGS[readings[place]], lambda line: _marked_text(line[place], "found", marked))
@@ -372,7 +381,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
     ]
     columns = [
         Column("system", lambda line: line[0]["cell"], "fold"),
-        *map(where, dict.fromkeys(name for row in rows for name in row["where"])),
+        *map(where, _place_columns([row["where"] for row in rows])),
         *([Column("metric", lambda line: line[0]["metric"].replace("_", " "), "fold")] * (len(metrics) > 1)),
         Column("published", lambda line: _marked_text(line[0], "published", marked)),
         *(column for place in places for column in found(place)),
@@ -384,7 +393,7 @@ def _figure_table(comparison: PresetComparison) -> Table:
         **{f"{READINGS[name]}: {about[name].about}": True for name in readings if name in about},
         "~: published as an approximate number": any(row["approximate"] for row in rows),
         **{note: True for test in published.tests for note in _mark_notes(test, comparison.tests)},
-        "95 % interval: of the mean over seeds, with the same folds if each was run twice": intervals,
+        "95 % interval: of the mean over repetitions; within folds if each fold was run twice": intervals,
         "a round: the sum divided by that of the discounts of its rounds": summed,
         "scaled: models have learnt from fewer rounds, and means are of fewer runs": extent.scale < 1,
     }
@@ -393,8 +402,22 @@ def _figure_table(comparison: PresetComparison) -> Table:
         columns,
         lines,
         caption="\n".join(note for note, applies in notes.items() if applies),
-        spare=("difference", *(column.header for column in each_round)) if len(readings) > 1 else (),
+        spare=("difference", *(column.header for column in each_round), "95 % interval")
+        if len(readings) > 1
+        else (),
     )
+
+
+def _place_columns(places: Sequence[Mapping[str, object]]) -> list[list[str]]:
+    """The columns that name a place: each that all places have alone, the others together."""
+    names = list(dict.fromkeys(name for place in places for name in place))
+    everywhere = [name for name in names if all(name in place for place in places)]
+    others = [name for name in names if name not in everywhere]
+    return [*([name] for name in everywhere), *([others] if others else [])]
+
+
+def _place_text(name: str, value: object) -> str:
+    return claim_words(float(str(value))) if name == "eps_claimed" else str(value)
 
 
 def _marked_text(row: Row, name: str, marked: bool) -> str:

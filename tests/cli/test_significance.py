@@ -209,7 +209,7 @@ def test_what_no_two_runs_have_is_told(tmp_path: Path) -> None:
         assert name in unknown
     assert "ndcg_drop@10/period 1" not in unknown, "no drop comes before the first period"
     assert "train.click_model=perfect has it; expected two systems" in told("ndcg_drop@10", "0", "2")
-    assert "expected a twin under each intent, see train --twins" in told("ndcg_delta@10", "0", "1")
+    assert "with a twin under each intent (train --twins)" in told("ndcg_delta@10", "0", "1")
 
 
 def test_metrics_of_periods_are_those_that_train_reports(tmp_path: Path) -> None:

@@ -14,12 +14,8 @@ from statsmodels.stats.multitest import multipletests
 
 from foltr_audit.experiments.periods import metrics_of_periods
 from foltr_audit.experiments.presets import Publication
-from foltr_audit.experiments.published import trained_metrics
-from foltr_audit.experiments.published_tests import (
-    REPETITIONS,
-    published_tests,
-    repeated_metrics,
-)
+from foltr_audit.experiments.published import REPETITIONS, trained_metrics
+from foltr_audit.experiments.published_tests import published_tests, repeated_metrics
 from foltr_audit.report.train import period_rows
 from tests.fixtures.made_reports import FIRST, RUN, SECOND, abrupt, fixed
 from tests.fixtures.result_rows import plain

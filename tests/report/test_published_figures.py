@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy.stats import ttest_1samp
 
 from foltr_audit.core.ranking_metrics import ONLINE
 from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import apply_changes
-from foltr_audit.experiments.presets import Preset, read_preset
-from foltr_audit.experiments.published import StudyExtent
+from foltr_audit.experiments.presets import Preset, PublishedFigure, load_preset, preset_names, read_preset
+from foltr_audit.experiments.published import Fields, StudyExtent, figure_beside, seed_intervals
 from foltr_audit.experiments.run import Run, World
 from foltr_audit.report.presets import PresetComparison
 from tests.fixtures.run_results import run_of
@@ -185,3 +186,36 @@ def test_each_reading_has_a_row_and_a_column() -> None:
     assert "as the program" in shown
     assert "as the text" in shown
     assert re.search(r"as published.*as written", shown)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_can_be_printed_whatever_was_found(name: str) -> None:
+    """A third of the presets has no published numbers, and an interrupted study nothing that was found."""
+    known = load_preset(name)
+    extent = StudyExtent(data="here", synthetic=False)
+    found: dict[str, dict[str, list[Fields]]] = {reading: {} for reading in known.reading_names}
+    console = Console(record=True, width=100, file=io.StringIO())
+    PresetComparison.of_figures(known, found, extent).print(console)
+    shown = " ".join(console.export_text().split())
+    assert known.published.attacks or " ".join(known.published.shows.split())[:40] in shown
+
+
+def test_a_number_of_several_rows_has_the_interval_of_their_means() -> None:
+    rng = np.random.default_rng(5)
+    values = rng.uniform(0.3, 0.6, (2, 6))
+    rows: list[dict[str, Any]] = [
+        {"ndcg@10": fmean(row), "repetitions": {"ndcg@10": dict(zip("abcdef", row, strict=True))}}
+        for row in values.tolist()
+    ]
+    figure = PublishedFigure(cell="one", metric="ndcg@10", value=0.5)
+    found = figure_beside(figure, rows, [4])
+    low, high = ttest_1samp(values.mean(axis=0), 0.0).confidence_interval(0.95)
+    assert (found["low"], found["high"]) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(("runs", "known"), [(2, False), (3, True)])
+def test_intervals_need_three_runs_and_stay_in_their_range(runs: int, known: bool) -> None:
+    specs = [Spec(repetition=i, train={"rounds": 1}) for i in range(runs)]
+    cells = [cell(spec, steady(0.01 + 0.98 * (i % 2))) for i, spec in enumerate(specs)]
+    found = seed_intervals(cells, [{"ndcg_drop@10": 0.01 + 0.98 * (i % 2)} for i in range(runs)])
+    assert found == ({"ndcg_drop@10": [0.0, 1.0]} if known else {})

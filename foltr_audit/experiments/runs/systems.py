@@ -81,17 +81,18 @@ class RankingSystem:
 
     def has(self, metric: str) -> bool:
         """Whether all Runs have a metric; only one of periods needs the plug-ins of their scenarios."""
-        return all(metric in run.metrics or metric in self._of_periods[key] for key, run in self.runs.items())
+        return all(
+            metric in run.metrics or math.isfinite(self._of_periods[key].get(metric, math.nan))
+            for key, run in self.runs.items()
+        )
 
     def value(self, key: RunKey, metric: str) -> float:
         """A metric of a Run; a `UsageError` if it was not measured."""
         of_rounds = self.runs[key].metrics
         value = of_rounds[metric] if metric in of_rounds else self._of_periods[key][metric]
         if not math.isfinite(value):
-            twins = metric.startswith(DELTA)
-            expected = "a twin under each intent, see train --twins" if twins else "a finite number"
             run = self.runs[key].spec.hash[:12]
-            raise UsageError(f"--metric: {metric} of Run {run} is {value:g}; expected {expected}")
+            raise UsageError(f"--metric: {metric} of Run {run} is {value:g}; expected a finite number")
         return value
 
     @property
@@ -153,11 +154,13 @@ def find_metric(systems: Sequence[RankingSystem], name: str) -> dict[str, list[R
     names = [one for one in known if one == name or (name not in known and one.startswith(several))]
     if not names:
         raise UsageError(f"--metric: unknown metric {name!r}; {suggest_name(name, known)}")
-    found = {one: [system for system in systems if system.has(one)] for one in names}
-    for one, having in found.items():
-        if len(having) < 2:
-            told = f"only {having[0].name} has it" if having else "no system has it in all Runs"
-            raise UsageError(f"--metric: {one}: {told}; expected two systems")
+    every = {one: [system for system in systems if system.has(one)] for one in names}
+    found = {one: having for one, having in every.items() if len(having) > 1}
+    if not found:
+        alone = next((having[0].name for having in every.values() if having), None)
+        told = "no system has it in all Runs" if alone is None else f"only {alone} has it"
+        twins = ", with a twin under each intent (train --twins)" if name.startswith(DELTA) else ""
+        raise UsageError(f"--metric: {name}: {told}; expected two systems{twins}")
     return found
 
 
