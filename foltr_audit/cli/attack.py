@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.experiments.run import Run
     from foltr_audit.report.attack import AttackReport
     from foltr_audit.report.presets import PresetComparison
 
@@ -110,8 +111,7 @@ def run_attacks(
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
         output.save_results(report.json(published_table(published)))
-    parts = () if chosen is None else chosen.readings(cells)
-    _show(report, common, published, [(name, AttackReport.of(mine, done)) for name, mine, done in parts])
+    _show(report, common, published, () if chosen is None else chosen.readings(cells))
     for picture in pictures:
         report.save(picture)
 
@@ -188,7 +188,7 @@ def _show(
     report: AttackReport,
     common: CommonOptions,
     published: PresetComparison | None = None,
-    readings: Sequence[tuple[str, AttackReport]] = (),
+    readings: Iterable[tuple[str, Plan, Sequence[Run]]] = (),
 ) -> None:
     """Show the report on stdout, or those of the readings of a study, and then its warnings on stderr."""
     from foltr_audit.report.attack import AttackReport
@@ -197,7 +197,8 @@ def _show(
         print_line(report.json(published_table(published)))
     else:
         brief = partial(AttackReport.show_short, quiet=common.quiet)
-        print_published(published, readings or [("", report)], AttackReport.show if common.full else brief)
+        reports = [(name, AttackReport.of(plan, runs)) for name, plan, runs in readings] or [("", report)]
+        print_published(published, reports, AttackReport.show if common.full else brief)
     whole = {warning_code("facts"), warning_code("truth")}
     warn(warning for warning in report.coded_warnings if warning.code in whole)
     others = [warning for warning in report.coded_warnings if warning.code not in whole]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -63,27 +63,25 @@ class PresetSelection:
     @property
     def plan(self) -> Plan:
         """The Specs of all cells, each once."""
-        from foltr_audit.experiments.plan import Plan
-
-        plans = [plan for cells in self.plans.values() for plan in cells.values()]
-        return Plan(tuple(dict.fromkeys(spec for plan in plans for spec in plan.specs)))
+        return _joined([plan for cells in self.plans.values() for plan in cells.values()])
 
     def readings(self, cells: Sequence[Run]) -> Iterator[tuple[str, Plan, list[Run]]]:
         """Each reading with its heading, its plan and what was run; nothing where there is one alone."""
-        from foltr_audit.experiments.plan import Plan
+        from foltr_audit.experiments.periods import runs_by_spec
         from foltr_audit.experiments.presets import READINGS
 
-        run = {cell.spec: cell for cell in cells}
+        run = runs_by_spec(cells)
         for name, plans in self.plans.items() if len(self.plans) > 1 else ():
-            specs = tuple(dict.fromkeys(spec for plan in plans.values() for spec in plan.specs))
-            yield READINGS[name], Plan(specs), [run[spec] for spec in specs]
+            plan = _joined(plans.values())
+            yield READINGS[name], plan, [run[spec] for spec in plan.specs]
 
     def comparison(self, cells: Sequence[Run]) -> PresetComparison:
         """The published figures with those of the cells that were run."""
+        from foltr_audit.experiments.periods import runs_by_spec
         from foltr_audit.experiments.published import StudyExtent
         from foltr_audit.report.presets import PresetComparison
 
-        run = {cell.spec: cell for cell in cells}
+        run = runs_by_spec(cells)
         mine = {
             reading: {name: [run[spec] for spec in plan.specs] for name, plan in plans.items()}
             for reading, plans in self.plans.items()
@@ -99,9 +97,7 @@ class PresetSelection:
         from foltr_audit.experiments.plan import Plan
         from foltr_audit.experiments.published import ParameterOverride
 
-        every = [self.preset.tables(self.scale, reading) for reading in self.plans]
-        tables = [table for cells in every for mine in cells.values() for table in mine]
-        original = _values(Plan.of(tables, "").specs)
+        original = _values(Plan.of(self.preset.tables_in(self.plans, self.scale), "").specs)
         now = _values(self.plan.specs)
         for name in dict.fromkeys((*original, *now)):
             values, published = now.get(name, ()), original.get(name, ())
@@ -112,6 +108,13 @@ class PresetSelection:
         repetitions = self.preset.repetitions
         if self.runs is not None and repetitions is not None and self.runs != repetitions:
             yield ParameterOverride("--runs", str(self.runs), str(repetitions))
+
+
+def _joined(plans: Iterable[Plan]) -> Plan:
+    """The Specs of some plans, each once."""
+    from foltr_audit.experiments.plan import Plan
+
+    return Plan(tuple(dict.fromkeys(spec for plan in plans for spec in plan.specs)))
 
 
 _OPTIONS = {"defense": "--defense", "train.click_model": "--train-click-model"}

@@ -16,7 +16,7 @@ A preset of kind `merge` has a `[merge]` table instead of Specs: that study send
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from math import prod
@@ -266,14 +266,17 @@ class Preset(_PresetTable):
     @property
     def plan(self) -> Plan:
         """One repetition of every Spec, on the synthetic data."""
-        every = [self.tables(reading=reading) for reading in self.reading_names]
-        tables = [table for cells in every for mine in cells.values() for table in mine]
-        return Plan.of(tables, f"preset {self.name}")
+        return Plan.of(self.tables_in(self.reading_names), f"preset {self.name}")
 
     @property
     def reading_names(self) -> tuple[str, ...]:
         """Its readings; one without a name if there is no difference between program and text."""
         return tuple(name for name in READINGS if name in self.readings) or ("",)
+
+    def tables_in(self, readings: Iterable[str], scale: float = 1.0) -> list[Table]:
+        """The Spec tables of all cells in some readings, see `tables`."""
+        every = [self.tables(scale, reading) for reading in readings]
+        return [table for cells in every for mine in cells.values() for table in mine]
 
     def tables(self, scale: float = 1.0, reading: str = "") -> dict[str, list[Table]]:
         """The Spec tables of each cell by its name, on the synthetic data, with a share of the rounds.
@@ -346,10 +349,9 @@ def read_preset(text: str, name: str) -> Preset:
         preset = Preset.model_validate({**table, "name": name})
     _check_grids(preset, where)
     with one_error(f"{where}: "):
-        every = [preset.tables(reading=reading) for reading in preset.reading_names]
-    for mine in (mine for tables in every for mine in tables.values()):
-        for spec in Plan.of(mine, where).specs:
-            _check_spec(preset, spec, where)
+        tables = preset.tables_in(preset.reading_names)
+    for spec in Plan.of(tables, where).specs if tables else ():
+        _check_spec(preset, spec, where)
     return preset
 
 

@@ -227,7 +227,7 @@ def seed_intervals(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) 
     folds = [run.spec.data.fold for run in runs]
     values = {name: np.array([of_run[name] for of_run in metrics]) for name in metrics[0]}
     found = {
-        name: stratified_interval(each.tolist(), folds) or mean_interval(each, 0.0, _highest(name))
+        name: stratified_interval(each.tolist(), folds) or mean_interval(each, -math.inf, math.inf)
         for name, each in values.items()
         if np.isfinite(each).all()
     }
