@@ -43,7 +43,7 @@ from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.recorder import ObservedRounds
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
-from foltr_audit.trace.facts import checked_facts, plain_facts, with_facts
+from foltr_audit.trace.facts import checked_facts, plain_facts
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
@@ -238,7 +238,7 @@ class TraceAttack:
         if given.get("view") in ("aggregate", "client") and not fresh:
             given |= {"target": "training", "lists": None}
         known = checked_facts(know or {})
-        traces = {name: with_facts(trace, known) for name, trace in traces.items()}
+        traces = {name: trace.with_facts(known) for name, trace in traces.items()}
         return cls(
             path=path,
             traces=traces,

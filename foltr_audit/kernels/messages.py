@@ -1,14 +1,13 @@
-"""Messages of clients: models in a norm ball, weighted sums, and updates that messages tell."""
+"""Messages of clients: models in a norm ball, and weighted sums."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.kernels.elementary import ROUNDING
-from foltr_audit.kernels.jit import Bools, Floats, inlined, kernel, uncounted, uncounted_kernel
+from foltr_audit.kernels.jit import Bools, Floats, inlined, kernel
 from foltr_audit.kernels.sums import product_sum, size_sum
 from foltr_audit.kernels.threads import filled
 
@@ -104,126 +103,3 @@ def add_columns(messages: Floats, weights: Floats, out: Floats, begin: int, end:
         if weights[c] > 0.0:
             for j in range(begin, end):
                 out[j] += weights[c] * messages[c, j]
-
-
-# --- steps, and the updates that messages tell -----------------------------------------------------
-# Steps count the floating-point numbers between two, 0, -1, 1, -2, 2 ... upwards as 0, 1, 2, 3, 4 ..., in
-# uint32 for float32 and uint64 for float64. `trace.differences` goes them and says what for.
-
-Numbers = NDArray[np.generic]
-Bits = NDArray[np.signedinteger]
-Steps = NDArray[np.unsignedinteger]
-
-_NEAR = 256  # steps below it take a byte
-
-
-def steps_between(start: Numbers, end: Numbers) -> Steps:
-    """The steps from numbers (*shape) to others of the same type, (M, *shape)."""
-    steps = np.empty(end.shape, dtype=f"u{end.itemsize}")
-    width = start.size
-    fill_steps(_bits(start).reshape(width), _bits(end).reshape(-1, width), steps.reshape(-1, width))
-    return steps
-
-
-def corrections(updates: Numbers, messages: Numbers, base: Floats) -> tuple[Numbers, Steps]:
-    """Scales (M,) and steps (M, P) with which messages (M, P) less `base` (P,) tell updates (M, P) exactly.
-
-    A message is divided by its scale: by what a clip has divided it, where more updates are then near.
-    """
-    scale, steps = np.ones_like(updates[:, 0]), np.empty(updates.shape, dtype=f"u{updates.itemsize}")
-    told, again = np.empty_like(updates[:1]), np.empty_like(steps[:1])
-    rounding = float(np.finfo(updates.dtype.name).eps)
-    fill_corrections(
-        updates, _bits(updates), messages, base, rounding, scale, steps, told, _bits(told), again
-    )
-    return scale, steps
-
-
-def _bits(numbers: Numbers) -> Bits:
-    return np.ascontiguousarray(numbers).view(f"i{numbers.itemsize}")
-
-
-@uncounted_kernel
-def fill_steps(start: Bits, end: Bits, steps: Steps) -> None:
-    """See `steps_between`; bits (P,) and (M, P)."""
-    for row in range(end.shape[0]):
-        for j in range(end.shape[1]):
-            steps[row, j] = _steps(start[j], end[row, j], 64 - 8 * steps.itemsize)
-
-
-@uncounted_kernel
-def fill_corrections(
-    updates: Numbers,
-    bits: Bits,
-    messages: Numbers,
-    base: Floats,
-    rounding: float,
-    scale: Numbers,
-    steps: Steps,
-    told: Numbers,
-    told_bits: Bits,
-    again: Steps,
-) -> None:
-    """See `corrections`; told (1, P) and its bits, and again (1, P), are room to work in."""
-    for row in range(updates.shape[0]):
-        _tell(messages, row, 1.0, base, rounding, told)
-        near = _fill_row(told_bits, bits, row, steps, row)
-        if 2 * near >= updates.shape[1]:
-            continue
-        scale[row] = _clip_scale(updates, messages, row, base)
-        if not np.isfinite(scale[row]) or scale[row] == 0.0:
-            scale[row] = 1.0
-        _tell(messages, row, np.float64(scale[row]), base, rounding, told)
-        if _fill_row(told_bits, bits, row, again, 0) > near:
-            for j in range(updates.shape[1]):
-                steps[row, j] = again[0, j]
-        else:
-            scale[row] = 1.0
-
-
-@uncounted
-def _tell(messages: Numbers, row: int, scale: float, base: Floats, rounding: float, told: Numbers) -> None:
-    """Fill told (1, P) with the update that a message of a scale tells."""
-    for j in range(base.size):
-        found = messages[row, j] / scale - base[j]
-        # What is left of a model that did not move is rounding.
-        if abs(found) <= rounding * abs(base[j]):
-            found = 0.0
-        told[0, j] = found
-        # Bits of what is no number differ from processor to processor.
-        if not np.isfinite(told[0, j]):
-            told[0, j] = 0.0
-
-
-@uncounted
-def _clip_scale(updates: Numbers, messages: Numbers, row: int, base: Floats) -> float:
-    """By what a clip has scaled the model or update behind a message: at its largest number."""
-    largest, place = -1.0, 0
-    for j in range(base.size):
-        whole = abs(np.float64(updates[row, j]) + base[j])
-        if np.isfinite(whole) and whole > largest:
-            largest, place = whole, j
-    ratio: float = messages[row, place] / (np.float64(updates[row, place]) + base[place])
-    return ratio
-
-
-@uncounted
-def _fill_row(told: Bits, bits: Bits, row: int, steps: Steps, to: int) -> int:
-    """Fill a row of steps with those from told (1, P) to a row of numbers; how many are near."""
-    near = 0
-    for j in range(bits.shape[1]):
-        found = _steps(told[0, j], bits[row, j], 64 - 8 * steps.itemsize)
-        steps[to, j] = found
-        near += int(0 <= found < _NEAR)
-    return near
-
-
-@uncounted
-def _steps(start: int, end: int, spare: int) -> np.int64:
-    """The steps between two numbers from their bits, which leave some of 64 bits unused."""
-    low = 0x7FFFFFFFFFFFFFFF >> spare
-    # Places in the order of the numbers, and the way between them modulo 2^32 or 2^64.
-    first, last = np.int64(start), np.int64(end)
-    forward = (last ^ ((last >> 63) & low)) - (first ^ ((first >> 63) & low))
-    forward = (forward << spare) >> spare
-    return (forward << 1) ^ (forward >> 63)

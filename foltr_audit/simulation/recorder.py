@@ -17,10 +17,10 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.privacy.events import event_text
+from foltr_audit.recorder.trace_format import WORDS
 from foltr_audit.simulation.federation import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
-from foltr_audit.trace.header import WORDS
 from foltr_audit.utils.progress import Tick
 
 # A killed run loses at most one part: about this many bytes of messages, and at most this many interactions.

@@ -55,7 +55,8 @@ from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.privacy.noise.base import plain
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
-from foltr_audit.trace.header import Fact, TraceHeader
+from foltr_audit.trace.facts import Fact
+from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import is_whole
 

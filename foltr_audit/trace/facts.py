@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
-from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.errors import TraceError, UsageError, suggest_name
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.events import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.trace.header import DTYPES, MASKINGS, Fact, TraceHeader, shortened
-from foltr_audit.trace.reader import Trace
+from foltr_audit.recorder.trace_format import FLOWER_MASKS
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import is_whole
 from foltr_audit.utils.seed_generators import PERTURBATIONS
+
+Fact = str | int | float | bool | list[str]
+
+FORMATS = ("float32", "float64")
+"""Number formats of features and updates."""
+
+MOST_PARTS = 256
+"""Parts of a data set, and intents of users, that a trace has at most."""
+
+
+def shortened(value: object) -> str:
+    """A value as Python writes it, at most 80 characters of it."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 class FactDomain(NamedTuple):
@@ -39,8 +50,9 @@ def _above_0(value: object) -> bool:
     return _is_number(value) and 0 < value < math.inf
 
 
-def _whole(least: int) -> FactDomain:
-    return FactDomain(f"a whole number from {least} on", lambda value: is_whole(value, least))
+def _whole(least: int, most: float = math.inf) -> FactDomain:
+    upwards = "on" if math.isinf(most) else f"to {most}"
+    return FactDomain(f"a whole number from {least} {upwards}", lambda value: is_whole(value, least, most))
 
 
 def _is_law(value: object) -> bool:
@@ -80,11 +92,11 @@ FACTS: dict[str, FactDomain] = {
         "a list of texts such as noised:laplace:scale=2.5",
         lambda value: isinstance(value, list) and all(parse_event(text) is not None for text in value),
     ),
-    "feature_dtype": _one_of(*DTYPES),
+    "feature_dtype": _one_of(*FORMATS),
     "fraction": _whole(0),
     "honest_messages": _whole(1),
     "interactions": _whole(1),
-    "intents": _whole(1),
+    "intents": _whole(1, MOST_PARTS),
     "intents_from": _TEXT,
     "intents_numbered": _TEXTS,
     "learner": _TEXT,
@@ -97,7 +109,7 @@ FACTS: dict[str, FactDomain] = {
     ),
     "local_dp_eps": _POSITIVE,
     "mask_seed_bits": _whole(1),
-    "masking": _one_of(*MASKINGS),
+    "masking": _one_of("fixed-point", FLOWER_MASKS),
     "max_weight": _POSITIVE,
     "messages_every": _whole(0),
     "missing": _TEXT,
@@ -109,7 +121,7 @@ FACTS: dict[str, FactDomain] = {
     "normaliser": _one_of("shown", "candidates"),
     "num_shares": _whole(1),
     "of": _one_of("model", "update"),
-    "number_format": _one_of(*DTYPES),
+    "number_format": _one_of(*FORMATS),
     "optimiser": _TEXT,
     "pairs": _one_of("all", "last-click+1"),
     "perturbation": _one_of(*PERTURBATIONS, "other"),
@@ -127,26 +139,12 @@ FACTS: dict[str, FactDomain] = {
 """Every fact that is read, with its values."""
 
 
-def round_problem(header: TraceHeader, record: RoundRecord) -> str | None:
-    """What is wrong with the facts that hold in one round, in one line; None where nothing is."""
-    try:
-        header.in_round(record.facts)
-    except TraceError as error:
-        return f"round {record.round}: {str(error).removeprefix('trace: header: ')}"
-    problems = _problems(header, record.facts)
-    return f"round {record.round}: {problems[0]}" if problems else None
-
-
-def fact_problems(header: TraceHeader) -> list[str]:
-    """What is wrong with the facts of a header, one line each."""
-    return _problems(header, header.knowledge)
-
-
-def _problems(header: TraceHeader, facts: Mapping[str, object]) -> list[str]:
+def problems_of(facts: Mapping[str, object], *, ours: bool) -> list[str]:
+    """What is wrong with facts, one line each; `ours`: of a Run, which may have other facts and laws."""
     problems = []
     for name, value in facts.items():
         allowed = FACTS.get(name)
-        if header.spec_hash and (allowed is None or name in ("noise", "events")):
+        if ours and (allowed is None or name in ("noise", "events")):
             continue
         if allowed is None:
             problems.append(f"unknown fact knowledge.{name}; {suggest_name(name, FACTS)}")
@@ -196,21 +194,6 @@ def checked_facts(facts: Mapping[str, object]) -> dict[str, Fact]:
         if not allowed.fits(value):
             raise UsageError(f"{OPTION} {name}: {shortened(value)}; expected {allowed.values}")
     return {name: value for name, value in facts.items() if isinstance(value, str | int | float | list)}
-
-
-def with_facts(trace: Trace, facts: Mapping[str, Fact]) -> Trace:
-    """The trace as if its header held these facts too; they replace others of the same name, also in rounds.
-
-    Raises:
-        UsageError: facts that the rest of the header contradicts.
-    """
-    if not facts:
-        return trace
-    try:
-        header = replace(trace.header, knowledge={**trace.header.knowledge, **facts})
-    except TraceError as error:
-        raise UsageError(f"{OPTION}: {error}") from error
-    return replace(trace, header=header, given=trace.given | facts.keys())
 
 
 def plain_facts(facts: Mapping[str, Fact]) -> dict[str, JsonValue]:

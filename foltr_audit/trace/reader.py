@@ -7,113 +7,144 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.interactions import Cohort, GlobalModel, RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import Cohort, GlobalModel, Payload, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.recorder.array_layout import FLOATING
-from foltr_audit.recorder.part_files import marker_name
-from foltr_audit.recorder.table_files import Columns, sources_of, unpack_columns, with_implied
-from foltr_audit.trace.differences import from_differences, sources_of_differences
-from foltr_audit.trace.header import MOST_WHOLE, TraceHeader, joined, read_header
-from foltr_audit.trace.parts import PartTable, TracePart, read_markers
-from foltr_audit.trace.schema import columns, misfit
+from foltr_audit.recorder.array_layout import FLOATING, LayoutArray, widened
+from foltr_audit.recorder.trace_files import marker_name
+from foltr_audit.recorder.trace_format import WORDS, Column, table_columns
+from foltr_audit.trace.facts import Fact
+from foltr_audit.trace.header import MOST_WHOLE, TraceHeader, read_header
+from foltr_audit.trace.parts import TracePart, read_markers
+from foltr_audit.trace.schema import misfit
 from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.reading import file_bytes, json_table
-from foltr_audit.utils.reading.arrays import read_archive
+from foltr_audit.utils.reading.arrays import LONGEST, read_archive
+
+Columns = Mapping[str, NDArray[Any]]
+"""A table: arrays of one length by name; a row is one index of the first axis."""
 
 Tables = Mapping[str, Columns]
 """Columns of the tables of a part by the name of the table."""
 
 
+class PartTable:
+    """A table of a part, with the rows of each of its rounds."""
+
+    def __init__(self, trace: Trace, part: TracePart, tables: Tables, table: str) -> None:
+        self.columns, self.path = tables[table], trace.folder / part.file_name(table)
+        number = self.columns["round"]
+        every = np.arange(part.first_round, part.last_round + 1)
+        if table == "observed/rounds" and not np.array_equal(number, every):
+            raise self.error(f"expected the rounds {part.first_round} to {part.last_round}, one row each")
+        if np.any(np.diff(number) < 0) or (
+            number.size and not every[0] <= number[0] <= number[-1] <= every[-1]
+        ):
+            raise self.error(f"rows must rise from round {part.first_round} to {part.last_round}")
+        self._edges = np.searchsorted(number, np.append(every, part.last_round + 1)).tolist()
+        if table in ("observed/messages", "truth/messages"):
+            first = np.repeat(self._edges[:-1], np.diff(self._edges))
+            if not np.array_equal(self.columns["slot"], np.arange(number.size) - first):
+                raise self.error("the slots of a round must be 0, 1, 2 and so on")
+
+    def error(self, problem: str) -> TraceError:
+        return TraceError(f"trace: {self.path}: {problem}")
+
+    def size(self, i: int) -> int:
+        """Number of rows of the i-th round of the part."""
+        return int(self._edges[i + 1] - self._edges[i])
+
+    def rows(self, name: str, i: int) -> NDArray[Any]:
+        """The rows of the i-th round of a column."""
+        return self.columns[name][self._edges[i] : self._edges[i + 1]]
+
+    def of(self, name: str, i: int) -> Any:
+        """The same; None where the table lacks the column."""
+        return self.rows(name, i) if name in self.columns else None
+
+    def texts(self, name: str, i: int) -> tuple[str, ...]:
+        """The same of a column of text; "" where the table lacks it."""
+        values = self.of(name, i)
+        return ("",) * self.size(i) if values is None else tuple(values.tolist())
+
+
 class _RoundDecoder:
     """The observed tables of a part, from which records are made."""
 
-    def __init__(self, header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -> None:
-        self._header, self._part = header, part
-        made = {name: PartTable(tables[name], part, name, folder) for name in part.observed}
-        self._rounds, self._messages = made["observed/rounds"], made["observed/messages"]
-        self._lists = made["observed/interactions"]
-        self._candidates, self._cohort = made.get("observed/candidates"), made.get("observed/cohort")
-        self._metrics = made.get("observed/metrics")
-        self._messages.expect_slots()
-        self._whole = {name: self._lists.whole(name) for name in ("slot", "step", "part", "query")}
-        self._whole["shown"] = self._lists.places("shown")
+    def __init__(self, trace: Trace, part: TracePart, tables: Tables) -> None:
+        self._header, self._part = trace.header, part
+        self._tables = {name: PartTable(trace, part, tables, name) for name in part.observed}
 
     def record(self, i: int) -> RoundRecord:
         """The i-th round of the part."""
-        header, table, messages = self._header, self._rounds, self._messages
-        m, r, number = messages.span(i), self._lists.span(i), self._part.first_round + i
-        arrays = [messages.columns[f"array-{n}"][m] for n in range(len(header.arrays))]
-        buffers = [
-            values
-            for array, values in zip(header.arrays, arrays, strict=True)
-            if array.dtype not in FLOATING and header.kind != "masked"
-        ]
-        features = self._lists.columns.get("features")
-        has_total = header.kind == "masked" and bool(table.columns["has_total"][i])
+        header, rounds = self._header, self._tables["observed/rounds"]
+        messages, lists = self._tables["observed/messages"], self._tables["observed/interactions"]
+        row: dict[str, Any] = {name: values[i] for name, values in rounds.columns.items()}
+        arrays: list[Any] = [messages.of(f"array-{n}", i) for n in range(len(header.arrays))]
+        started, ended = (float(row.get(name, np.nan)) for name in ("started", "ended"))
         candidates, n_candidates = self._own_candidates(i)
         return RoundRecord(
-            round=number,
-            parameters=_row(table, "parameters", i),
-            aggregate=_row(table, "aggregate", i),
-            shares=int(table.whole("shares", slice(i, i + 1))[0]),
-            survivors=messages.columns["survived"][m].astype(np.bool_, copy=False),
-            counts=messages.weights("count", m),
-            messages=joined(header.arrays, arrays, header.message_format),
-            **{name: values[r] for name, values in self._whole.items()},
-            features=None if features is None else _as_features(features[r]),
-            total=table.columns["total"][i].astype(np.uint64, copy=False) if has_total else None,
-            aborted="".join(table.texts("aborted", slice(i, i + 1))),
-            seeds=messages.words("seed", m),
-            state=None if header.holds_models else _row(table, "state", i),
-            buffers=tuple(buffers),
-            senders=messages.words("sender", m),
-            sizes=messages.whole("bytes", m) if "bytes" in messages.columns else None,
-            sent_at=messages.floats("sent_at", m),
-            started=_moment(table, "started", i),
-            ended=_moment(table, "ended", i),
-            clear=self._clear(i, m.stop - m.start),
+            round=self._part.first_round + i,
+            parameters=row["parameters"],
+            aggregate=row["aggregate"],
+            shares=int(row["shares"]),
+            survivors=messages.of("survived", i),
+            counts=messages.of("count", i),
+            messages=_joined(header.arrays, arrays, header.message_format),
+            **{name: lists.of(name, i) for name in ("slot", "step", "part", "query", "features")},
+            shown=lists.rows("shown", i) - 1,
+            total=row["total"] if row.get("has_total") else None,
+            aborted=str(row.get("aborted", "")),
+            seeds=messages.of("seed", i),
+            state=row.get("state"),
+            buffers=tuple(
+                values
+                for array, values in zip(header.arrays, arrays, strict=True)
+                if array.dtype not in FLOATING and header.kind != "masked"
+            ),
+            senders=messages.of("sender", i),
+            sizes=messages.of("bytes", i),
+            sent_at=messages.of("sent_at", i),
+            started=None if np.isnan(started) else started,
+            ended=None if np.isnan(ended) else ended,
+            clear=self._clear(i, messages.size(i)),
             cohort=self._asked(i),
-            facts=self._facts(i, number),
+            facts=self._facts(str(row.get("facts", "")), self._part.first_round + i),
             candidates=candidates,
             n_candidates=n_candidates,
         )
 
-    def _facts(self, i: int, number: int) -> Mapping[str, object]:
-        [text] = self._rounds.texts("facts", slice(i, i + 1))
+    def _facts(self, text: str, number: int) -> Mapping[str, object]:
         if not text:
             return {}
-        facts = json_table(text, f"trace: {self._rounds.path}: facts of round {number}", TraceError)
+        table = self._tables["observed/rounds"]
+        facts = json_table(text, f"trace: {table.path}: facts of round {number}", TraceError)
         try:
             self._header.in_round(facts)
         except TraceError as error:
-            raise self._rounds.error(
-                f"round {number}: {str(error).removeprefix('trace: header: ')}"
-            ) from None
+            raise table.error(f"round {number}: {str(error).removeprefix('trace: header: ')}") from None
         return facts
 
     def _asked(self, i: int) -> Cohort | None:
-        table = self._cohort
-        span = slice(0) if table is None else table.span(i)
-        nodes = None if table is None else table.words("node", span)
-        if table is None or nodes is None or not nodes.size:
+        table = self._tables.get("observed/cohort")
+        if table is None or not table.size(i):
             return None
-        outcome, reason, stage = (table.texts(name, span) for name in ("outcome", "reason", "stage"))
-        return Cohort(node=nodes, outcome=outcome, reason=reason, stage=stage)
+        outcome, reason, stage = (table.texts(name, i) for name in ("outcome", "reason", "stage"))
+        return Cohort(node=table.rows("node", i), outcome=outcome, reason=reason, stage=stage)
 
     def _clear(self, i: int, messages: int) -> dict[str, Floats]:
-        table = self._metrics
+        table, found = self._tables.get("observed/metrics"), dict[str, Floats]()
         if table is None:
             return {}
-        span = table.span(i)
-        slots, found = table.whole("slot", span), dict[str, Floats]()
+        slots, values = (table.rows(name, i) for name in ("slot", "value"))
         if slots.size and not 0 <= slots.min() <= slots.max() < messages:
             raise table.error(f"slot holds {slots.max()}, expected less than the {messages} messages")
-        for slot, (name, value) in zip(slots.tolist(), table.named_values(span), strict=True):
+        for slot, name, value in zip(slots.tolist(), table.texts("name", i), values.tolist(), strict=True):
             column = found.setdefault(name, np.full(messages, np.nan))
             if not np.isnan(column[slot]):
                 raise table.error(f"message {slot} has two values of {name[:60]!r}")
@@ -122,46 +153,56 @@ class _RoundDecoder:
 
     def _own_candidates(self, i: int) -> tuple[Features | None, Ints | None]:
         """The candidates of the lists of a round, and how many each has."""
-        table = self._candidates
-        if table is None or table.span(i).start == table.span(i).stop:
+        table, lists = self._tables.get("observed/candidates"), self._tables["observed/interactions"]
+        if table is None or not table.size(i):
             return None, None
-        c, r = table.span(i), self._lists.span(i)
         # Lists and candidates are sorted by slot and step, which one number orders in the same way.
-        steps, rank = np.unique(
-            np.concatenate([self._whole["step"][r], table.whole("step", c)]), return_inverse=True
-        )
-        _, place = np.unique(
-            np.concatenate([self._whole["slot"][r], table.whole("slot", c)]), return_inverse=True
-        )
-        key = place * steps.size + rank
-        lists, own = np.split(key, [r.stop - r.start])
-        at = np.searchsorted(lists, own)
-        if not lists.size or np.any(at >= lists.size) or np.any(lists[at] != own) or np.any(np.diff(own) < 0):
+        key = np.zeros(lists.size(i) + table.size(i), dtype=np.int64)
+        for name in ("slot", "step"):
+            both = np.concatenate([each.rows(name, i) for each in (lists, table)])
+            values, rank = np.unique(both, return_inverse=True)
+            key = key * values.size + rank
+        listed, own = np.split(key, [lists.size(i)])
+        at = np.searchsorted(listed, own)
+        if (
+            not listed.size
+            or np.any(at >= listed.size)
+            or np.any(listed[at] != own)
+            or np.any(np.diff(own) < 0)
+        ):
             raise table.error("rows that are no candidates of a recorded list, or in another order")
-        return _as_features(table.columns["features"][c]), np.bincount(at, minlength=lists.size)
+        return table.rows("features", i), np.bincount(at, minlength=listed.size)
 
 
-def _as_features(values: NDArray[np.generic]) -> Features:
+def _joined(layout: Sequence[LayoutArray], arrays: Sequence[NDArray[np.generic]], dtype: str) -> Payload:
+    """The messages as records hold them, (M, P): the floating arrays (M, *shape), one after the other.
+
+    The type of the result holds every value exactly.
+    """
+    pieces = [
+        widened(values, array.dtype).reshape(len(values), array.size)
+        for array, values in zip(layout, arrays, strict=True)
+        if array.dtype in FLOATING or dtype == WORDS
+    ]
+    if len(pieces) == 1:
+        return pieces[0].astype(dtype, copy=False)
+    return np.concatenate(pieces, axis=1, dtype=dtype)
+
+
+def _read(values: NDArray[Any], column: Column) -> NDArray[Any]:
+    """A stored column in the type that records have.
+
+    Raises:
+        ValueError: a number that is out of range.
+    """
+    if column.kind in ("whole", "word") or (column.kind == "weight" and values.dtype.kind in "iu"):
+        dtype = np.dtype(np.uint64 if column.kind == "word" else np.int64)
+        if values.dtype.kind == "i" and values.size and int(values.min()) < 0:
+            raise ValueError(f"holds {values.min()}, expected 0 or more")
+        if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(dtype).max:
+            raise ValueError(f"holds {values.max()}, expected less than 2^63")
+        return values.astype(dtype, copy=False)
     return values.astype(values.dtype.newbyteorder("="), copy=False)
-
-
-def _row(table: PartTable, name: str, i: int) -> Floats:
-    return np.asarray(table.columns[name][i], dtype=np.float64)
-
-
-def _moment(table: PartTable, name: str, i: int) -> float | None:
-    values = table.floats(name, slice(i, i + 1))
-    return None if values is None or np.isnan(values[0]) else float(values[0])
-
-
-def _clients(messages: PartTable, rows: slice) -> Ints:
-    clients: NDArray[np.generic] = messages.columns["client"][rows]
-    return clients if clients.dtype == np.uint64 else clients.astype(np.int64)  # type: ignore[return-value]
-
-
-def _updates(messages: PartTable, header: TraceHeader, rows: slice) -> Floats:
-    found = messages.floats("update", rows)
-    return np.full((rows.stop - rows.start, header.update_width), np.nan) if found is None else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,21 +233,32 @@ class Trace:
             UsageError: no such folder.
             TraceError: no trace, a newer schema, a part that is missing, cut or of another trace.
         """
+        trace, problems = cls.with_problems(folder)
+        if problems:
+            raise TraceError(problems[0])
+        # A look at sizes is cheap and finds a part that was cut. Hashes need all bytes, and wait until a part
+        # is read.
+        for part in trace.parts:
+            for table in part.observed:
+                trace.check_size(part, table)
+        return trace
+
+    @classmethod
+    def with_problems(cls, folder: Path) -> tuple[Trace, list[str]]:
+        """The trace of the parts that are sound by their markers, and the problems of the others.
+
+        Raises:
+            UsageError: no such folder.
+            TraceError: no trace, or a newer schema.
+        """
         folder = Path(folder)
         if not folder.is_dir():
             raise UsageError(f"trace: {folder}: no such folder")
         header, trace_id = read_header(folder)
         parts, problems = read_markers(folder, header, trace_id)
-        if problems:
-            raise TraceError(problems[0])
-        has_truth = header.has_truth and (folder / "truth").is_dir()
-        trace = cls(folder=folder, header=header, trace_id=trace_id, parts=tuple(parts), has_truth=has_truth)
-        # A look at sizes is cheap and finds a part that was cut. Hashes need all bytes, and wait until a part
-        # is read.
-        for part in parts:
-            for table in part.observed:
-                trace.check_size(part, table)
-        return trace
+        there = header.has_truth and (folder / "truth").is_dir()
+        trace = cls(folder=folder, header=header, trace_id=trace_id, parts=tuple(parts), has_truth=there)
+        return trace, problems
 
     @property
     def n_rounds(self) -> int:
@@ -224,6 +276,22 @@ class Trace:
         """Names of the tables of a part that can be read."""
         return part.observed + part.truth if self.has_truth else part.observed
 
+    def on(self, collection: Collection | None) -> Trace:
+        """The same trace with a data set."""
+        return replace(self, collection=collection)
+
+    def with_facts(self, facts: Mapping[str, Fact]) -> Trace:
+        """The trace as if its header held these facts too, in the place of others, also of rounds.
+
+        Raises:
+            UsageError: facts that the rest of the header contradicts.
+        """
+        try:
+            header = replace(self.header, knowledge={**self.header.knowledge, **facts})
+        except TraceError as error:
+            raise UsageError(f"--know: {error}") from error
+        return replace(self, header=header, given=self.given | facts.keys())
+
     def rounds(self) -> Iterator[RoundRecord]:
         """The rounds in order; memory holds one part at a time. Needs no truth.
 
@@ -231,26 +299,16 @@ class Trace:
             TraceError: a part that is damaged.
         """
         for part in self.parts:
-            tables = self.whole_columns(part, part.observed)
-            for record in self.rounds_in(part, tables):
-                yield self._renumbered(self._without_given(record))
-
-    def on(self, collection: Collection | None) -> Trace:
-        """The same trace with a data set."""
-        return replace(self, collection=collection)
-
-    def _renumbered(self, record: RoundRecord) -> RoundRecord:
-        if self.collection is None:
-            return record
-        places = record.part, record.query, record.shown
-        query, shown = self.collection.of_file(self.header.dataset.parts, *places)
-        return replace(record, query=query, shown=shown)
-
-    def _without_given(self, record: RoundRecord) -> RoundRecord:
-        """A round without its own values of the facts that were given by hand."""
-        if self.given.isdisjoint(record.facts):
-            return record
-        return replace(record, facts={name: record.facts[name] for name in record.facts.keys() - self.given})
+            for record in self.rounds_in(part, self._columns_of(part, part.observed)):
+                changed: dict[str, Any] = {}
+                if not self.given.isdisjoint(record.facts):  # those given by hand are those of rounds too
+                    kept = record.facts.keys() - self.given
+                    changed["facts"] = {name: record.facts[name] for name in kept}
+                if self.collection is not None:
+                    places = record.part, record.query, record.shown
+                    found = self.collection.of_file(self.header.dataset.parts, *places)
+                    changed["query"], changed["shown"] = found
+                yield replace(record, **changed) if changed else record
 
     def truths(self) -> Iterator[RoundTruth]:
         """The truths of the rounds in order; `updates` are as exact as the payload's number format.
@@ -264,7 +322,7 @@ class Trace:
 
     def _truths(self) -> Iterator[RoundTruth]:
         for part in self.parts:
-            tables = self.whole_columns(part, (*part.truth, "observed/interactions"))
+            tables = self._columns_of(part, (*part.truth, "observed/interactions"))
             # Clicks of another list would be scored as an attack that failed.
             for problem in self.row_problems(part, tables):
                 raise TraceError(problem)
@@ -272,7 +330,7 @@ class Trace:
 
     def rounds_in(self, part: TracePart, tables: Tables) -> Iterator[RoundRecord]:
         """The records of a part from its observed tables."""
-        decoder = _RoundDecoder(self.header, part, tables, self.folder)
+        decoder = _RoundDecoder(self, part, tables)
         for i in range(part.n_rounds):
             try:
                 record = decoder.record(i)
@@ -286,21 +344,20 @@ class Trace:
     def truths_in(self, part: TracePart, tables: Tables) -> Iterator[RoundTruth]:
         """The truths of a part's rounds from its truth tables."""
         messages, clicks = (
-            PartTable(tables[name], part, name, self.folder) for name in ("truth/messages", "truth/clicks")
+            PartTable(self, part, tables, name) for name in ("truth/messages", "truth/clicks")
         )
-        messages.expect_slots()
-        header, optional = self.header, clicks.columns
-        for i, values in enumerate(self._metrics_in(part, tables)):
-            m, r = messages.span(i), clicks.span(i)
+        for i, metrics in enumerate(self._metrics_in(part, tables)):
+            updates, clipped = messages.of("update", i), clicks.of("clipped", i)
+            unknown = np.full((messages.size(i), self.header.update_width), np.nan)
             try:
                 yield RoundTruth(
-                    clients=_clients(messages, m),
-                    updates=_updates(messages, header, m),
-                    clicks=clicks.bits("clicks", r, header.k),
-                    **({"clipped": optional["clipped"][r].astype(np.bool_)} if "clipped" in optional else {}),
-                    metrics=values,
-                    intents=clicks.whole("intent", r) if header.intents > 1 else None,
-                    known=optional["known"][r].astype(np.bool_) if "known" in optional else None,
+                    clients=messages.rows("client", i),
+                    updates=unknown if updates is None else updates,
+                    clicks=clicks.rows("clicks", i),
+                    **({} if clipped is None else {"clipped": clipped}),
+                    metrics=metrics,
+                    intents=clicks.of("intent", i),
+                    known=clicks.of("known", i),
                 )
             except UsageError as error:
                 raise TraceError(f"trace: {self.folder}: part {part.index}: {error}") from None
@@ -320,14 +377,13 @@ class Trace:
 
     def _metrics_in(self, part: TracePart, tables: Tables) -> list[dict[str, float]]:
         """Metrics of each round of a part, from the table `truth/rounds` alone."""
-        table = PartTable(tables["truth/rounds"], part, "truth/rounds", self.folder)
-        found = []
+        table, found = PartTable(self, part, tables, "truth/rounds"), []
         for i in range(part.n_rounds):
-            pairs = table.named_values(table.span(i))
-            names = dict(pairs)
-            if len(names) != len(pairs) or "round" in names:
+            values = table.rows("value", i).tolist()
+            metrics = dict(zip(table.texts("name", i), values, strict=True))
+            if len(metrics) != len(values) or "round" in metrics:
                 raise table.error(f"round {part.first_round + i} has a metric twice, or one named round")
-            found.append(names)
+            found.append(metrics)
         return found
 
     def metrics(self) -> list[dict[str, float]]:
@@ -340,7 +396,7 @@ class Trace:
         self._need_truth()
         rows: list[dict[str, float]] = []
         for part in self.parts:
-            found = self._metrics_in(part, {"truth/rounds": self.columns(part, "truth/rounds")})
+            found = self._metrics_in(part, self._columns_of(part, ["truth/rounds"]))
             rows += [{"round": part.first_round + i, **values} for i, values in enumerate(found)]
         return rows
 
@@ -353,10 +409,10 @@ class Trace:
         """
         if not self.parts:
             raise UsageError(f"trace: {self.folder} has no round yet")
-        part = self.parts[-1]
-        table = PartTable(self.columns(part, "observed/rounds"), part, "observed/rounds", self.folder)
-        state = None if self.header.holds_models else _row(table, "state", -1).copy()
-        return GlobalModel(_row(table, "aggregate", -1).copy(), state)
+        tables = self._columns_of(self.parts[-1], ["observed/rounds"])
+        last = PartTable(self, self.parts[-1], tables, "observed/rounds").columns
+        state = None if self.header.holds_models else last["state"][-1].copy()
+        return GlobalModel(last["aggregate"][-1].copy(), state)
 
     def check_size(self, part: TracePart, table: str) -> None:
         """Refuse a file that is missing or of another size than its marker says."""
@@ -367,11 +423,10 @@ class Trace:
             raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} exists") from None
         if not S_ISREG(found.st_mode):  # a pipe would be waited for
             raise TraceError(f"trace: {path}: no regular file; expected one")
-        size = found.st_size
-        if size != expected.size:
-            content = file_bytes(path, TraceError, size, "trace: ")
+        if found.st_size != expected.size:
+            content = file_bytes(path, TraceError, found.st_size, "trace: ")
             origin = self._origin_of(part, table, hashlib.sha256(content).hexdigest())
-            raise TraceError(f"trace: {path}: has {size} bytes, expected {expected.size}; {origin}")
+            raise TraceError(f"trace: {path}: has {found.st_size} bytes, expected {expected.size}; {origin}")
 
     def content(self, part: TracePart, table: str) -> bytes:
         """The bytes of a file, checked against its marker."""
@@ -386,59 +441,34 @@ class Trace:
             raise TraceError(f"trace: {path}: SHA-256 differs from {marker_name(part.index)}; {origin}")
         return data
 
-    def whole_columns(self, part: TracePart, tables: Sequence[str]) -> Tables:
-        """Tables of a part with the columns that their files leave out, and those from which these follow."""
-        found = {table: self.columns(part, table) for table in tables}
-        while more := self._sources(part, found) - found.keys():
-            found |= {table: self.columns(part, table) for table in sorted(more)}
-        return self.completed(part, found)
-
-    def completed(self, part: TracePart, tables: Tables) -> Tables:
-        """The tables of a part with the columns that its files leave out; without those that lack some.
-
-        Messages and true updates are there as such, where they were written as differences.
-        """
-        try:
-            return from_differences(self.header, with_implied(tables))
-        except ValueError as error:
-            raise self._in_file(error, part) from None
-
-    def _sources(self, part: TracePart, tables: Tables) -> set[str]:
-        """The tables from which `completed` takes the columns that these lack."""
-        try:
-            return sources_of(tables) | sources_of_differences(tables)
-        except ValueError as error:
-            raise self._in_file(error, part) from None
-
-    def _in_file(self, error: ValueError, part: TracePart) -> TraceError:
-        table, _, problem = str(error).partition(": ")
-        return TraceError(f"trace: {self.folder / part.file_name(table)}: {problem}")
+    def _columns_of(self, part: TracePart, tables: Sequence[str]) -> Tables:
+        return {table: self.columns(part, table) for table in tables}
 
     def columns(self, part: TracePart, table: str) -> Columns:
-        """The columns of the file of a table, read-only; some that follow from others are left out."""
+        """The columns of the file of a table, in the types that records have."""
         where, rows = f"trace: {self.folder / part.file_name(table)}", part.files[table].rows
         # A round without messages of a large model: its axes are compared with those of the header.
-        stored = read_archive(self.content(part, table), where, TraceError, stored=True, longest=MOST_WHOLE)
-        try:
-            found = unpack_columns(stored, rows)
-        except ValueError as error:
-            raise TraceError(f"{where}: {error}") from None
-        expected = columns(self.header, table)
+        found = read_archive(self.content(part, table), where, TraceError, stored=True, longest=MOST_WHOLE)
+        expected, columns = table_columns(self.header, table), {}
         for name in found:
             if name not in expected:
                 raise TraceError(f"{where}: unknown column {name[:60]}; expected {', '.join(expected)}")
-        for name, form in expected.items():
+        for name, column in expected.items():
             values = found.get(name)
             if values is None:
-                if form.required:
-                    raise TraceError(f"{where}: column {name} is missing, expected {form.text}")
-            elif values.ndim < 1 or not form.fits(values):
-                raise TraceError(
-                    f"{where}: column {name} is {values.dtype} of shape {values.shape}, expected {form.text}"
-                )
-            elif len(values) != rows:
+                if column.required:
+                    raise TraceError(f"{where}: column {name} is missing, expected {column.text}")
+                continue
+            if values.ndim < 1 or not column.fits(values, LONGEST):
+                stored = f"{values.dtype} of shape {values.shape}"
+                raise TraceError(f"{where}: column {name} is {stored}, expected {column.text}")
+            if len(values) != rows:
                 raise TraceError(f"{where}: column {name} has {len(values)} rows, expected {rows}")
-        return found
+            try:
+                columns[name] = _read(values, column)
+            except ValueError as error:
+                raise TraceError(f"{where}: column {name} {error}") from None
+        return columns
 
     def check_files(self) -> None:
         """Compare every file with its marker; a `TraceError` names the first that differs."""

@@ -1,4 +1,4 @@
-"""Columns of the tables of a trace, and whether a round fits the header of its trace."""
+"""Whether a round fits the header of its trace, and what it contradicts."""
 
 from __future__ import annotations
 
@@ -8,55 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.errors import TraceError
 from foltr_audit.recorder.received_rounds import ROUNDING, weighted_mean
-from foltr_audit.recorder.table_files import LEFT_OUT
-from foltr_audit.trace.differences import model_arrays, step_type
+from foltr_audit.trace.facts import problems_of
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import is_whole
-from foltr_audit.utils.reading.arrays import LONGEST
-
-
-class ColumnForm(NamedTuple):
-    """What a column holds, and whether every part has it.
-
-    The kind is `whole` (any type of whole numbers), `weight` (the same or float64), `number` (float32 or
-    float64), `text`, `bits` (k truth values, or eight of them in each byte of uint8), or a type of NumPy. A
-    length of an axis after that of the
-    rows is None where it may be any.
-    """
-
-    kind: str
-    axes: tuple[int | None, ...] = ()
-    required: bool = True
-
-    def fits(self, values: NDArray[np.generic]) -> bool:
-        """Whether an array has this type and these axes."""
-        if self.kind == "bits" and values.dtype == np.uint8:
-            return ColumnForm("uint8", tuple((length or 0) + 7 >> 3 for length in self.axes)).fits(values)
-        axes = values.shape[1:]
-        same = len(axes) == len(self.axes) and all(
-            found == wanted or (wanted is None and (len(values) > 0 or found <= LONGEST))
-            for wanted, found in zip(self.axes, axes, strict=True)
-        )
-        kind = values.dtype.kind
-        if self.kind == "whole":
-            return same and kind in "iu"
-        if self.kind == "weight":
-            return same and (kind in "iu" or values.dtype.newbyteorder("=") == np.float64)
-        if self.kind == "number":
-            return same and values.dtype.newbyteorder("=") in (np.float32, np.float64)
-        if self.kind in ("text", "bits"):
-            return same and kind == {"text": "U", "bits": "b"}[self.kind]
-        return same and values.dtype.newbyteorder("=") == np.dtype(self.kind)
-
-    @property
-    def text(self) -> str:
-        """What is expected, in words."""
-        names = {"whole": "whole numbers", "number": "float32 or float64", "bits": "bool or packed bits"}
-        names["weight"] = "whole numbers or float64"
-        shape = ", ".join("any" if length is None else str(length) for length in self.axes)
-        return names.get(self.kind, self.kind) + (f" of shape (rows, {shape})" if shape else "")
 
 
 class FeatureFormat(NamedTuple):
@@ -70,85 +27,14 @@ class FeatureFormat(NamedTuple):
         return cls(int(features.shape[-1]), str(features.dtype.newbyteorder("=")))
 
 
-_WHOLE, _BOOL, _TEXT, _FLOAT = (ColumnForm(kind) for kind in ("whole", "bool", "text", "float64"))
-
-
-def _maybe(form: ColumnForm) -> ColumnForm:
-    return form._replace(required=False)
-
-
-def columns(header: TraceHeader, table: str) -> dict[str, ColumnForm]:
-    makers = {
-        "observed/rounds": _rounds,
-        "observed/messages": _messages,
-        "observed/interactions": _interactions,
-        "truth/messages": _true_messages,
-        "truth/clicks": _clicks,
-    }
-    rest = makers[table](header) if table in makers else _PLAIN[table]
-    optional = {name for group in LEFT_OUT.get(table, ()) for name in group}
-    every = {"round": _WHOLE, **rest}
-    return {name: _maybe(form) if name in optional else form for name, form in every.items()}
-
-
-_PLAIN: dict[str, dict[str, ColumnForm]] = {
-    "observed/candidates": {"slot": _WHOLE, "step": _WHOLE, "features": ColumnForm("number", (None,))},
-    "observed/cohort": {"node": _WHOLE, "outcome": _TEXT, "reason": _maybe(_TEXT), "stage": _maybe(_TEXT)},
-    "observed/metrics": {"slot": _WHOLE, "name": _TEXT, "value": _FLOAT},
-    "truth/rounds": {"name": _TEXT, "value": _FLOAT},
-}
-
-
-def _rounds(header: TraceHeader) -> dict[str, ColumnForm]:
-    vector = ColumnForm("float64", (header.parameters,))
-    found = {"shares": _WHOLE, "parameters": vector, "aggregate": vector, "facts": _maybe(_TEXT)}
-    found |= dict.fromkeys(("started", "ended"), _maybe(_FLOAT))
-    if header.kind == "masked":
-        found |= {"total": ColumnForm("uint64", (header.width,)), "has_total": _BOOL, "aborted": _TEXT}
-    if not header.holds_models:
-        found["state"] = ColumnForm("float64", (None,))
-    return found
-
-
-def _messages(header: TraceHeader) -> dict[str, ColumnForm]:
-    found = {"slot": _WHOLE, "count": ColumnForm("weight"), "survived": _BOOL}
-    for number, array in enumerate(header.arrays):
-        found[f"array-{number}"] = ColumnForm(str(array.stored), array.shape)
-    for each in model_arrays(header):  # one of both is there, see `differences`
-        found[each.name] = _maybe(found[each.name])
-        found[each.differs] = _maybe(ColumnForm(step_type(each.kind), each.shape))
-    if header.kind == "es":
-        found["seed"] = _WHOLE
-    return found | {"sender": _maybe(_WHOLE), "bytes": _maybe(_WHOLE), "sent_at": _maybe(_FLOAT)}
-
-
-def _interactions(header: TraceHeader) -> dict[str, ColumnForm]:
-    found = dict.fromkeys(("slot", "step", "part", "query"), _WHOLE)
-    found["shown"] = ColumnForm("whole", (header.k,))
-    if header.embeds_features:
-        found["features"] = ColumnForm("number", (header.k, None))
-    return found
-
-
-def _true_messages(header: TraceHeader) -> dict[str, ColumnForm]:
-    # Beside masked messages recorders write updates in the format of what was masked.
-    kind = "number" if header.kind == "masked" else header.update_format
-    update = ColumnForm(kind, (header.update_width,), required=False)
-    # In the place of `update`, see `differences`.
-    corrected = {
-        "scale": ColumnForm(header.update_format),
-        "correction": ColumnForm(step_type(header.update_format), (header.update_width,)),
-        "check": ColumnForm("uint32"),
-    }
-    found = {"slot": _WHOLE, "client": _WHOLE, "update": update}
-    return found | {name: _maybe(form) for name, form in corrected.items()}
-
-
-def _clicks(header: TraceHeader) -> dict[str, ColumnForm]:
-    found = {"slot": _WHOLE, "step": _WHOLE, "clicks": ColumnForm("bits", (header.k,))}
-    if header.intents > 1:
-        found["intent"] = _WHOLE
-    return found | {"known": _maybe(_BOOL), "clipped": _maybe(_BOOL)}
+def fact_problem(header: TraceHeader, record: RoundRecord) -> str | None:
+    """What is wrong with the facts that hold in one round, in one line; None where nothing is."""
+    try:
+        header.in_round(record.facts)
+    except TraceError as error:
+        return f"round {record.round}: {str(error).removeprefix('trace: header: ')}"
+    problems = problems_of(record.facts, ours=bool(header.spec_hash))
+    return f"round {record.round}: {problems[0]}" if problems else None
 
 
 def misfit(header: TraceHeader, record: RoundRecord) -> str | None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.recorder.part_files import HEADER, marker_name
-from foltr_audit.recorder.table_files import Columns
-from foltr_audit.trace.facts import fact_problems, round_problem
-from foltr_audit.trace.header import SCHEMA, TraceHeader, read_header
-from foltr_audit.trace.parts import TracePart, read_markers
-from foltr_audit.trace.reader import Tables, Trace
-from foltr_audit.trace.schema import FeatureFormat, contradiction, truth_misfit
+from foltr_audit.errors import TraceError
+from foltr_audit.recorder.trace_files import HEADER, marker_name
+from foltr_audit.recorder.trace_format import SCHEMA
+from foltr_audit.trace.facts import problems_of
+from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.parts import TracePart
+from foltr_audit.trace.reader import Columns, Tables, Trace
+from foltr_audit.trace.schema import FeatureFormat, contradiction, fact_problem, truth_misfit
 
 
 def validate(folder: Path) -> list[str]:
@@ -24,22 +24,17 @@ def validate(folder: Path) -> list[str]:
     Raises:
         UsageError: no such folder.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UsageError(f"trace: {folder}: no such folder")
     try:
-        header, trace_id = read_header(folder)
+        trace, problems = Trace.with_problems(folder)
     except TraceError as error:
         return [str(error)]
-    parts, problems = read_markers(folder, header, trace_id)
-    problems += [f"trace: {folder / HEADER}: {problem}" for problem in fact_problems(header)]
-    there = (folder / "truth").is_dir()
-    if there and not header.has_truth:
+    header = trace.header
+    of_facts = problems_of(header.knowledge, ours=bool(header.spec_hash))
+    problems += [f"trace: {folder / HEADER}: {problem}" for problem in of_facts]
+    if (folder / "truth").is_dir() and not header.has_truth:
         problems.append(f"trace: {folder / 'truth'}: exists, but {HEADER} has has_truth = false")
-    has_truth = header.has_truth and there
-    trace = Trace(folder=folder, header=header, trace_id=trace_id, parts=tuple(parts), has_truth=has_truth)
     forms: set[FeatureFormat] = set()
-    for part in parts:
+    for part in trace.parts:
         problems += _part_problems(trace, part, forms)
     for what, values in (("number", {f.width for f in forms}), ("type", {f.dtype for f in forms})):
         if len(values) > 1:
@@ -102,7 +97,6 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
             problems.append(str(error))
     records: list[RoundRecord] = []
     try:
-        tables = dict(trace.completed(part, tables))
         if all(table in tables for table in part.observed):
             for record in trace.rounds_in(part, tables):
                 problems += [where + problem for problem in _record_problems(trace.header, record)]
@@ -128,7 +122,7 @@ def _record_problems(header: TraceHeader, record: RoundRecord) -> list[str]:
     ordered = np.sort(record.shown, axis=1)
     if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
         problems.append(f"round {record.round}: a shown list holds a document twice")
-    wrong = round_problem(header, record) if record.facts else None
+    wrong = fact_problem(header, record) if record.facts else None
     wrong = wrong if wrong or problems else contradiction(header, record)
     return problems if wrong is None else [*problems, wrong]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +10,14 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import Payload, RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
-from foltr_audit.recorder.part_files import (
+from foltr_audit.recorder.array_layout import FLOATING, LayoutArray, widened
+from foltr_audit.recorder.round_tables import OpenPart, Tables, TruthColumns, round_tables
+from foltr_audit.recorder.trace_files import (
     HEADER,
     PartRange,
     clean,
@@ -23,19 +26,10 @@ from foltr_audit.recorder.part_files import (
     marker_name,
     part_files,
 )
-from foltr_audit.recorder.round_tables import (
-    Tables,
-    TruthColumns,
-    check_same_columns,
-    first_rows,
-    join_tables,
-    round_tables,
-)
-from foltr_audit.trace.differences import PartDifferences
-from foltr_audit.trace.facts import fact_problems, round_problem
-from foltr_audit.trace.header import TraceHeader, read_header, split
+from foltr_audit.trace.facts import problems_of
+from foltr_audit.trace.header import TraceHeader, read_header
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import FeatureFormat, contradiction, misfit, truth_misfit
+from foltr_audit.trace.schema import FeatureFormat, contradiction, fact_problem, misfit, truth_misfit
 
 
 class TraceWriter:
@@ -61,15 +55,12 @@ class TraceWriter:
         self.next_round = 0
         self._next_part = 0
         self._form: FeatureFormat | None = None  # of the embedded features; None until known
-        # The rounds of the open part: their first rows, their tables without large arrays, and these.
-        self._heads: list[Tables] = []
-        self._open: list[Tables] = []
-        self._differences = PartDifferences(header)
+        self._open = OpenPart(header)
         self._closed = False
         # One thread: parts reach the disk in their order.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trace-part") if behind else None
         self._part: Future[None] | None = None  # the part that is being put on the disk
-        problems = fact_problems(header)
+        problems = problems_of(header.knowledge, ours=bool(header.spec_hash))
         if problems:
             raise TraceError(f"trace: header: {problems[0]}")
         with self._plain_errors():
@@ -94,7 +85,7 @@ class TraceWriter:
         if kind is None:
             self.close()
         else:
-            self._forget()
+            self._open.clear()
             self._closed = True
             self._stop()
 
@@ -117,18 +108,15 @@ class TraceWriter:
             misfit(self.header, record)
             or (None if truth is None else truth_misfit(self.header, record, truth))
             or self._other_form(record)
-            or round_problem(self.header, record)
+            or fact_problem(self.header, record)
             or contradiction(self.header, record)
         )
         if problem is not None:
             raise UsageError(f"trace: {problem}")
-        tables = _encode(self.header, record, truth)
         try:
-            check_same_columns([*self._heads, tables])
+            self._open.take(_encode(self.header, record, truth))
         except ValueError as error:
             raise UsageError(f"trace: round {record.round}: {error}") from None
-        self._heads.append(first_rows(tables))
-        self._open.append(self._differences.take(tables))
         self.next_round += 1
         if len(self._open) >= self.header.rounds_per_part:
             self._commit()
@@ -159,26 +147,18 @@ class TraceWriter:
             with self._plain_errors():
                 # The marker is written last. A kill before that leaves files without a marker: a reader does
                 # not see them, and `clean` removes them.
-                tables = join_tables([self._differences.without_taken(each) for each in self._open])
-                files = part_files(part, tables, self._differences.packed)
+                files = part_files(part, self._open.tables())
                 if self._thread is None:
                     commit_part(self.folder, files)
                 else:
                     self._wait()
                     self._part = self._thread.submit(commit_part, self.folder, files)
-        except ValueError as error:
-            raise UsageError(f"trace: rounds {part.first_round} to {part.last_round}: {error}") from None
         except BaseException:
             self._closed = True  # the open rounds are lost: nothing may follow a gap
-            self._forget()
             raise
-        self._forget()
+        finally:
+            self._open.clear()
         self._next_part += 1
-
-    def _forget(self) -> None:
-        self._heads.clear()
-        self._open.clear()
-        self._differences = PartDifferences(self.header)
 
     def _wait(self) -> None:
         """Wait for the part that is being put on the disk; what went wrong there is raised here."""
@@ -240,24 +220,66 @@ class TraceWriter:
 
 
 def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -> Tables:
-    """The rows of one round in every table; only arrays of messages may be those of the record."""
-    arrays = split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}")
-    try:
-        rows = None if truth is None else _truth(header, truth)
-        return round_tables(record, arrays, rows, masked=header.kind == "masked")
-    except ValueError as error:
-        raise UsageError(f"trace: round {record.round}: {error}") from None
+    """The rows of one round in every table; no array of the record, which its owner may change, is kept.
 
-
-def _truth(header: TraceHeader, truth: RoundTruth) -> TruthColumns:
+    Raises:
+        ValueError: arrays that the header does not allow.
+    """
+    arrays = [values.copy() for values in _split(header.arrays, record.messages, record.buffers)]
+    if truth is None:
+        return round_tables(header, record, arrays)
     with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the message itself
-        rounded = truth.updates.astype(header.update_format)
-    return TruthColumns(
+        updates = truth.updates.astype(header.update_format)
+    unknown = len(updates) and np.isnan(updates[:1]).all() and np.isnan(updates).all()
+    of_truth = TruthColumns(
         clients=truth.clients,
         clicks=truth.clicks,
-        updates=None if np.isnan(rounded[:1]).all() and np.isnan(rounded).all() and len(rounded) else rounded,
+        updates=None if unknown else updates,
         clipped=truth.clipped if truth.knows_clips else None,
         known=truth.known,
         intents=truth.intents,
         metrics=truth.metrics,
     )
+    return round_tables(header, record, arrays, of_truth)
+
+
+def _split(
+    layout: Sequence[LayoutArray], messages: Payload, buffers: Sequence[NDArray[np.generic]]
+) -> Iterator[NDArray[np.generic]]:
+    """The arrays of messages (M, P), each (M, *shape) in the type in which it is stored.
+
+    Raises:
+        ValueError: numbers that the type of their array does not hold, or other buffers than in the layout.
+    """
+    rows, at, left = len(messages), 0, list(buffers)
+    for array in layout:
+        if array.dtype not in FLOATING and messages.dtype != np.uint64:
+            if not left:
+                raise ValueError(f"no buffer {array.name!r:.60}, which the layout has")
+            values = left.pop(0)
+            if values.shape != (rows, *array.shape) or values.dtype != array.stored:
+                raise ValueError(
+                    f"buffer {array.name!r:.60} is {values.dtype} of shape {values.shape}, expected "
+                    f"{array.dtype} of shape {(rows, *array.shape)}"
+                )
+            yield values
+            continue
+        numbers = messages[:, at : at + array.size]
+        yield _narrowed(array, numbers).reshape(rows, *array.shape)
+        at += array.size
+    if left:
+        raise ValueError(f"{len(left)} buffers more than the layout has")
+
+
+def _narrowed(array: LayoutArray, numbers: Payload) -> NDArray[np.generic]:
+    if numbers.dtype == array.stored:
+        return numbers
+    with np.errstate(over="ignore"):
+        if array.dtype == "bfloat16":
+            bits = np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32) >> np.uint32(16)
+            stored: NDArray[np.generic] = bits.astype(np.uint16)
+        else:
+            stored = numbers.astype(array.stored)
+    if not np.array_equal(widened(stored, array.dtype), numbers, equal_nan=True):
+        raise ValueError(f"messages hold numbers in {array.name!r:.60} that {array.dtype} does not")
+    return stored

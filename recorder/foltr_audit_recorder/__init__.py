@@ -4,12 +4,12 @@ A distribution of its own, so that a server needs NumPy and nothing else. foltr-
 traces with it, as `foltr_audit.recorder`.
 
 May import: itself, by relative imports, and NumPy; modules about Flower also Flower.
-Begin with: `recorder.py`, the recorder; `part_files.py` says what lies in a trace folder.
+Begin with: `recorder.py`, the recorder, and `trace_format.py`, what a trace holds.
 """
 
 from .messages import NodeOutcome, ReceivedMessage, ShownList
-from .part_files import VERSION
 from .recorder import Recorder
+from .trace_format import VERSION
 
 __version__ = VERSION
 __all__ = ["NodeOutcome", "ReceivedMessage", "Recorder", "ShownList", "__version__"]

@@ -6,6 +6,8 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +103,52 @@ def _from_tensor(value: object) -> tuple[NDArray[np.generic], str]:
         return _from_array(tensor.numpy())
     bits = tensor.contiguous().view(sys.modules["torch"].int16)
     return bits.numpy().view(np.uint16), "bfloat16"
+
+
+class _Header(NamedTuple):
+    end: int
+    place: LayoutArray
+    dtype: np.dtype[np.generic]
+    by_columns: bool
+
+
+_HEADERS: dict[tuple[str, bytes], _Header] = {}
+_MOST_HEADERS, _MOST_KEPT = 10_000, 1000
+
+
+def npy_array(name: str, data: bytes) -> NamedArray:
+    """The array of an `.npy` file, read-only. Thousands of messages share a header, which is parsed once.
+
+    Raises:
+        ValueError: other bytes, or an array of something else than numbers.
+    """
+    start = 10 if data[6:7] == b"\x01" else 12
+    key = name, data[: start + int.from_bytes(data[8:start], "little")]
+    header = _HEADERS.get(key)
+    if header is None:
+        if len(_HEADERS) >= _MOST_HEADERS:
+            _HEADERS.clear()
+        header = _parsed(*key)
+        if len(name) + len(key[1]) <= _MOST_KEPT:  # a client may choose names of any length
+            _HEADERS[key] = header
+    values = np.frombuffer(data, header.dtype, math.prod(header.place.shape), header.end)
+    order: Literal["F", "C"] = "F" if header.by_columns else "C"
+    return NamedArray(header.place, values.reshape(header.place.shape, order=order))
+
+
+def _parsed(name: str, header: bytes) -> _Header:
+    stream = BytesIO(header)
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:
+        raise ValueError(f"array {name} has version {version} of NumPy's format; expected 1.0 or 2.0")
+    place = LayoutArray(name, shape, dtype.name)
+    if dtype.hasobject or place.dtype not in (*FLOATING, *BUFFERS):
+        raise ValueError(f"array {name} is {dtype}; expected numbers")
+    return _Header(len(header), place, dtype, by_columns)
 
 
 def in_layout(

@@ -14,9 +14,6 @@ from pathlib import Path
 
 _AT_ONCE = 16  # files that are open together
 
-Piece = bytes | memoryview
-"""Bytes of a file that follow those of the piece before."""
-
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BufferedIOBase]:
@@ -59,12 +56,12 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def write_files(folder: Path, files: Mapping[str, Sequence[Piece]], *, lasting: bool = True) -> None:
+def write_files(folder: Path, files: Mapping[str, bytes], *, lasting: bool = True) -> None:
     """Put files into a folder and those in it, each whole; they get their names in this order.
 
     Args:
         folder: an existing folder, in which the folders of the files exist.
-        files: the pieces of each by its name.
+        files: the content of each by its name.
         lasting: whether they survive a power cut. Else they survive only the end of this process, at a
             hundredth of the time; a reader must accept files that are missing or empty.
 
@@ -77,7 +74,7 @@ def write_files(folder: Path, files: Mapping[str, Sequence[Piece]], *, lasting: 
         with ExitStack() as stack:
             opened = [stack.enter_context(_temporary(folder / name)) for name in some]
             for name, (file, _) in zip(some, opened, strict=True):
-                file.writelines(files[name])
+                file.write(files[name])
                 file.flush()
             if lasting:
                 _flush([file.fileno() for file, _ in opened])

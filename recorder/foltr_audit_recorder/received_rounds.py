@@ -1,18 +1,22 @@
-"""From the messages of a round, the lists behind them and what clients told, to the columns of its tables."""
+"""From what a server gives of a round, and what clients told, to the tables of the round."""
 
 from __future__ import annotations
 
+import logging
 import math
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .array_layout import (
     FLOATING,
+    ONE_ARRAY,
     LayoutArray,
     as_float64,
     in_layout,
@@ -22,8 +26,11 @@ from .array_layout import (
     widened,
 )
 from .messages import NodeOutcome, ReceivedMessage, ShownList, is_whole_number
-from .round_tables import CohortColumns, TruthColumns
-from .toml_text import plain_text
+from .round_tables import CohortColumns, RoundColumns, Tables, TruthColumns, round_tables
+from .trace_files import HEADER, file_name
+from .trace_format import METRICS, DatasetFields, HeaderFields, plain_facts, plain_text
+
+LOG = logging.getLogger("foltr_audit_recorder")
 
 ROUNDING = 1e-5
 """How far a mean may be off, as a share of its largest number: servers may average in float32."""
@@ -49,22 +56,24 @@ MOST_METRICS = 1000
 """Names of metrics that are kept in a round."""
 
 
-def message_arrays(
-    messages: Sequence[ReceivedMessage], layout: Sequence[LayoutArray], *, masked: int = 0, bits: int = 64
-) -> list[NDArray[np.generic]]:
+def message_arrays(messages: Sequence[ReceivedMessage], start: TraceStart) -> list[NDArray[np.generic]]:
     """The arrays of the messages of a round: one for each of the layout, (M, *shape), or their words (M, W).
 
-    `masked`: number W of words of a masked message; 0 of messages that are not masked. `bits`: bits of such a
-    word.
+    Raises:
+        ValueError: other arrays than in the layout, or a number that is not finite.
     """
-    if masked:
+    if start.words:
         words = [
-            whole_words(message.arrays, masked, bits, who(message, slot))
-            for slot, message in enumerate(messages)
+            start.whole_words(message.arrays, who(message, slot)) for slot, message in enumerate(messages)
         ]
-        return [np.array(words, dtype=np.uint64).reshape(-1, masked)]
-    wanted = list(layout)
-    rows = [_values(message, wanted, slot) for slot, message in enumerate(messages)]
+        return [np.array(words, dtype=np.uint64).reshape(-1, start.words)]
+    layout, rows = [*start.header.layout], []
+    for slot, message in enumerate(messages):
+        named = named_arrays(message.arrays)
+        same = [array.place for array in named] == layout
+        rows.append(
+            [array.values for array in named] if same else in_layout(named, layout, who(message, slot))
+        )
     arrays: list[NDArray[np.generic]] = []
     for place, entry in enumerate(layout):
         column = [row[place] for row in rows]
@@ -124,32 +133,9 @@ def _metrics(messages: Sequence[ReceivedMessage]) -> dict[str, NDArray[np.float6
     return columns
 
 
-def _values(message: ReceivedMessage, layout: Sequence[LayoutArray], slot: int) -> list[NDArray[np.generic]]:
-    arrays = named_arrays(message.arrays)
-    if [array.place for array in arrays] == layout:
-        return [array.values for array in arrays]
-    return in_layout(arrays, layout, who(message, slot))
-
-
 def who(message: ReceivedMessage, slot: int) -> str:
     """How errors name a message."""
     return f"message {slot}" if message.sender is None else f"message of sender {message.sender}"
-
-
-def whole_words(given: object, masked: int, bits: int, who: str) -> NDArray[np.uint64]:
-    """Words of a masked message, or their sum, (W,).
-
-    Raises:
-        ValueError: something else; it begins with `who`.
-    """
-    words = np.asarray(given)
-    if words.shape != (masked,) or words.dtype.kind not in "iu":
-        found = f"{words.dtype}{list(words.shape)}"
-        raise ValueError(f"{who} has words {found}; expected {masked} whole numbers")
-    for word in (int(words.min()), int(words.max())):
-        if not 0 <= word < 2**bits:
-            raise ValueError(f"{who} has a word {word}; expected 0 to 2^{bits}-1")
-    return words.astype(np.uint64)
 
 
 def _all_or_none(values: Sequence[int | None], name: str) -> NDArray[np.uint64] | None:
@@ -267,13 +253,83 @@ class ListForm:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TraceStart:
+    """What the first round of a trace fixes for all later ones: its header, and the form of its lists."""
+
+    header: HeaderFields
+    form: ListForm
+
+    @property
+    def model(self) -> tuple[LayoutArray, ...]:
+        """The arrays of a model; of kind `es`, whose messages are metrics, one of all parameters."""
+        if self.header.kind == METRICS:
+            return (LayoutArray(ONE_ARRAY, (self.header.parameters,), "float64"),)
+        return self.header.layout
+
+    @property
+    def words(self) -> int:
+        """Number W of words of a masked message: the parameters, after a weight in Flower's; else 0."""
+        return self.header.width if self.header.kind == "masked" else 0
+
+    @property
+    def bits(self) -> int:
+        """Bits of a masked word, as the facts say; 64 where they do not."""
+        facts = self.header.knowledge
+        return int(facts.get("modulus_bits", facts.get("bits", 64)))
+
+    def whole_words(self, given: object, who: str) -> NDArray[np.uint64]:
+        """Words of a masked message, or their sum, (W,).
+
+        Raises:
+            ValueError: something else; it begins with `who`.
+        """
+        words = np.asarray(given)
+        if words.shape != (self.words,) or words.dtype.kind not in "iu":
+            found = f"{words.dtype}{list(words.shape)}"
+            raise ValueError(f"{who} has words {found}; expected {self.words} whole numbers")
+        for word in (int(words.min()), int(words.max())):
+            if not 0 <= word < 2**self.bits:
+                raise ValueError(f"{who} has a word {word}; expected 0 to 2^{self.bits}-1")
+        return words.astype(np.uint64)
+
+    @classmethod
+    def read(cls, folder: Path, last_part: int) -> TraceStart:
+        """What holds for the trace in a folder, which this version of the recorder has written.
+
+        `last_part`: index of a part whose lists show their form.
+
+        Raises:
+            ValueError: a trace of another writer, or a broken one.
+        """
+        try:
+            table = tomllib.loads((folder / HEADER).read_text("utf-8"))
+            ours = HeaderFields.writer
+            if table["writer"] != ours:
+                raise ValueError(f"{folder}: written by {table['writer']}; expected {ours}")
+            del table["schema"]
+            table["layout"] = tuple(
+                LayoutArray(entry["name"], tuple(entry["shape"]), entry["dtype"]) for entry in table["layout"]
+            )
+            parts = tuple(table["dataset"]["parts"])
+            table["dataset"] = DatasetFields(**{**table["dataset"], "parts": parts})
+            header, form = HeaderFields(**table), ListForm(length=table["k"])
+            if header.embeds_features:
+                name = file_name("observed/interactions", last_part)
+                with np.load(folder / name, allow_pickle=False) as lists:
+                    features = lists["features"]
+                there = (folder / file_name("observed/candidates", last_part)).exists()
+                form = replace(form, width=features.shape[2], dtype=features.dtype.name, candidates=there)
+            return cls(header=header, form=form)
+        except (KeyError, TypeError, tomllib.TOMLDecodeError, OSError) as error:
+            raise ValueError(f"{folder}: {HEADER} cannot be read: {error!r}") from None
+
+
 def _features(shown: ShownList) -> NDArray[np.floating]:
     return np.asarray(shown.features)
 
 
-def list_columns(
-    messages: Sequence[ReceivedMessage], form: ListForm, parts: int, *, counted: bool
-) -> dict[str, Any]:
+def list_columns(messages: Sequence[ReceivedMessage], start: TraceStart, *, counted: bool) -> dict[str, Any]:
     """The fields of `RoundColumns` that are about lists.
 
     `counted`: whether the weights of messages are numbers of interactions.
@@ -282,9 +338,9 @@ def list_columns(
         ValueError: a list that is longer than the trace's, has other features or numbers out of range, or
             more lists of a message than it counts.
     """
-    rows = list(_lists(messages))
+    form, rows = start.form, list(_lists(messages))
     for slot, step, shown in rows:
-        problem, count = _misfit(shown, form, parts), messages[slot].count
+        problem, count = _misfit(shown, form, len(start.header.dataset.parts)), messages[slot].count
         if not problem and counted and step >= count:
             problem = f"number {step}, but its message counts {count} interactions; expected as many or more"
         if problem:
@@ -353,20 +409,11 @@ def _whole(values: Sequence[int]) -> NDArray[np.int64]:
 
 
 def truth_columns(
-    messages: Sequence[ReceivedMessage],
-    form: ListForm,
-    layout: Sequence[LayoutArray],
-    dtype: str,
-    intents: int,
-    metrics: Mapping[str, float],
+    messages: Sequence[ReceivedMessage], start: TraceStart, metrics: Mapping[str, float]
 ) -> TruthColumns:
-    """The columns of what nobody but the laboratory knows of a round.
-
-    `dtype`: `float32` or `float64`, in which updates are stored. `intents`: number of intents that users
-    have.
-    """
+    """The columns of what nobody but the laboratory knows of a round."""
     rows = [shown for _, _, shown in _lists(messages)]
-    clicks = np.zeros((len(rows), form.length), dtype=np.bool_)
+    clicks = np.zeros((len(rows), start.form.length), dtype=np.bool_)
     for row, shown in enumerate(rows):
         if shown.clicks is not None:
             clicks[row, : len(_features(shown))] = shown.clicks
@@ -377,10 +424,10 @@ def truth_columns(
             [slot if owner is None else owner for slot, owner in enumerate(owners)], "client"
         ),
         clicks=clicks,
-        updates=_updates(messages, layout, dtype),
+        updates=_updates(messages, start.header),
         clipped=np.array(clipped, dtype=np.bool_) if rows and None not in clipped else None,
         known=np.array([shown.clicks is not None for shown in rows], dtype=np.bool_),
-        intents=_intents(rows, intents),
+        intents=_intents(rows, start.header.intents),
         metrics=metrics,
     )
 
@@ -393,12 +440,12 @@ def _intents(rows: Sequence[ShownList], intents: int) -> NDArray[np.int64] | Non
     return _whole(found) if intents > 1 else None
 
 
-def _updates(
-    messages: Sequence[ReceivedMessage], layout: Sequence[LayoutArray], dtype: str
-) -> NDArray[np.floating] | None:
+def _updates(messages: Sequence[ReceivedMessage], header: HeaderFields) -> NDArray[np.floating] | None:
     if all(message.update is None for message in messages):
         return None
-    updates = np.full((len(messages), n_parameters(layout)), math.nan, dtype=dtype)
+    layout = header.layout
+    double = any(place.dtype == "float64" for place in layout)
+    updates = np.full((len(messages), n_parameters(layout)), math.nan, "float64" if double else "float32")
     for slot, message in enumerate(messages):
         if message.update is not None:
             with np.errstate(over="ignore"):
@@ -406,3 +453,128 @@ def _updates(
             if not np.all(np.isfinite(updates[slot])):
                 raise ValueError(f"update of {who(message, slot)} holds a number that is not finite")
     return updates
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundInput:
+    """What `Recorder.round` was given, under the same names."""
+
+    model: object
+    messages: Sequence[ReceivedMessage]
+    aggregate: object = None
+    asked: Sequence[int] | None = None
+    failures: Mapping[int, str] = field(default_factory=dict)
+    late: Sequence[int] | None = None
+    outcomes: Sequence[NodeOutcome] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
+    shares: int = 0
+    state: ArrayLike | None = None
+    total: ArrayLike | None = None
+    aborted: str = ""
+    started: float = math.nan
+    ended: float = math.nan
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def tables(self, start: TraceStart, number: int) -> Tables:
+        """The rows of the round in every table.
+
+        Raises:
+            ValueError: what no trace of this start can hold.
+        """
+        arrays = message_arrays(self.messages, start)
+        sent = parameters_of(self.model, start.model, "model")
+        if not np.all(np.isfinite(sent)):
+            raise ValueError("model holds a number that is not finite")
+        after = None if self.aggregate is None else parameters_of(self.aggregate, start.model, "aggregate")
+        if after is not None and not np.all(np.isfinite(after)):
+            after = None
+        summed = self.total is not None and start.words
+        counted = are_whole([message.count for message in self.messages])
+        columns = RoundColumns(
+            **message_columns(self.messages),
+            **list_columns(self.messages, start, counted=counted),
+            round=number,
+            parameters=sent,
+            aggregate=after,
+            shares=self.shares,
+            state=np.empty(0) if self.state is None and start.header.kind == METRICS else self.state,
+            total=start.whole_words(self.total, "total") if summed else None,
+            aborted=self.aborted,
+            facts=self._stated(start.header, arrays, sent, after),
+            started=self.started,
+            ended=self.ended,
+            cohort=cohort_columns([*_train_outcomes(self), *self.outcomes]),
+        )
+        truth = truth_columns(self.messages, start, self.metrics) if start.header.has_truth else None
+        return round_tables(start.header, columns, arrays, truth)
+
+    def _stated(
+        self,
+        header: HeaderFields,
+        arrays: Sequence[NDArray[np.generic]],
+        sent: NDArray[np.float64],
+        after: NDArray[np.float64] | None,
+    ) -> dict[str, object]:
+        """The facts of the round; one of them says whether the aggregate is another than the mean."""
+        stated = plain_facts(self.facts, of_round=True)
+        known = "aggregate" in stated or "aggregate" in header.knowledge
+        if after is None or header.kind not in ("model", "update") or known:
+            return stated
+        origin = np.zeros_like(sent) if header.kind == "model" and self.messages else sent
+        if not is_mean(origin, self.messages, arrays, header.layout, after):
+            stated["aggregate"] = "other"
+        return stated
+
+    def fitting(self, start: TraceStart, number: int) -> RoundInput:
+        """The round without what the trace cannot hold, which the log and the cohort say.
+
+        A message that does not fit is left out, and its sender is one of those that failed. Of a message that
+        fits, lists or an update that do not are left out.
+        """
+        kept: list[ReceivedMessage] = []
+        failures: dict[int, str] = {}
+        why: list[str] = []
+        for message in self.messages:
+            try:
+                message_arrays([message], start)
+                message_columns([message])
+            except Exception as error:
+                why.append(f"a message is left out: {error}")
+                if message.sender is not None:
+                    failures[message.sender] = f"left out: {error}"
+                continue
+            kept.append(message)
+        counted = are_whole([message.count for message in kept])
+        for place, message in enumerate(kept):
+            try:
+                list_columns([message], start, counted=counted)
+                if start.header.has_truth:
+                    truth_columns([message], start, {})
+            except Exception as error:
+                why.append(f"lists and update of a message are left out: {error or type(error).__name__}")
+                kept[place] = replace(message, lists=(), update=None)
+        if why:
+            first = plain_text(why[0])
+            LOG.warning("round %d, %d of %d messages: %s", number, len(why), len(self.messages), first)
+        others = [each for each in self.outcomes if each.stage or each.node not in failures]
+        added = [
+            NodeOutcome(node=node, outcome="failed", reason=reason)
+            for node, reason in failures.items()
+            if 0 <= node < 2**64
+        ]
+        return replace(self, messages=kept, outcomes=[*others, *added])
+
+
+def _train_outcomes(round_: RoundInput) -> list[NodeOutcome]:
+    """What became of the nodes in the training step: those that arrived, failed, and were late."""
+    asked, failures, late = round_.asked, round_.failures, round_.late
+    if asked is None and not failures and not late:
+        return []
+    told = {each.node for each in round_.outcomes if not each.stage}
+    arrived = [message.sender for message in round_.messages if message.sender is not None]
+    missing = [node for node in asked or () if node not in {*arrived, *failures, *told}]
+    return [
+        *(NodeOutcome(node=node, outcome="arrived") for node in arrived),
+        *(NodeOutcome(node=node, outcome="failed", reason=reason) for node, reason in failures.items()),
+        *(NodeOutcome(node=node, outcome="late") for node in dict.fromkeys([*(late or ()), *missing])),
+    ]

@@ -1,4 +1,4 @@
-"""The tables of a trace from the arrays of its rounds: the one place that names their columns."""
+"""The tables of a trace from the arrays of its rounds."""
 
 from __future__ import annotations
 
@@ -6,38 +6,18 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .table_files import smallest, smallest_places
+from .trace_format import OBSERVED, OBSERVED_TOO, TRUTH, Column, HeaderFields, table_columns
 
 Table = dict[str, NDArray[np.generic]]
 """Columns of one length by name."""
 
 Tables = dict[str, Table]
 """Tables by name, such as `observed/rounds`."""
-
-WHOLE = {
-    *("round", "shares", "slot", "count", "step", "part", "query", "shown"),
-    *("client", "intent", "sender", "node", "bytes", "seed"),
-}
-"""Columns of whole numbers, which come and are stored in the smallest type that holds them.
-
-`count` is in float64 where one is not whole.
-"""
-
-FILLED: dict[str, object] = {
-    "facts": "",
-    "aborted": "",
-    "started": math.nan,
-    "ended": math.nan,
-    "bytes": 0,
-    "sent_at": math.nan,
-    "known": True,
-    "update": math.nan,
-}
-"""Columns that some rounds of a part may lack, and what then stands in their rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,221 +126,153 @@ class TruthColumns:
 
 
 def round_tables(
+    header: HeaderFields,
     seen: RoundColumns,
     arrays: Sequence[NDArray[np.generic]],
     truth: TruthColumns | None = None,
-    *,
-    masked: bool = False,
 ) -> Tables:
     """The rows of one round in every table that has some or must exist.
 
     Arrays of messages and updates are the given ones, all others are copied.
 
-    `arrays`: one array for each of the layout, (M, *shape), in the type in which it travelled (bfloat16 as
-    uint16; masked words as uint64). `truth`: what only the laboratory knows of it. `masked`: whether messages
-    are masked words.
+    `arrays`: one array for each of `header.arrays`, (M, *shape), in the type in which it travelled (bfloat16
+    as uint16; masked words as uint64). `truth`: what only the laboratory knows of it.
     """
-    tables = {
-        "observed/rounds": _round(seen, arrays, masked=masked),
-        "observed/messages": _messages(seen, arrays),
-        "observed/interactions": _interactions(seen),
+    slots = np.arange(np.size(seen.counts))
+    given: dict[str, dict[str, object]] = {
+        "observed/rounds": _round(header, seen),
+        "observed/messages": {
+            "slot": slots,
+            "count": seen.counts,
+            "survived": seen.survivors,
+            "seed": seen.seeds,
+            "sender": seen.senders,
+            "bytes": seen.sizes,
+            "sent_at": seen.sent_at,
+            **{f"array-{i}": values for i, values in enumerate(arrays)},
+        },
+        "observed/interactions": {
+            **{name: getattr(seen, name) for name in ("slot", "step", "part", "query", "features")},
+            "shown": np.asarray(seen.shown) + 1,
+        },
     }
     if seen.candidates is not None:
-        tables["observed/candidates"] = _candidates(seen)
+        times = np.asarray(seen.n_candidates, dtype=np.int64)
+        keys = {name: np.repeat(np.asarray(getattr(seen, name)), times) for name in ("slot", "step")}
+        given["observed/candidates"] = {**keys, "features": seen.candidates}
     if seen.cohort is not None:
-        tables["observed/cohort"] = _cohort(seen.cohort)
+        asked = ("node", "outcome", "reason", "stage")
+        given["observed/cohort"] = {name: getattr(seen.cohort, name) for name in asked}
     if seen.clear:
-        tables["observed/metrics"] = _metrics(seen.clear)
+        values = np.stack([np.asarray(column, dtype=np.float64) for column in seen.clear.values()], axis=1)
+        slot, number = np.nonzero(~np.isnan(values))
+        name = np.array(list(seen.clear), dtype=np.str_)[number]
+        given["observed/metrics"] = {"slot": slot, "name": name, "value": values[slot, number]}
     if truth is not None:
-        tables |= _truth(truth, tables["observed/interactions"])
-    for name, columns in tables.items():
-        rows = len(next(iter(columns.values())))
-        tables[name] = {"round": np.full(rows, seen.round, np.min_scalar_type(seen.round)), **columns}
-    return tables
-
-
-def join_tables(rounds: Sequence[Tables]) -> Tables:
-    """The tables of a part from those of its rounds, in their order; of one round without a copy.
-
-    Raises:
-        ValueError: a column that only some rounds have and that cannot be filled, rows of other shapes, or a
-            whole number that fits no type of 64 bits.
-    """
-    joined: Tables = {}
-    for table in dict.fromkeys(name for tables in rounds for name in tables):
-        pieces = [tables[table] for tables in rounds if table in tables]
-        names = dict.fromkeys(name for piece in pieces for name in piece)
-        joined[table] = {name: _joined(table, name, pieces) for name in names}
-    return joined
-
-
-def check_same_columns(rounds: Sequence[Tables]) -> None:
-    """Refuse rounds that no part can hold together; without a copy of their arrays.
-
-    Args:
-        rounds: rounds that go together, and the last, which may not.
-    """
-    if _forms(rounds[0]) == _forms(rounds[-1]):
-        return
-    join_tables([first_rows(tables) for tables in rounds])
-
-
-def first_rows(tables: Tables) -> Tables:
-    """The first row of every table, copied: enough for `check_same_columns`."""
-    return {
-        table: {name: values[:1].copy() for name, values in columns.items()}
-        for table, columns in tables.items()
-    }
-
-
-def _forms(tables: Tables) -> dict[str, dict[str, tuple[str, tuple[int, ...]]]]:
-    """Type and axes of every column, of text and whole numbers whatever their length."""
-    return {
-        table: {
-            name: (
-                "whole" if name in WHOLE else "U" if values.dtype.kind == "U" else values.dtype.str,
-                values.shape[1:],
-            )
-            for name, values in columns.items()
+        names, figures = list(truth.metrics), list(truth.metrics.values())
+        given["truth/rounds"] = {"name": names, "value": figures}
+        given["truth/messages"] = {"slot": slots, "client": truth.clients, "update": truth.updates}
+        given["truth/clicks"] = {
+            "slot": seen.slot,
+            "step": seen.step,
+            "clicks": truth.clicks,
+            "known": truth.known,
+            "clipped": truth.clipped,
+            "intent": truth.intents,
         }
-        for table, columns in tables.items()
+    return {table: _table(header, table, seen.round, columns) for table, columns in given.items()}
+
+
+def _round(header: HeaderFields, seen: RoundColumns) -> dict[str, object]:
+    unknown = np.full(np.shape(seen.parameters), math.nan)
+    facts = json.dumps(dict(seen.facts), sort_keys=True, ensure_ascii=False) if seen.facts else None
+    row = {
+        "parameters": seen.parameters,
+        "shares": seen.shares,
+        "facts": facts,
+        "state": seen.state,
+        "aggregate": unknown if seen.aggregate is None else seen.aggregate,
+        "started": seen.started,
+        "ended": seen.ended,
     }
+    if header.kind == "masked":
+        total = np.zeros(header.width, dtype=np.uint64) if seen.total is None else seen.total
+        row |= {"total": total, "has_total": seen.total is not None, "aborted": seen.aborted}
+    return {name: None if value is None else [value] for name, value in row.items()}
 
 
-def _round(seen: RoundColumns, arrays: Sequence[NDArray[np.generic]], *, masked: bool) -> Table:
-    model = np.array(seen.parameters, dtype=np.float64)
-    unknown = np.full(model.shape, math.nan)
-    columns: Table = {
-        "shares": _whole([seen.shares]),
-        "parameters": model[None],
-        "aggregate": np.array(unknown if seen.aggregate is None else seen.aggregate, dtype=np.float64)[None],
-    }
-    if seen.state is not None:
-        columns["state"] = np.array(seen.state, dtype=np.float64)[None]
-    if masked:
-        total = np.zeros(arrays[0].shape[1:], dtype=np.uint64) if seen.total is None else seen.total
-        columns["total"] = np.array(total, dtype=np.uint64)[None]
-        columns["has_total"] = np.array([seen.total is not None])
-        columns["aborted"] = np.array([seen.aborted])
-    if seen.facts:
-        columns["facts"] = np.array([json.dumps(dict(seen.facts), sort_keys=True, ensure_ascii=False)])
-    for name, moment in (("started", seen.started), ("ended", seen.ended)):
-        if moment is not None:
-            columns[name] = np.array([moment], dtype=np.float64)
-    return columns
+def _table(header: HeaderFields, table: str, number: int, given: Mapping[str, object]) -> Table:
+    """The columns of a table as a file has them; what is None is left out."""
+    found: Table = {}
+    for name, column in table_columns(header, table).items():
+        if (values := given.get(name)) is None:
+            continue
+        kinds = {"word": np.uint64, "text": np.str_, "float64": np.float64, "bool": np.bool_}
+        array: NDArray[Any] = column.stored(np.asarray(values, dtype=kinds.get(column.kind)))
+        own = array is not values or name.startswith(("array-", "update"))
+        found[name] = array if own else array.copy()
+    rows = len(next(iter(found.values())))
+    return {"round": np.full(rows, number, np.min_scalar_type(number)), **found}
 
 
-def _messages(seen: RoundColumns, arrays: Sequence[NDArray[np.generic]]) -> Table:
-    counts = np.asarray(seen.counts)
-    columns: Table = {
-        "slot": _whole(np.arange(counts.size)),
-        "count": counts.astype(np.float64) if counts.size and counts.dtype.kind == "f" else _whole(counts),
-        "survived": np.array(seen.survivors, dtype=np.bool_),
-        **{f"array-{i}": values for i, values in enumerate(arrays)},
-    }
-    if seen.seeds is not None:
-        columns["seed"] = _whole(seen.seeds, np.uint64)
-    if seen.senders is not None:
-        columns["sender"] = _whole(seen.senders, np.uint64)
-    if seen.sizes is not None:
-        columns["bytes"] = _whole(seen.sizes)
-    if seen.sent_at is not None:
-        columns["sent_at"] = np.array(seen.sent_at, dtype=np.float64)
-    return columns
+class OpenPart:
+    """The rounds of a part that is not written yet."""
+
+    def __init__(self, header: HeaderFields) -> None:
+        self.header = header
+        self._columns = {table: table_columns(header, table) for table in (*OBSERVED, *OBSERVED_TOO, *TRUTH)}
+        self._rounds: list[Tables] = []
+        self._axes: dict[str, dict[str, tuple[int, ...]]] = {}  # of columns that cannot be filled
+
+    def __len__(self) -> int:
+        return len(self._rounds)
+
+    def clear(self) -> None:
+        self._rounds.clear()
+        self._axes.clear()
+
+    def take(self, tables: Tables) -> None:
+        """Add a round.
+
+        Raises:
+            ValueError: a column that only some rounds of the part have and that cannot be filled, or rows of
+                other shapes.
+        """
+        axes = {
+            table: {
+                name: values.shape[1:]
+                for name, values in columns.items()
+                if self._columns[table][name].filled is None
+            }
+            for table, columns in tables.items()
+            if len(columns["round"])
+        }
+        for table, found in axes.items():
+            first = self._axes.get(table, found)
+            for name in {**first, **found}:
+                if first.get(name) != found.get(name):
+                    what = "has other axes" if name in first and name in found else "is missing"
+                    raise ValueError(f"{table}: column {name} {what} in some rounds of a part")
+        self._axes = axes | self._axes
+        self._rounds.append(tables)
+
+    def tables(self) -> Tables:
+        """The tables of the part, of one round without a copy."""
+        joined: Tables = {}
+        for table, columns in self._columns.items():
+            pieces = [tables[table] for tables in self._rounds if table in tables]
+            names = [name for name in columns if any(name in piece for piece in pieces)]
+            joined[table] = {name: _joined(name, columns[name], pieces) for name in names}
+        return {table: columns for table, columns in joined.items() if columns}
 
 
-def _interactions(seen: RoundColumns) -> Table:
-    columns: Table = {
-        name: _whole(getattr(seen, name)) for name in ("slot", "step", "part", "query", "shown")
-    }
-    if seen.features is not None:
-        columns["features"] = seen.features.copy()
-    return columns
-
-
-def _candidates(seen: RoundColumns) -> Table:
-    if seen.candidates is None or seen.n_candidates is None:
-        raise ValueError("expected both candidates and n_candidates, or neither")
-    times = np.asarray(seen.n_candidates, dtype=np.int64)
-    columns: Table = {name: np.repeat(_whole(getattr(seen, name)), times) for name in ("slot", "step")}
-    columns["features"] = seen.candidates.copy()
-    return columns
-
-
-def _cohort(cohort: CohortColumns) -> Table:
-    texts = {name: np.array(getattr(cohort, name), dtype=np.str_) for name in ("outcome", "reason", "stage")}
-    return {"node": _whole(cohort.node, np.uint64), **texts}
-
-
-def _metrics(metrics: Mapping[str, ArrayLike]) -> Table:
-    values = np.stack([np.asarray(column, dtype=np.float64) for column in metrics.values()], axis=1)
-    slot, number = np.nonzero(~np.isnan(values))
-    return {
-        "slot": _whole(slot),
-        "name": np.array(list(metrics), dtype=np.str_)[number],
-        "value": values[slot, number],
-    }
-
-
-def _truth(truth: TruthColumns, interactions: Table) -> Tables:
-    clients = _whole(truth.clients)
-    messages: Table = {"slot": _whole(np.arange(clients.size)), "client": clients}
-    if truth.updates is not None:
-        messages["update"] = truth.updates
-    clicks: Table = {
-        "slot": interactions["slot"],
-        "step": interactions["step"],
-        "clicks": _packed_bits(truth.clicks),
-    }
-    optional = (
-        ("known", truth.known, np.bool_),
-        ("clipped", truth.clipped, np.bool_),
-        ("intent", truth.intents, np.int64),
-    )
-    for name, values, kind in optional:
-        if values is not None:
-            clicks[name] = _whole(values) if name in WHOLE else np.array(values, dtype=kind)
-    names, figures = list(truth.metrics), list(truth.metrics.values())
-    metrics: Table = {"name": np.array(names, dtype=np.str_), "value": np.array(figures, dtype=np.float64)}
-    return {"truth/rounds": metrics, "truth/messages": messages, "truth/clicks": clicks}
-
-
-def _packed_bits(clicks: ArrayLike) -> NDArray[np.uint8]:
-    """As `numpy.packbits(clicks, axis=1)`, in a quarter of the time."""
-    rows, k = np.shape(clicks)
-    whole = np.zeros((rows, -(-k // 8) * 8), dtype=np.bool_)
-    whole[:, :k] = clicks
-    return np.packbits(whole).reshape(rows, -(-k // 8))
-
-
-def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generic]:
+def _joined(name: str, column: Column, pieces: Sequence[Table]) -> NDArray[np.generic]:
+    # The largest of the smallest types is the smallest for all.
     example = next(piece[name] for piece in pieces if name in piece)
-    columns = [piece[name] if name in piece else _fill(table, name, piece, example) for piece in pieces]
-    if name == "count" and any(column.dtype.kind == "f" for column in columns):
-        columns = [column.astype(np.float64) for column in columns]
-    kinds = {column.dtype.kind for column in columns}
-    if len(kinds - {"i", "u"}) + bool(kinds & {"i", "u"}) > 1 or (
-        name not in WHOLE and kinds != {"U"} and len({column.dtype for column in columns}) > 1
-    ):
-        types = ", ".join(sorted({str(column.dtype) for column in columns}))
-        raise ValueError(f"{table}: column {name} has several types: {types}")
-    whole = columns[0] if len(columns) == 1 else np.concatenate(columns)
-    if name == "shown":
-        return smallest_places(whole)
-    # The largest of the smallest types is the smallest of all, but for a type that holds numbers below 0 too.
-    return smallest(whole) if name in WHOLE and not kinds <= {"u", "f"} else whole
-
-
-def _whole(values: ArrayLike, kind: type[np.uint64] | None = None) -> NDArray[np.integer]:
-    """Whole numbers, taken as of a kind, in the smallest type that holds them; a copy."""
-    whole = np.asarray(values, dtype=kind)
-    return smallest(whole) if whole.size else whole.astype(np.uint8)
-
-
-def _fill(table: str, name: str, piece: Table, example: NDArray[np.generic]) -> NDArray[np.generic]:
-    rows = len(next(iter(piece.values())))
-    if rows and name not in FILLED:
-        raise ValueError(f"{table}: column {name} is missing in some rounds of a part")
-    if not rows:
-        return np.empty((0, *example.shape[1:]), dtype=example.dtype)
-    return np.full((rows, *example.shape[1:]), FILLED[name], dtype=example.dtype)
+    found = [
+        piece[name]
+        if name in piece
+        else np.full((len(piece["round"]), *example.shape[1:]), column.filled, dtype=example.dtype)
+        for piece in pieces
+    ]
+    return found[0] if len(found) == 1 else np.concatenate(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -16,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
-from foltr_audit.recorder.part_files import marker_indices
-from foltr_audit.recorder.table_files import unpack_columns
+from foltr_audit.recorder.trace_files import marker_indices
 from numpy.typing import NDArray
 
 from foltr_audit.trace import Trace, validate
@@ -51,9 +49,8 @@ def mean(messages: Sequence[ReceivedMessage]) -> NDArray[np.float64]:
 
 def table(folder: Path, name: str, part: int = 0) -> dict[str, NDArray[np.generic]]:
     """The columns of a table of a part."""
-    marker = json.loads((folder / f"part-{part:05d}.json").read_text())
     with np.load(folder / f"{name}-{part:05d}.npz", allow_pickle=False) as arrays:
-        return unpack_columns(dict(arrays), marker["files"][f"{name}-{part:05d}.npz"]["rows"])
+        return dict(arrays)
 
 
 def header(folder: Path) -> dict[str, object]:
@@ -162,13 +159,13 @@ def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.round(MODEL, sent)
     lists_seen = table(tmp_path, "observed/interactions")
-    assert lists_seen["shown"].tolist() == [[0, 1, 2], [0, 1, 255], [0, 255, 255]]
+    assert lists_seen["shown"].tolist() == [[1, 2, 3], [1, 2, 0], [1, 0, 0]]
     assert lists_seen["query"].tolist() == [4, 0, 0]
     np.testing.assert_array_equal(lists_seen["features"][1, :2], lists[1].features)
     assert not np.any(lists_seen["features"][1, 2:].astype(np.float64))
     clicks = table(tmp_path, "truth/clicks")
     assert clicks["known"].tolist() == [True, True, False]
-    assert np.unpackbits(clicks["clicks"][0], count=3).tolist() == [0, 1, 0]
+    assert clicks["clicks"][0].tolist() == [0, 1, 0]
     truth = table(tmp_path, "truth/messages")
     assert truth["client"].tolist() == [9, 3]
     np.testing.assert_array_equal(truth["update"][0], np.arange(7.0))
@@ -303,7 +300,7 @@ def test_a_folder_with_a_trace_is_refused_unless_resumed(tmp_path: Path) -> None
         assert not stray.exists()
         again.round(MODEL, [message(1, lists=[shown_list(2, clicks=[1, 0])])])
     assert table(tmp_path, "observed/rounds", 1)["round"].tolist() == [1]
-    assert table(tmp_path, "observed/interactions", 1)["shown"].tolist() == [[0, 1, 255]]
+    assert table(tmp_path, "observed/interactions", 1)["shown"].tolist() == [[1, 2, 0]]
 
 
 # --- messages of metrics with seeds ---------------------------------------------------------------
@@ -432,7 +429,7 @@ def test_the_last_files_of_a_process_that_ends_are_written(tmp_path: Path) -> No
     program = (
         "import atexit, concurrent.futures.thread, sys; from pathlib import Path; "
         "from foltr_audit_recorder.atomic_files import write_files; "
-        "atexit.register(write_files, Path(sys.argv[1]), {'first': [b'1'], 'second': [b'2']})"
+        "atexit.register(write_files, Path(sys.argv[1]), {'first': b'1', 'second': b'2'})"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT / "recorder", check=True)
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"1", b"2"]

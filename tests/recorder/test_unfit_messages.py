@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foltr_audit.recorder import NodeOutcome, ReceivedMessage, Recorder, ShownList
-from foltr_audit.recorder.part_files import HEADER, marker_indices
+from foltr_audit.recorder.trace_files import HEADER, marker_indices
 from numpy.typing import NDArray
 
 from foltr_audit.trace import Trace, validate

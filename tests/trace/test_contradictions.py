@@ -17,7 +17,7 @@ import foltr_audit as fa
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import Fact, Trace, validate
-from foltr_audit.trace.facts import FACTS, checked_facts, parse_facts, with_facts
+from foltr_audit.trace.facts import FACTS, checked_facts, parse_facts
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
 from tests.fixtures.rounds import with_lists
@@ -159,7 +159,7 @@ def test_facts_that_cannot_be_meant_are_refused_and_found(
     with pytest.raises(TraceError, match=f"^trace: header: .*{re.escape(expected)}"):
         fa.TraceWriter(tmp_path / "here", header)
     assert not (tmp_path / "here").exists()
-    monkeypatch.setattr("foltr_audit.trace.writer.fact_problems", lambda header: [])
+    monkeypatch.setattr("foltr_audit.trace.writer.problems_of", lambda *_, **__: [])
     fa.TraceWriter(tmp_path / "theirs", header).close()
     (problem,) = validate(tmp_path / "theirs")
     assert expected in problem
@@ -178,7 +178,7 @@ def test_every_fact_that_is_read_is_known() -> None:
     asked = set()
     for path in root.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        asked |= set(re.findall(r'(?:knowledge\.get|known\.get|facts\.get|self\._whole)\("(\w+)"', text))
+        asked |= set(re.findall(r'(?:(?:knowledge|known|facts)\.get\(|knowledge\[)"(\w+)"', text))
         if path.name == "observer.py":
             asked |= set(re.findall(r'(?:text|number)\("(\w+)"\)', text))
     assert {"learning_rate", "eps_claimed", "of", "noise"} <= asked
@@ -238,9 +238,9 @@ def test_given_facts_replace_those_of_the_header_and_nothing_else(tmp_path: Path
     system = System(clients=4, rounds=1)
     written = foreign_trace.write(tmp_path / "t", foreign_trace.header(system), foreign_trace.records(system))
     trace = Trace.open(written)
-    known = with_facts(trace, {"learning_rate": 0.2})
+    known = trace.with_facts({"learning_rate": 0.2})
     assert known.header.knowledge == {**trace.header.knowledge, "learning_rate": 0.2}
     assert known.trace_id == trace.trace_id
     first, again = next(trace.rounds()), next(known.rounds())
     assert first.messages.tobytes() == again.messages.tobytes()
-    assert with_facts(trace, {}) is trace
+    assert trace.with_facts({}) == trace

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.recorder import part_files
+from foltr_audit.recorder import trace_files
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
@@ -297,9 +297,9 @@ def test_rounds_are_taken_while_a_part_is_written(tmp_path: Path, monkeypatch: p
     """The disk waits for a round of the next part; without `behind` nobody would take one."""
     taken = threading.Event()
 
-    def slow(folder: Path, files: dict[str, list[bytes | memoryview]]) -> None:
+    def slow(folder: Path, files: dict[str, bytes]) -> None:
         assert taken.wait(60)
-        part_files.commit_part(folder, files)
+        trace_files.commit_part(folder, files)
 
     monkeypatch.setattr(trace_writer, "commit_part", slow)
     with TraceWriter(tmp_path, HEADER, behind=True) as writer:

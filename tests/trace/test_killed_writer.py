@@ -226,9 +226,9 @@ def test_a_run_killed_before_any_call(tmp_path: Path) -> None:
 def write_with(patch: pytest.MonkeyPatch, write_bytes: Callable[[Path, bytes], None]) -> None:
     """Writes every file in this way."""
 
-    def write_files(folder: Path, files: dict[str, list[bytes]], *, lasting: bool = True) -> None:
-        for name, pieces in files.items():
-            write_bytes(folder / name, b"".join(pieces))
+    def write_files(folder: Path, files: dict[str, bytes], *, lasting: bool = True) -> None:
+        for name, content in files.items():
+            write_bytes(folder / name, content)
 
     patch.setattr(atomic_files, "write_bytes", write_bytes)
     patch.setattr(atomic_files, "write_files", write_files)

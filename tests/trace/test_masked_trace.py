@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from foltr_audit.recorder.table_files import table_pieces
+from foltr_audit.recorder.trace_files import PartRange, part_files
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
@@ -148,7 +148,8 @@ def test_a_sum_of_another_length_is_damage(
     header, made = rounds_of(setup_of(defense=(SECURE,)))
     trace = Trace.open(write(tmp_path, header, made))
     rounds = trace.columns(trace.parts[0], "observed/rounds")
-    data = b"".join(table_pieces({**rounds, "total": rounds["total"][:, :2]}))
+    columns = {**rounds, "total": rounds["total"][:, :2]}
+    [data, _] = part_files(PartRange("id", 0, 0, 3), {"observed/rounds": columns}).values()
     monkeypatch.setattr(Trace, "content", lambda *_: data)
     with pytest.raises(TraceError, match=r"column total is uint64 of shape \(4, 2\), expected uint64"):
         trace.columns(trace.parts[0], "observed/rounds")

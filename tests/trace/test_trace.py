@@ -277,7 +277,7 @@ def test_a_trace_written_by_hand_is_valid(tmp_path: Path) -> None:
             "step": [0, 0],
             "part": [0, 0],
             "query": [7, 8],
-            "shown": [[3, 0], [1, 4]],
+            "shown": [[4, 1], [2, 5]],  # places from 1; 0 is padding
             "features": features,
         },
     }

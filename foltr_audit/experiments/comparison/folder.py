@@ -168,7 +168,7 @@ class ComparisonFolder:
             folder.mkdir(parents=True, exist_ok=True)
             for left in [file for file in folder.iterdir() if atomic_files.is_temporary(file.name)]:
                 left.unlink()  # of a writer that was killed: no other one is at work, since we hold the lock
-            atomic_files.write_files(folder, {name: [content] for name, content in files.items()})
+            atomic_files.write_files(folder, files)
 
     def read(self, spec: Spec) -> StoredRun:
         """A finished cell; a `TraceError` if it is missing or damaged."""
@@ -212,7 +212,7 @@ class ComparisonFolder:
         try:
             folder, content = self.cell(spec), spec.toml.encode()
             if not (folder / SPEC).is_file() or (folder / SPEC).read_bytes() != content:
-                atomic_files.write_files(folder, {SPEC: [content]}, lasting=False)
+                atomic_files.write_files(folder, {SPEC: content}, lasting=False)
         finally:
             os.close(claim)
 

@@ -152,7 +152,7 @@ class RunFolder:
     def save(self, files: Mapping[str, bytes]) -> None:
         """Write files in their order, each by its name."""
         with report_write_errors(self.path):
-            atomic_files.write_files(self.path, {name: [content] for name, content in files.items()})
+            atomic_files.write_files(self.path, files)
 
 
 def load_model(path: Path, parameters: int) -> Floats:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError
 from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
-from foltr_audit.recorder.trace_start import FLOWER_MASKS
+from foltr_audit.recorder.trace_format import FLOWER_MASKS
 from foltr_audit.trace.declared_header import NoiseDeclaration
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.arrays import Bools, Floats, Ints

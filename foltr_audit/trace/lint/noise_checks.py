@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.core.records.interactions import Payload
+from foltr_audit.recorder.trace_format import NO_MODELS
 from foltr_audit.trace.declared_header import NoiseWindow
-from foltr_audit.trace.header import NO_MODELS, TraceHeader
+from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.lint.checks import (
     CoverageGap,
     Findings,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from ..array_layout import NamedArray, named_arrays, numbers
+from ..array_layout import NamedArray, named_arrays, npy_array, numbers
 from ..recorder import MOST_BYTES, Recorder
 from .client_records import take_truth
 from .open_round import EVALUATE, OpenRound, round_key, same_arrays, stage_of
-from .payload import COUNT, array_records, flower_array, model_in, npy_array
+from .payload import COUNT, array_records, flower_array, model_in
 
 if TYPE_CHECKING:
     from flwr.app import Message

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..array_layout import NamedArray, numbers
+from ..array_layout import NamedArray, npy_array, numbers
 from ..messages import KEY_SHARES, SEED_SHARES, NodeOutcome, ReceivedMessage, ShownList
 from ..packed_lists import unpack_arrays, unpack_lists
-from ..trace_start import FLOWER_MASKS
+from ..trace_format import FLOWER_MASKS
 from .client_records import take_truth
-from .payload import array_records, model_in, npy_array, reply_content
+from .payload import array_records, model_in, reply_content
 
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict

@@ -14,30 +14,20 @@ import errno
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from types import MappingProxyType
+
+import numpy as np
 
 from . import atomic_files
-from .atomic_files import Piece
-from .table_files import Columns, PackedColumn, row_count, table_pieces, without_implied
+from .round_tables import Tables
 
-VERSION = "0.1.0"
-"""Version of the recorder."""
-
-TRACE_SCHEMA = "foltr-audit/trace/1"
 PART_SCHEMA = "foltr-audit/trace-part/1"
 HEADER = "trace.toml"
-
-OBSERVED = ("observed/rounds", "observed/messages", "observed/interactions")
-"""Tables that every part has."""
-
-OBSERVED_TOO = ("observed/candidates", "observed/cohort", "observed/metrics")
-"""Tables that a part has where there is something to write in them."""
-
-TRUTH = ("truth/rounds", "truth/messages", "truth/clicks")
-"""Tables of a trace with truth."""
+MOST_HEADER_BYTES = 1 << 20
+"""A longer header is neither written nor read."""
 
 _FILE = re.compile(r"[a-z]+-([0-9]{5,18})\.npz")
 _MARKER = re.compile(r"part-([0-9]{5,18})\.json")
@@ -72,37 +62,22 @@ def marker_indices(folder: Path) -> list[int]:
     return sorted({int(match[1]) for entry in entries if (match := _MARKER.fullmatch(entry.name))})
 
 
-def part_files(
-    part: PartRange,
-    tables: Mapping[str, Columns],
-    packed: Mapping[str, Mapping[str, PackedColumn]] = MappingProxyType({}),
-) -> dict[str, list[Piece]]:
-    """The files of a part, in pieces, by their paths inside the trace folder; the marker last.
-
-    Columns that follow from others are left out: see `table_files`.
-
-    Raises:
-        ValueError: a table whose columns have different lengths or hold objects.
-    """
-    files: dict[str, list[Piece]] = {}
+def part_files(part: PartRange, tables: Tables) -> dict[str, bytes]:
+    """The files of a part by their paths inside the trace folder; the marker last."""
+    files: dict[str, bytes] = {}
     entries: dict[str, dict[str, object]] = {}
-    for table, columns in without_implied(tables).items():
-        name, pieces = file_name(table, part.index), table_pieces(columns, packed.get(table, {}))
-        files[name] = pieces
-        entries[name] = {"rows": row_count(columns), "sha256": _sha256(pieces), "size": sum(map(len, pieces))}
+    for table, columns in tables.items():
+        name, stream = file_name(table, part.index), BytesIO()
+        # NumPy dates every array in the archive to 1980: the same columns give the same bytes on any day.
+        np.savez(stream, **columns)  # type: ignore[arg-type]
+        files[name] = content = stream.getvalue()
+        digest = hashlib.sha256(content).hexdigest()
+        entries[name] = {"rows": len(columns["round"]), "sha256": digest, "size": len(content)}
     marker = {"schema": PART_SCHEMA, **vars(part), "files": entries}
-    files[marker_name(part.index)] = [(json.dumps(marker, indent=1, sort_keys=True) + "\n").encode()]
-    return files
+    return {**files, marker_name(part.index): (json.dumps(marker, indent=1, sort_keys=True) + "\n").encode()}
 
 
-def _sha256(pieces: Sequence[Piece]) -> str:
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()
-
-
-def commit_part(folder: Path, files: Mapping[str, Sequence[Piece]]) -> None:
+def commit_part(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a part in their order, each whole or not at all; its folders must exist.
 
     Raises:
