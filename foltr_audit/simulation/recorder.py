@@ -114,7 +114,7 @@ def record_rounds(
             memory.write(*played.recorded(messages=keep and _is_due(played, every)))
             tick(played.metrics)
         return memory
-    with TraceWriter(folder, header, resume=resume, behind=True) as writer:
+    with TraceWriter(folder, header, resume=resume) as writer:
         first = writer.next_round
         last = Trace.open(folder).last_model() if first else None
         tick.skip(first)

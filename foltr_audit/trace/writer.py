@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -38,8 +37,6 @@ class TraceWriter:
     As a context manager it commits the rest at the end; after an exception, whole parts only.
     With `resume`, a last part with fewer rounds is dropped: it must be filled up so that the bytes
     are those of an undisturbed run. `next_round` says where to resume. One writer per folder.
-    With `behind`, another thread puts a part on the disk while rounds of the next one are taken: what goes
-    wrong there is raised when the next part is complete, or by `close`.
 
     Raises:
         UsageError: the folder holds a trace already; with `resume`, one with another header.
@@ -47,9 +44,7 @@ class TraceWriter:
         FoltrAuditError: the folder cannot be written, or the disk is full.
     """
 
-    def __init__(
-        self, folder: Path, header: TraceHeader, *, resume: bool = False, behind: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, header: TraceHeader, *, resume: bool = False) -> None:
         self.folder = Path(folder)
         self.header = header
         self.next_round = 0
@@ -57,9 +52,6 @@ class TraceWriter:
         self._form: FeatureFormat | None = None  # of the embedded features; None until known
         self._open = OpenPart(header)
         self._closed = False
-        # One thread: parts reach the disk in their order.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="trace-part") if behind else None
-        self._part: Future[None] | None = None  # the part that is being put on the disk
         problems = problems_of(header.knowledge, ours=bool(header.spec_hash))
         if problems:
             raise TraceError(f"trace: header: {problems[0]}")
@@ -87,7 +79,6 @@ class TraceWriter:
         else:
             self._open.clear()
             self._closed = True
-            self._stop()
 
     def write(self, record: RoundRecord, truth: RoundTruth | None = None) -> None:
         """Take one round; its arrays are copied.
@@ -127,14 +118,9 @@ class TraceWriter:
         Raises:
             FoltrAuditError: the part cannot be written; what was committed stays valid.
         """
-        try:
-            if self._open:
-                self._commit()
-            with self._plain_errors():
-                self._wait()
-        finally:
-            self._closed = True
-            self._stop()
+        if self._open:
+            self._commit()
+        self._closed = True
 
     def _commit(self) -> None:
         part = PartRange(
@@ -147,28 +133,13 @@ class TraceWriter:
             with self._plain_errors():
                 # The marker is written last. A kill before that leaves files without a marker: a reader does
                 # not see them, and `clean` removes them.
-                files = part_files(part, self._open.tables())
-                if self._thread is None:
-                    commit_part(self.folder, files)
-                else:
-                    self._wait()
-                    self._part = self._thread.submit(commit_part, self.folder, files)
+                commit_part(self.folder, part_files(part, self._open.tables()))
         except BaseException:
             self._closed = True  # the open rounds are lost: nothing may follow a gap
             raise
         finally:
             self._open.clear()
         self._next_part += 1
-
-    def _wait(self) -> None:
-        """Wait for the part that is being put on the disk; what went wrong there is raised here."""
-        part, self._part = self._part, None
-        if part is not None:
-            part.result()
-
-    def _stop(self) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
 
     def _resume(self) -> str:
         """Continue where an earlier writer stopped; the trace id."""
