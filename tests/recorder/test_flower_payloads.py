@@ -166,7 +166,7 @@ def npy(values: NDArray[np.generic]) -> bytes:
 
 
 def test_bytes_that_promise_too_much_allocate_nothing() -> None:
-    endless = npy(np.zeros(1)).replace(b"(1,)," + b" " * 18, b"(1000000000000000000,),")
+    endless = npy(np.zeros(1)).replace(b"(1,), }" + b" " * 18, b"(1000000000000000000,), }")
     objects = npy(np.array([None]))
     for data in (archive(endless), archive(objects), archive(npy(np.zeros(9)), way=zipfile.ZIP_DEFLATED)):
         with pytest.raises(ValueError, match="these bytes hold no packed arrays"):
