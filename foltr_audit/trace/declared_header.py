@@ -240,76 +240,6 @@ def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
     yield from (action_of(event, text) for _, event in acts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalNoise:
-    """Normal noise that a client computes by the classical formula from sensitivity, epsilon and delta.
-
-    Updates are clipped before, in the L2 norm. All but the sensitivity may not be declared.
-    """
-
-    clip: float | None
-    sensitivity: float
-    epsilon: float | None
-    delta: float | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Fact]) -> LocalNoise | None:
-        """What the facts of a header declare; None without a sensitivity."""
-        names = ("local_dp_clip", "claimed_sensitivity", "local_dp_eps", "local_dp_delta")
-        clip, sensitivity, epsilon, delta = (positive_number(facts.get(name)) for name in names)
-        if sensitivity is None:
-            return None
-        if epsilon is None or delta is None or delta >= 1:
-            epsilon = delta = None
-        return cls(clip=clip, sensitivity=sensitivity, epsilon=epsilon, delta=delta)
-
-    @property
-    def basis(self) -> AccountingBasis:
-        """What the noise was computed for."""
-        return AccountingBasis(sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta)
-
-    @property
-    def claims(self) -> tuple[DeclaredClaim, ...]:
-        """Local differential privacy: whatever a client learns from may be replaced, and messages are seen.
-
-        Source: Kasiviswanathan et al. 2011, "What can we learn privately?", definition 2.2.
-        """
-        if self.epsilon is None or self.delta is None:
-            return ()
-        claim = DeclaredClaim(
-            name="knowledge.local_dp_eps",
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit="client",
-            relation="replace-one",
-            view="individual",
-        )
-        return (claim,)
-
-    def joined(self, steps: Sequence[DeclaredStep]) -> tuple[DeclaredStep, ...]:
-        """Other declared steps with these numbers; clip and noise are added where the steps lack them."""
-        found, sigma = [*steps], self.basis.sigma
-        if sigma is not None and not any(map(_is_noise, steps)):
-            law = parse_law(f"gaussian:sigma={plain(sigma)}")
-            if law is not None:
-                noise = NoiseAddition(law=law)
-                found.append(DeclaredStep(name="knowledge.claimed_sensitivity", event=noise))
-        found = [
-            replace(step, sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta)
-            if _is_noise(step)
-            else step
-            for step in found
-        ]
-        if self.clip is not None and not any(isinstance(step.event, NormBound) for step in steps):
-            bound = NormBound(norm=self.clip, ord=2, of="update")
-            found.insert(0, DeclaredStep(name="knowledge.local_dp_clip", event=bound))
-        return tuple(found)
-
-
-def _is_noise(step: DeclaredStep) -> bool:
-    return isinstance(step.event, NoiseAddition)
-
-
 def positive_number(value: object) -> float | None:
     """A positive number of a fact; None where it is something else.
 
@@ -318,6 +248,38 @@ def positive_number(value: object) -> float | None:
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type,operator]
+
+
+def local_noise(facts: Mapping[str, Fact]) -> AccountingBasis | None:
+    """What normal noise of a client was computed from, as facts say; None without a sensitivity."""
+    names = ("claimed_sensitivity", "local_dp_eps", "local_dp_delta")
+    sensitivity, epsilon, delta = (positive_number(facts.get(name)) for name in names)
+    if sensitivity is None:
+        return None
+    if epsilon is None or delta is None or delta >= 1:
+        epsilon = delta = None
+    return AccountingBasis(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
+
+
+def _with_local_noise(
+    steps: Sequence[DeclaredStep], basis: AccountingBasis, clip: float | None
+) -> tuple[DeclaredStep, ...]:
+    """Declared steps with the numbers of the noise; clip and noise are added where the steps lack them."""
+    found = [*steps]
+    if basis.sigma is not None and not any(map(_is_noise, steps)):
+        law = parse_law(f"gaussian:sigma={plain(basis.sigma)}")
+        if law is not None:
+            noise = NoiseAddition(law=law)
+            found.append(DeclaredStep(name="knowledge.claimed_sensitivity", event=noise))
+    found = [replace(step, **vars(basis)) if _is_noise(step) else step for step in found]
+    if clip is not None and not any(isinstance(step.event, NormBound) for step in steps):
+        bound = NormBound(norm=clip, ord=2, of="update")
+        found.insert(0, DeclaredStep(name="knowledge.local_dp_clip", event=bound))
+    return tuple(found)
+
+
+def _is_noise(step: DeclaredStep) -> bool:
+    return isinstance(step.event, NoiseAddition)
 
 
 _SAME = 1e-9  # relative: two declarations of one number
@@ -335,25 +297,41 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
     """
     if header.width > _MOST_NUMBERS:
         raise TraceError(f"trace: header: {header.width} numbers a message; expected at most {_MOST_NUMBERS}")
-    facts = header.knowledge
-    chain, events = _chain(_texts(facts.get("defense"))), _steps_of_events(facts.get("events"))
-    n = cohort
+    facts, n = header.knowledge, cohort
+    names, events = _texts(facts.get("defense")), _steps_of_events(facts.get("events"))
+    try:
+        chain = None if names is None else DefenseChain(parse_chain(names or [NO_DEFENSE]))
+    except UsageError:  # a defense that is not known here
+        chain = None
+    claims: tuple[DeclaredClaim, ...] = ()
+    basis, separation = AccountingBasis(), _separation(header)
     if chain is None:
         steps, complete = events if events is not None else (_steps_of_facts(facts), False)
-        local = LocalNoise.of(facts)
-        steps = steps if local is None else local.joined(steps)
-        claims: tuple[DeclaredClaim, ...] = () if local is None else local.claims
-        basis = AccountingBasis() if local is None else local.basis
+        if (local := local_noise(facts)) is not None:
+            steps, basis = _with_local_noise(steps, local, positive_number(facts.get("local_dp_clip"))), local
+        if basis.epsilon is not None and basis.delta is not None:
+            # Local differential privacy: whatever a client learns from may be replaced, and messages are seen
+            # (Kasiviswanathan et al. 2011, "What can we learn privately?", definition 2.2).
+            scope = {"unit": "client", "relation": "replace-one", "view": "individual"}
+            claim = DeclaredClaim(name="knowledge.local_dp_eps", epsilon=basis.epsilon, delta=basis.delta)
+            claims = (replace(claim, **scope),)  # type: ignore[arg-type]
         n = n or max((step.shares for step in steps), default=1)
     else:
         stated = _stated_shares(header, chain)
         n = n or stated
-        context = _context(header.width, stated or n or 1, _separation(header))
+        context = _context(header.width, stated or n or 1, separation)
         always = facts.get("clip_without_pairs") is not False
         steps = chain_steps(chain, context, acts_without_pairs=always)
-        claims, complete, basis = chain_claims(chain, context), True, AccountingBasis()
+        claims, complete = chain_claims(chain, context), True
         if n is None and events is not None:
-            steps = _with_sums_of(events[0], steps)
+            # How large the sums of a chain are depends on the cohort: those of the events are stated.
+            sums = iter([step.event for step in events[0] if isinstance(step.event, MessageAggregation)])
+            steps = tuple(
+                replace(step, event=next(sums, step.event))
+                if isinstance(step.event, MessageAggregation)
+                else step
+                for step in steps
+            )
     draws = revealed_draws(header)
     if draws is not None and draws not in [step.event for step in steps]:
         steps = (*steps, DeclaredStep(name=draws.by, event=draws))
@@ -368,20 +346,18 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         complete=complete and header.holds_models,
         parameters=header.width,
         cohort=n if n != 1 else cohort,
-        interactions=int(behind) if is_whole(behind, 1) and isinstance(behind, int) else None,
-        separation=_separation(header),
+        interactions=behind if is_whole(behind, 1) else None,
+        separation=separation,
         number_format=header.number_format,
         members=stated_members(header, n),
         lists_follow_clicks=_follow(header),
-        restated=(*_of_noise(steps, facts), *_of_clip(steps, facts), *_of_events(steps, events)),
+        restated=tuple(_restated(steps, events, facts)),
     )
 
 
 def revealed_draws(header: TraceHeader) -> RevealedDraws | None:
     """What reveals the draws of clients: what the events name, or seeds of a generator that everybody has."""
-    texts = header.knowledge.get("events")
-    events = [parse_event(str(text)) for text in texts] if isinstance(texts, list) else []
-    stated = next((event for event in events if isinstance(event, RevealedDraws)), None)
+    stated = next((event for event in _events(header) if isinstance(event, RevealedDraws)), None)
     return stated or (RevealedDraws(by="each message") if header.attacked_kind == SEEDED else None)
 
 
@@ -391,18 +367,9 @@ def stated_members(header: TraceHeader, cohort: int | None = None) -> SumMembers
     Clients with different numbers of interactions weigh differently in a sum, by how much no header states.
     """
     honest, behind = header.knowledge.get("honest_messages"), header.knowledge.get("interactions")
-    if not (is_whole(honest, 1) and isinstance(honest, int)) or behind is None:
+    if not is_whole(honest, 1) or behind is None:
         return None
     return SumMembers(cohort=max(honest, cohort or honest), fewest=honest)
-
-
-def _with_sums_of(stated: Sequence[DeclaredStep], steps: Sequence[DeclaredStep]) -> tuple[DeclaredStep, ...]:
-    """The steps of a chain with the sums that the events state: how large they are depends on the cohort."""
-    sums = iter([step.event for step in stated if isinstance(step.event, MessageAggregation)])
-    return tuple(
-        replace(step, event=next(sums, step.event)) if isinstance(step.event, MessageAggregation) else step
-        for step in steps
-    )
 
 
 def _texts(fact: object) -> list[str] | None:
@@ -411,12 +378,9 @@ def _texts(fact: object) -> list[str] | None:
     return [str(text) for text in fact] if isinstance(fact, list) else None
 
 
-def _chain(texts: Sequence[str] | None) -> DefenseChain | None:
-    """The chain of registered defenses; None where there is none, or one of them is not known here."""
-    try:
-        return None if texts is None else DefenseChain(parse_chain(texts or [NO_DEFENSE]))
-    except UsageError:
-        return None
+def _events(header: TraceHeader) -> list[PrivacyEvent | None]:
+    texts = header.knowledge.get("events")
+    return [parse_event(str(text)) for text in texts] if isinstance(texts, list) else []
 
 
 def _law(fact: object) -> AdditiveNoise | None:
@@ -451,9 +415,7 @@ def _stated_shares(header: TraceHeader, chain: DefenseChain) -> int | None:
 
 def _separation(header: TraceHeader) -> int:
     """Rounds between two of one client, at least: a header says so only by the bands of correlated noise."""
-    events = header.knowledge.get("events")
-    found = [parse_event(str(text)) for text in events] if isinstance(events, list) else []
-    return max([event.bands for event in found if isinstance(event, CorrelatedNoise)], default=1)
+    return max([event.bands for event in _events(header) if isinstance(event, CorrelatedNoise)], default=1)
 
 
 def _follow(header: TraceHeader) -> bool | None:
@@ -473,33 +435,29 @@ def _steps_of_events(fact: object) -> tuple[tuple[DeclaredStep, ...], bool] | No
     """The steps of the fact `events`, and whether all of them could be read; None without that fact."""
     if not isinstance(fact, list):
         return None
-    found = [(str(text), parse_event(str(text))) for text in fact]
-    read = [
-        (text, event) for text, event in found if event is not None and not isinstance(event, UnknownNoise)
-    ]
     steps = tuple(
-        DeclaredStep(name=text.partition(":")[0], event=event, shares=_parts(event)) for text, event in read
+        DeclaredStep(name=str(text).partition(":")[0], event=event, shares=_parts(event))
+        for text in fact
+        if (event := parse_event(str(text))) is not None and not isinstance(event, UnknownNoise)
     )
-    return steps, len(read) == len(found)
+    return steps, len(steps) == len(fact)
 
 
 def _steps_of_facts(facts: Mapping[str, Fact]) -> tuple[DeclaredStep, ...]:
     """A clip and noise, as far as the facts about them say; more may happen to a message."""
+    events: dict[str, PrivacyEvent] = {}
     norm, order = (positive_number(facts.get(name)) for name in ("clip_norm", "clip_ord"))
-    steps = []
     if norm is not None and order in (1, 2):
-        bound = NormBound(norm=norm, ord=order, of="model")
-        steps.append(DeclaredStep(name="knowledge.clip_norm", event=bound))
+        events["clip_norm"] = NormBound(norm=norm, ord=order, of="model")
     norm = positive_number(facts.get("update_clip_norm"))
     if norm is not None:
-        steps.append(
-            DeclaredStep(name="knowledge.update_clip_norm", event=NormBound(norm=norm, ord=2, of="update"))
-        )
-    law = _law(facts.get("noise"))
-    if law is not None:
-        noise = NoiseAddition(law=law)
-        steps.append(DeclaredStep(name="knowledge.noise", event=noise, shares=_parts(noise)))
-    return tuple(steps)
+        events["update_clip_norm"] = NormBound(norm=norm, ord=2, of="update")
+    if (law := _law(facts.get("noise"))) is not None:
+        events["noise"] = NoiseAddition(law=law)
+    return tuple(
+        DeclaredStep(name=f"knowledge.{name}", event=event, shares=_parts(event))
+        for name, event in events.items()
+    )
 
 
 def _parts(event: object) -> int:
@@ -508,59 +466,42 @@ def _parts(event: object) -> int:
     return law.n if isinstance(law, GammaShare) and law.count == 1 else 1
 
 
-def _of_noise(steps: Sequence[DeclaredStep], facts: Mapping[str, Fact]) -> Iterator[Restatement]:
-    said = facts.get("noise")
-    laws = [step.event.law.text for step in steps if isinstance(step.event, NoiseAddition)]
-    if not isinstance(said, str) or not steps or (_law(said) is None and said != "none"):
-        return
-    done = "+".join(laws) or "none"
-    if done != said and not (len(laws) == 1 and _alike(_law(said), _law(done))):
-        yield Restatement(
-            field="knowledge.noise", said=said, elsewhere=f"the defenses or events of the header add {done}"
-        )
-
-
-def _alike(one: AdditiveNoise | None, other: AdditiveNoise | None) -> bool:
-    same = one is not None and other is not None and type(one) is type(other)
-    return same and math.isclose(one.variance, other.variance, rel_tol=_SAME)  # type: ignore[union-attr]
-
-
-def _of_clip(steps: Sequence[DeclaredStep], facts: Mapping[str, Fact]) -> Iterator[Restatement]:
+def _restated(
+    steps: Sequence[DeclaredStep],
+    events: tuple[tuple[DeclaredStep, ...], bool] | None,
+    facts: Mapping[str, Fact],
+) -> Iterator[Restatement]:
+    """What a header declares twice, and differently: noise, clip, and all that happens to a message."""
+    said, law = facts.get("noise"), _law(facts.get("noise"))
+    laws = [step.event.law for step in steps if isinstance(step.event, NoiseAddition)]
+    done = "+".join(one.text for one in laws) or "none"
+    alike = len(laws) == 1 and law is not None and type(law) is type(laws[0])
+    alike = alike and math.isclose(law.variance, laws[0].variance, rel_tol=_SAME)  # type: ignore[union-attr]
+    if isinstance(said, str) and steps and (law is not None or said == "none") and done != said and not alike:
+        elsewhere = f"the defenses or events of the header add {done}"
+        yield Restatement(field="knowledge.noise", said=said, elsewhere=elsewhere)
     norm, order = (positive_number(facts.get(name)) for name in ("clip_norm", "clip_ord"))
     bounds = [step.event for step in steps if isinstance(step.event, NormBound)]
-    if norm is None or not bounds:
-        return
-    if not any(
-        math.isclose(bound.norm, norm, rel_tol=_SAME) and order in (None, bound.ord) for bound in bounds
-    ):
-        done = " and ".join(f"{bound.norm:g} in L{bound.ord:g}" for bound in bounds)
-        said = f"{norm:g}" + ("" if order is None else f" in L{order:g}")
-        yield Restatement(
-            field="knowledge.clip_norm", said=said, elsewhere=f"the defenses of the header clip at {done}"
-        )
-
-
-def _is_idle(event: PrivacyEvent) -> bool:
-    """Whether an event says only that no norm grows, which others may leave out."""
-    return isinstance(event, NormScaling) and event.factor == 1
-
-
-def _of_events(
-    steps: Sequence[DeclaredStep], events: tuple[tuple[DeclaredStep, ...], bool] | None
-) -> Iterator[Restatement]:
+    if norm is not None and bounds:
+        same = (math.isclose(b.norm, norm, rel_tol=_SAME) and order in (None, b.ord) for b in bounds)
+        if not any(same):
+            clips = " and ".join(f"{bound.norm:g} in L{bound.ord:g}" for bound in bounds)
+            said = f"{norm:g}" + ("" if order is None else f" in L{order:g}")
+            elsewhere = f"the defenses of the header clip at {clips}"
+            yield Restatement(field="knowledge.clip_norm", said=said, elsewhere=elsewhere)
     if events is None or not events[1]:
         return
-    done, said = (
+    happens, stated = (
         [
             event_text(step.event)
             for step in each
-            if not _is_idle(step.event) and not isinstance(step.event, FloatRounding | RevealedDraws)
+            # That no norm grows, others may leave out.
+            if not (isinstance(step.event, NormScaling) and step.event.factor == 1)
+            and not isinstance(step.event, FloatRounding | RevealedDraws)
         ]
         for each in (steps, events[0])
     )
-    if done != said:
-        yield Restatement(
-            field="knowledge.events",
-            said=", ".join(said) or "nothing",
-            elsewhere=f"the defenses of the header do {', '.join(done) or 'nothing'}",
-        )
+    if happens != stated:
+        elsewhere = f"the defenses of the header do {', '.join(happens) or 'nothing'}"
+        told = ", ".join(stated) or "nothing"
+        yield Restatement(field="knowledge.events", said=told, elsewhere=elsewhere)
