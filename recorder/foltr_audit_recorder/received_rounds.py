@@ -6,7 +6,7 @@ import logging
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -338,7 +338,7 @@ def list_columns(messages: Sequence[ReceivedMessage], start: TraceStart, *, coun
         ValueError: a list that is longer than the trace's, has other features or numbers out of range, or
             more lists of a message than it counts.
     """
-    form, rows = start.form, list(_lists(messages))
+    form, rows = start.form, _lists(messages)
     for slot, step, shown in rows:
         problem, count = _misfit(shown, form, len(start.header.dataset.parts)), messages[slot].count
         if not problem and counted and step >= count:
@@ -353,59 +353,57 @@ def list_columns(messages: Sequence[ReceivedMessage], start: TraceStart, *, coun
     for row, (_, _, shown) in enumerate(rows):
         k = len(_features(shown))
         positions[row, :k], features[row, :k] = np.asarray(shown.shown), shown.features
-    candidates = [np.asarray(shown.candidates, dtype=form.dtype) for _, _, shown in rows if form.candidates]
-    nobody = np.empty((0, form.width), dtype=form.dtype)
-    return {
-        "slot": _whole([slot for slot, _, _ in rows]),
-        "step": _whole([step for _, step, _ in rows]),
-        "part": _whole([shown.part for _, _, shown in rows]),
-        "query": _whole([shown.query for _, _, shown in rows]),
-        "shown": positions,
-        "features": features if form.width else None,
-        "candidates": np.concatenate([nobody, *candidates]) if form.candidates else None,
-        "n_candidates": _whole([len(each) for each in candidates]) if form.candidates else None,
+    found: dict[str, Any] = {
+        "slot": [slot for slot, _, _ in rows],
+        "step": [step for _, step, _ in rows],
+        "part": [shown.part for _, _, shown in rows],
+        "query": [shown.query for _, _, shown in rows],
     }
+    found = {name: np.array(values, dtype=np.int64) for name, values in found.items()}
+    found |= {"shown": positions, "features": features if form.width else None}
+    if form.candidates:
+        candidates = [np.asarray(shown.candidates, dtype=form.dtype) for _, _, shown in rows]
+        nobody = np.empty((0, form.width), dtype=form.dtype)
+        found["candidates"] = np.concatenate([nobody, *candidates])
+        found["n_candidates"] = np.array([len(each) for each in candidates], dtype=np.int64)
+    return found
 
 
-def _lists(messages: Sequence[ReceivedMessage]) -> Iterator[tuple[int, int, ShownList]]:
-    for slot, message in enumerate(messages):
-        for step, shown in enumerate(message.lists):
-            yield slot, step, shown
+def _lists(messages: Sequence[ReceivedMessage]) -> list[tuple[int, int, ShownList]]:
+    """The lists of a round, each with its message and local step."""
+    return [
+        (slot, step, shown)
+        for slot, message in enumerate(messages)
+        for step, shown in enumerate(message.lists)
+    ]
 
 
 def _misfit(shown: ShownList, form: ListForm, parts: int) -> str:
-    (k, d), dtype = _features(shown).shape, _features(shown).dtype
+    """What a list has that the trace cannot hold; "" where it fits."""
+    features, documents = _features(shown), np.asarray(shown.shown)
+    k, d = features.shape
     if not form.width:
         return "come after a round without lists; give list_length= and features= to begin with such rounds"
     if k > form.length:
         return f"{k} documents, more than the {form.length} of the trace; give list_length={k} or more"
     if d != form.width:
         return f"{d} features a document, expected {form.width}"
-    if dtype == np.float64 and form.dtype == "float32":
+    if features.dtype == np.float64 and form.dtype == "float32":
         return "features in float64, expected float32 as before"
     if form.candidates and shown.candidates is None:
         return "no candidates, expected some as before"
     if not 0 <= shown.query < 2**63 or not 0 <= shown.part < parts:
         return f"query {shown.query} of part {shown.part}, expected 0 or more, of one of {parts} parts"
-    return _wrong_values(shown, form)
-
-
-def _wrong_values(shown: ShownList, form: ListForm) -> str:
-    documents = np.asarray(shown.shown)
     if len(set(documents.tolist())) < documents.size:
         return "a document twice"
-    if not np.all(np.isfinite(_features(shown))):
+    if not np.all(np.isfinite(features)):
         return "features that are not finite"
-    if not form.candidates or shown.candidates is None:
-        return ""
-    candidates = np.asarray(shown.candidates)
-    if not np.all(np.isfinite(candidates)) or (documents.size and documents.max() >= len(candidates)):
+    candidates = np.asarray(shown.candidates) if form.candidates else features
+    if not np.all(np.isfinite(candidates)) or (
+        form.candidates and max(documents, default=-1) >= len(candidates)
+    ):
         return "candidates that are not finite, or not all documents among them"
     return ""
-
-
-def _whole(values: Sequence[int]) -> NDArray[np.int64]:
-    return np.array(values, dtype=np.int64)
 
 
 def truth_columns(
@@ -417,7 +415,11 @@ def truth_columns(
     for row, shown in enumerate(rows):
         if shown.clicks is not None:
             clicks[row, : len(_features(shown))] = shown.clicks
-    clipped = [shown.clipped for shown in rows]
+    clipped, intents = [shown.clipped for shown in rows], [shown.intent for shown in rows]
+    for intent in intents:
+        if not 0 <= intent < start.header.intents:
+            most = start.header.intents
+            raise ValueError(f"a list has intent {intent}; expected one below {most}, the fact intents")
     owners = [message.sender if message.client is None else message.client for message in messages]
     return TruthColumns(
         clients=whole_column(
@@ -425,22 +427,15 @@ def truth_columns(
         ),
         clicks=clicks,
         updates=_updates(messages, start.header),
-        clipped=np.array(clipped, dtype=np.bool_) if rows and None not in clipped else None,
-        known=np.array([shown.clicks is not None for shown in rows], dtype=np.bool_),
-        intents=_intents(rows, start.header.intents),
+        clipped=clipped if rows and None not in clipped else None,
+        known=[shown.clicks is not None for shown in rows],
+        intents=intents if start.header.intents > 1 else None,
         metrics=metrics,
     )
 
 
-def _intents(rows: Sequence[ShownList], intents: int) -> NDArray[np.int64] | None:
-    found = [shown.intent for shown in rows]
-    wrong = [intent for intent in found if not 0 <= intent < intents]
-    if wrong:
-        raise ValueError(f"a list has intent {wrong[0]}; expected one below {intents}, the fact intents")
-    return _whole(found) if intents > 1 else None
-
-
 def _updates(messages: Sequence[ReceivedMessage], header: HeaderFields) -> NDArray[np.floating] | None:
+    """True updates (M, P), rows of NaN where unknown; None where all are."""
     if all(message.update is None for message in messages):
         return None
     layout = header.layout

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,12 +83,8 @@ class WindowCounter:
         self.hits += hits
         self.trials += trials
 
-    def pooled(self) -> WindowCounter:
-        """The counts of all numbers together."""
-        return self.part(np.ones(self.trials.size, dtype=np.bool_))
-
     def part(self, which: Bools) -> WindowCounter:
-        """The counts of some of them (size,) together."""
+        """The counts of some numbers (size,) together."""
         part = WindowCounter(self.windows)
         part.add(self.hits[:, which].sum(axis=1, keepdims=True), int(self.trials[which].sum()))
         return part
@@ -132,82 +126,20 @@ OPPOSITE = (
 )
 
 
-class LagDifferences:
-    """Differences, or sums, of two numbers whose noise should be independent, by their distance.
-
-    Given one of the two, the other lies near it, or near its opposite, no more often than the law allows
-    anywhere: the counts are at most binomial.
-    """
-
-    def __init__(
-        self, windows: tuple[NoiseWindow, ...], farthest: int, words: Callable[[int], str], shows: str = ALIKE
-    ) -> None:
-        self.crowding = WindowCounter(windows, farthest)
-        self.words = words
-        self.shows = shows
-        self.rounds = self.messages = 0
-        self.example: str | None = None
-
-    def add(self, round_: int, apart: int, differences: Floats, margin: float) -> None:
-        """Take differences (M, P) of numbers that stand `apart`, each rounded by at most `margin`."""
-        if not differences.size:
-            return
-        windows = self.crowding.windows
-        hits = inside(windows, differences, None, margin)
-        self.crowding.hits[:, apart - 1 : apart] += hits
-        self.crowding.trials[apart - 1] += differences.size
-        if apart == 1:
-            self.rounds += 1
-            self.messages += differences.shape[0]
-        if self.example is None and hits.any() and too_many(windows, hits, differences.size).any():
-            self.example = f"round {round_}"
-
-    @property
-    def found(self) -> bool:
-        return bool(self.crowding.too_many.any())
-
-    def findings(self, check: str) -> Iterator[LintFinding]:
-        if self.found:
-            apart = int(np.argmax(self.crowding.too_many)) + 1
-            yield LintFinding(
-                check=check,
-                severity="leak",
-                text=f"{self.words(apart)} {self.shows}",
-                rounds=self.rounds,
-                messages=self.messages,
-                example=self.example,
-            )
-
-    def lacks_power(self, ratios: Floats) -> bool:
-        """Whether numbers are compared, and noise shared by all neighbours would not have been found."""
-        if not self.crowding.trials[0]:
-            return False
-        return not self.crowding.part(np.arange(self.crowding.trials.size) == 0).would_detect(ratios)
-
-
-class _EarlierRound(NamedTuple):
-    """Some coordinates of an earlier round."""
-
-    shape: tuple[int, ...]
-    some: Floats
-    resolution: float
-
-
 class LagTests:
     """Compares messages of one place in two rounds, messages of one round, and coordinates of one message.
 
+    Given one of two numbers whose noise should be independent, the other lies near it, or near its opposite,
+    no more often than the law allows anywhere: counts of their differences, or sums, are at most binomial.
     Neighbours are compared in all numbers, those further apart in some where there are very many.
     """
 
     def __init__(self, windows: tuple[NoiseWindow, ...]) -> None:
-        messages = partial(_places_apart, "messages of one round")
-        coordinates = partial(_places_apart, "coordinates of one message")
-        self.rounds_apart = LagDifferences(windows, FARTHEST, _rounds_apart)
-        self.places_apart = LagDifferences(windows, FARTHEST, messages)
-        self.coordinates_apart = LagDifferences(windows, MOST_COORDINATES, coordinates)
-        self.rounds_against = LagDifferences(windows, FARTHEST, _rounds_apart, OPPOSITE)
-        self.places_against = LagDifferences(windows, FARTHEST, messages, OPPOSITE)
-        self.past: deque[_EarlierRound] = deque(maxlen=FARTHEST)
+        farthest = {"rounds": FARTHEST, "messages": FARTHEST, "coordinates": MOST_COORDINATES}
+        sides = [(what, sign) for what in farthest for sign in (-1, 1) if (what, sign) != ("coordinates", 1)]
+        self.counts = {side: WindowCounter(windows, farthest[side[0]]) for side in sides}
+        self.tallies = {side: FindingTally() for side in sides}
+        self.past: deque[tuple[tuple[int, ...], Floats, float]] = deque(maxlen=FARTHEST)
         self.last: Floats = np.empty((0, 0))
         self.coordinates = 0
 
@@ -218,52 +150,74 @@ class LagTests:
         few = changes[spread(M, max(1, _FEW_NUMBERS // P))]
         for apart in range(1, min(FARTHEST, M - 1) + 1):
             rows = changes if apart == 1 else some
-            self.places_apart.add(seen.round, apart, rows[apart:] - rows[:-apart], margin)
-            self.places_against.add(seen.round, apart, rows[apart:] + rows[:-apart], margin)
+            self._compare("messages", seen.round, apart, rows[apart:], rows[:-apart], margin)
         for apart in range(1, min(MOST_COORDINATES, P - 1) + 1):
             rows = changes if apart == 1 else few
-            self.coordinates_apart.add(seen.round, apart, rows[:, apart:] - rows[:, :-apart], margin)
-        for apart, past in enumerate(reversed(self.past), start=1):
-            if past.shape == changes.shape:
-                now, then = (changes, self.last) if apart == 1 else (some, past.some)
-                margin = seen.resolution + past.resolution
-                self.rounds_apart.add(seen.round, apart, now - then, margin)
-                self.rounds_against.add(seen.round, apart, now + then, margin)
-        self.past.append(_EarlierRound(changes.shape, some, seen.resolution))
+            self._compare("coordinates", seen.round, apart, rows[:, apart:], rows[:, :-apart], margin)
+        for apart, (shape, then, resolution) in enumerate(reversed(self.past), start=1):
+            if shape == changes.shape:
+                now, then = (changes, self.last) if apart == 1 else (some, then)
+                self._compare("rounds", seen.round, apart, now, then, seen.resolution + resolution)
+        self.past.append((changes.shape, some, seen.resolution))
         self.last, self.coordinates = changes, P
 
-    def findings(self, check: str) -> Iterator[LintFinding]:
-        """Messages that are too much alike, among neighbours in a round and in successive rounds."""
-        yield from (self.places_apart if self.places_apart.found else self.places_against).findings(check)
-        yield from (self.rounds_apart if self.rounds_apart.found else self.rounds_against).findings(check)
+    def _compare(self, what: str, round_: int, apart: int, one: Floats, other: Floats, margin: float) -> None:
+        """Count differences and sums of numbers (M, P) that stand `apart`, rounded by at most `margin`."""
+        for side in [(what, sign) for sign in (-1, 1) if (what, sign) in self.counts and one.size]:
+            counts, tally = self.counts[side], self.tallies[side]
+            hits = inside(counts.windows, one + other if side[1] > 0 else one - other, None, margin)
+            counts.hits[:, apart - 1 : apart] += hits
+            counts.trials[apart - 1] += one.size
+            if apart == 1:
+                tally.rounds += 1
+                tally.looked += one.shape[0]
+            if tally.example is None and hits.any() and too_many(counts.windows, hits, one.size).any():
+                tally.example = f"round {round_}"
+
+    def finding(self, check: str, what: str) -> LintFinding | None:
+        """Numbers that are too much alike, or else too much against each other; None without any."""
+        for side in [side for side in self.counts if side[0] == what]:
+            crowded, tally = self.counts[side].too_many, self.tallies[side]
+            if crowded.any():
+                return LintFinding(
+                    check=check,
+                    severity="leak",
+                    text=f"{_places(what, int(np.argmax(crowded)) + 1)} {OPPOSITE if side[1] > 0 else ALIKE}",
+                    rounds=tally.rounds,
+                    messages=tally.looked,
+                    example=tally.example,
+                )
+        return None
 
     def gaps(self, ratios: Floats) -> Iterator[CoverageGap]:
-        """Comparisons that could not detect shared noise, and numbers that were not compared."""
-        for family, what in (
-            (self.places_apart, "all messages of a round"),
-            (self.rounds_apart, "all rounds"),
-            (self.coordinates_apart, "all coordinates"),
+        """Comparisons that could not detect noise that all neighbours share, and numbers not compared."""
+        for what, all_ in (
+            ("messages", "all messages of a round"),
+            ("rounds", "all rounds"),
+            ("coordinates", "all coordinates"),
         ):
-            if family.lacks_power(ratios):
+            counts = self.counts[what, -1]
+            near = np.arange(counts.trials.size) == 0
+            if counts.trials[0] and not counts.part(near).would_detect(ratios):
                 why = "too few numbers, or clients change too much, for noise of that size"
-                yield CoverageGap(part=f"noise that {what} share", why=why)
+                yield CoverageGap(part=f"noise that {all_} share", why=why)
         if self.coordinates > MOST_COORDINATES + 1:
             part = f"noise that coordinates more than {MOST_COORDINATES} apart share"
             yield CoverageGap(part=part, why="there are too many to compare all")
 
 
+def _places(what: str, apart: int) -> str:
+    if what == "rounds":
+        return "messages of the same place " + (
+            "in successive rounds" if apart == 1 else f"{apart} rounds apart"
+        )
+    whole = "messages of one round" if what == "messages" else "coordinates of one message"
+    return whole + ("" if apart == 1 else f", {apart} places apart,")
+
+
 def spread(count: int, most: int) -> Ints:
     """At most `most` of `count` places, evenly spread."""
     return np.unique(np.round(np.linspace(0, count - 1, min(count, most))).astype(np.int64))
-
-
-def _rounds_apart(apart: int) -> str:
-    where = "in successive rounds" if apart == 1 else f"{apart} rounds apart"
-    return f"messages of the same place {where}"
-
-
-def _places_apart(what: str, apart: int) -> str:
-    return what + ("" if apart == 1 else f", {apart} places apart,")
 
 
 MOST_NUMBERS = 1 << 23
@@ -312,13 +266,13 @@ class NearDuplicateSearch:
         """Whether two messages with the same noise could not be distinguished from others."""
         return self.count > 1 and not enough_trials(self.windows, self.width, self._sure)
 
-    def findings(self, check: str) -> Iterator[LintFinding]:
+    def finding(self, check: str) -> LintFinding | None:
         if self.count < 2 or self.lacks_power:
-            return
+            return None
         earlier = self._earlier()
         later_ones = np.flatnonzero(earlier >= 0)
         if not later_ones.size:
-            return
+            return None
         text = (
             f"{number(int(later_ones.size), 'message')} and another one each, of the same or an earlier "
             "round, move too much alike for independent noise of the declared law: they share it, and their "
@@ -327,7 +281,7 @@ class NearDuplicateSearch:
         rounds = np.concatenate([np.full(places.size, round_) for round_, places, _ in self._where])
         places = np.concatenate([places for _, places, _ in self._where])
         first, other = int(later_ones[0]), int(earlier[later_ones[0]])
-        yield LintFinding(
+        return LintFinding(
             check=check,
             severity="leak",
             text=text,
@@ -458,11 +412,12 @@ class NoiseReuseCheck(LintCheck):
                 "independent noise: they share it, and their differences are free of it."
             )
             yield self.counted(self.common, text)
-        alike = list(self.lags.findings(self.name))
-        if not alike and not self.common.hits:  # neither all coordinates nor neighbouring messages share it
-            alike = list(self.lags.coordinates_apart.findings(self.name))
-            alike = alike or list(self.duplicates.findings(self.name))
-        yield from alike
+        found = [self.lags.finding(self.name, what) for what in ("messages", "rounds")]
+        if (
+            not any(found) and not self.common.hits
+        ):  # neither all coordinates nor neighbouring messages share it
+            found = [self.lags.finding(self.name, "coordinates") or self.duplicates.finding(self.name)]
+        yield from filter(None, found)
 
     def gaps(self) -> Gaps:
         why = self._why_equal()
@@ -586,7 +541,8 @@ class WeakNoiseCheck(LintCheck):
 
     def _detectable(self) -> float | None:
         """The largest share of the variance that would have been found; None below a half."""
-        pooled, ratios = self.columns.pooled(), self.declared.ratios_of_weaker
+        pooled = self.columns.part(np.ones(self.columns.trials.size, dtype=np.bool_))
+        ratios = self.declared.ratios_of_weaker
         return next((share for share in _SHARES if pooled.would_detect(ratios(share))), None)
 
     def _finding(self, text: str, share: float, more: str = "") -> LintFinding:
