@@ -378,7 +378,7 @@ def _texts(fact: object) -> list[str] | None:
     return [str(text) for text in fact] if isinstance(fact, list) else None
 
 
-def _events(header: TraceHeader) -> list[PrivacyEvent | None]:
+def _events(header: TraceHeader) -> list[PrivacyEvent | UnknownNoise | None]:
     texts = header.knowledge.get("events")
     return [parse_event(str(text)) for text in texts] if isinstance(texts, list) else []
 

@@ -427,7 +427,7 @@ def truth_columns(
         ),
         clicks=clicks,
         updates=_updates(messages, start.header),
-        clipped=clipped if rows and None not in clipped else None,
+        clipped=np.array(clipped, dtype=np.bool_) if rows and None not in clipped else None,
         known=[shown.clicks is not None for shown in rows],
         intents=intents if start.header.intents > 1 else None,
         metrics=metrics,
@@ -452,7 +452,27 @@ def _updates(messages: Sequence[ReceivedMessage], header: HeaderFields) -> NDArr
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundInput:
-    """What `Recorder.round` was given, under the same names."""
+    """What a server saw of a round.
+
+    Attributes:
+        model: the model that was sent: one array, a mapping from names to arrays, a sequence of arrays,
+            or one vector of the P parameters, as it must be for kind `es`.
+        messages: the messages that arrived.
+        aggregate: the model afterwards, in any of these forms; None where unknown. If it is not the mean
+            of the messages weighted by their counts, the round gets the fact `aggregate = "other"`.
+        asked: numbers of the nodes that were asked; those that neither answered nor failed are late.
+        failures: why nodes failed, by their number.
+        late: nodes that had not answered when the round ended.
+        outcomes: what became of nodes in other stages of the protocol.
+        facts: facts that hold in this round instead of those of the trace.
+        shares: number of noise shares that the defenses assume; 0 where unknown.
+        state: the server's state in addition to the model, of kinds without models.
+        total: sum of the masked words modulo 2^bits, uint64 (W,); None where there is none.
+        aborted: why there is none.
+        started: when the round began, Unix seconds.
+        ended: when it ended.
+        metrics: utility of the round by name, for truth.
+    """
 
     model: object
     messages: Sequence[ReceivedMessage]

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
-
-from numpy.typing import ArrayLike
+from typing import Any, Self
 
 from . import atomic_files
 from .array_layout import BUFFERS, LayoutArray, NamedArray, n_parameters, named_arrays
-from .messages import NodeOutcome, ReceivedMessage
+from .messages import ReceivedMessage
 from .received_rounds import LOG, ListForm, RoundInput, TraceStart, parameters_of
 from .round_tables import OpenPart, Tables
 from .trace_files import (
@@ -169,45 +166,8 @@ class Recorder:
             raise ValueError(f"{self.folder}: a round is recorded; expected facts of the trace before")
         self._facts, self._kind = {**plain_facts(facts), **self._facts}, kind or self._kind
 
-    def round(
-        self,
-        model: object,
-        messages: Sequence[ReceivedMessage],
-        *,
-        aggregate: object = None,
-        asked: Sequence[int] | None = None,
-        failures: Mapping[int, str] | None = None,
-        late: Sequence[int] | None = None,
-        outcomes: Sequence[NodeOutcome] = (),
-        facts: Mapping[str, object] | None = None,
-        shares: int = 0,
-        state: ArrayLike | None = None,
-        total: ArrayLike | None = None,
-        aborted: str = "",
-        started: float = math.nan,
-        ended: float = math.nan,
-        metrics: Mapping[str, float] | None = None,
-    ) -> bool:
-        """Record one round; all arrays are copied.
-
-        Args:
-            model: the model that was sent: one array, a mapping from names to arrays, a sequence of arrays,
-                or one vector of the P parameters, as it must be for kind `es`.
-            messages: the messages that arrived.
-            aggregate: the model afterwards, in any of these forms; None where unknown. If it is not the mean
-                of the messages weighted by their counts, the round gets the fact `aggregate = "other"`.
-            asked: numbers of the nodes that were asked; those that neither answered nor failed are late.
-            failures: why nodes failed, by their number.
-            late: nodes that had not answered when the round ended.
-            outcomes: what became of nodes in other stages of the protocol.
-            facts: facts that hold in this round instead of those of the trace.
-            shares: number of noise shares that the defenses assume; 0 where unknown.
-            state: the server's state in addition to the model, of kinds without models.
-            total: sum of the masked words modulo 2^bits, uint64 (W,); None where there is none.
-            aborted: why there is none.
-            started: when the round began, Unix seconds.
-            ended: when it ended.
-            metrics: utility of the round by name, for truth.
+    def round(self, model: object, messages: Sequence[ReceivedMessage], **more: Any) -> bool:
+        """Record one round, with the fields of `RoundInput`; all arrays are copied.
 
         Returns:
             Whether the round is recorded: False after recording has stopped.
@@ -216,23 +176,7 @@ class Recorder:
             ValueError: a round that does not fit the trace or itself. Nothing of it is recorded.
             OSError: the part cannot be written. Recording stops; the parts before are whole.
         """
-        given = RoundInput(
-            model=model,
-            messages=messages,
-            aggregate=aggregate,
-            asked=asked,
-            failures=failures or {},
-            late=late,
-            outcomes=outcomes,
-            facts=facts or {},
-            shares=shares,
-            state=state,
-            total=total,
-            aborted=aborted,
-            started=started,
-            ended=ended,
-            metrics=metrics or {},
-        )
+        given = RoundInput(model=model, messages=messages, **more)
         with self._lock:
             return not self.stopped and self._record(given)
 

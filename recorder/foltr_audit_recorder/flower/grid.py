@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from ..array_layout import NamedArray, named_arrays, npy_array, numbers
-from ..recorder import MOST_BYTES, Recorder
+from ..recorder import Recorder
 from .client_records import take_truth
 from .open_round import EVALUATE, OpenRound, round_key, same_arrays, stage_of
 from .payload import COUNT, array_records, flower_array, model_in
@@ -53,9 +53,9 @@ class RecordingGrid:
         count_key: name of the metric that the strategy weighs replies by.
         kind: what a message is: `model`, as Flower's own clients send, or `update`. Masked messages are
             noticed.
-        list_length, features, ranker, source, parts, max_bytes: as for `Recorder`.
         truth: whether to record what consenting clients tell, for laboratories. Else it is thrown away:
             whoever may send a reply could tell something.
+        options: `list_length`, `features`, `ranker`, `source`, `parts`, `max_bytes`, as for `Recorder`.
 
     Raises:
         ValueError: the folder holds a trace already: said before the federation begins.
@@ -69,32 +69,14 @@ class RecordingGrid:
         facts: Mapping[str, object] | None = None,
         count_key: str = COUNT,
         kind: str = "model",
-        list_length: int | None = None,
-        features: int = 0,
-        ranker: str = "linear",
-        source: str = "Flower",
-        parts: Sequence[str] = ("live",),
         truth: bool = False,
-        max_bytes: int = MOST_BYTES,
+        **options: Any,
     ) -> None:
         self._grid, self._count_key = grid, count_key
-        self.recorder = (
-            trace
-            if isinstance(trace, Recorder)
-            else Recorder(
-                trace,
-                facts,
-                kind=kind,
-                list_length=list_length,
-                features=features,
-                ranker=ranker,
-                source=source,
-                parts=parts,
-                truth=truth,
-                max_bytes=max_bytes,
-                strict=False,
-            )
-        )
+        if not isinstance(trace, Recorder):
+            options = {"source": "Flower", **options}
+            trace = Recorder(trace, facts, kind=kind, truth=truth, strict=False, **options)
+        self.recorder = trace
         self._consent = self.recorder.takes_truth
         self._lock = threading.RLock()
         self._open: OpenRound | None = None
