@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .array_layout import npy_array
 from .messages import ShownList
+from .trace_files import archive_of
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
@@ -22,9 +23,7 @@ def pack_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
     for name, values in arrays.items():
         if values.dtype.kind not in "biuf":
             raise ValueError(f"array {name} is {values.dtype}; expected numbers")
-    stream = BytesIO()
-    np.savez(stream, **arrays)  # type: ignore[arg-type]
-    return stream.getvalue()
+    return archive_of(arrays)
 
 
 def unpack_arrays(data: bytes) -> dict[str, NDArray[np.generic]]:

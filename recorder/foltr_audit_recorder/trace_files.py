@@ -14,12 +14,14 @@ import errno
 import hashlib
 import json
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import atomic_files
 from .round_tables import Tables
@@ -62,15 +64,28 @@ def marker_indices(folder: Path) -> list[int]:
     return sorted({int(match[1]) for entry in entries if (match := _MARKER.fullmatch(entry.name))})
 
 
+def archive_of(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+    """Arrays of numbers or text as `numpy.savez` writes them: the same bytes on any day and machine.
+
+    Its option that refuses objects came with NumPy 2.1, and earlier versions store it as an array.
+    """
+    stream = BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, values in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980
+            entry.create_system = 3  # Python's own differs by system
+            with archive.open(entry, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(values), allow_pickle=False)
+    return stream.getvalue()
+
+
 def part_files(part: PartRange, tables: Tables) -> dict[str, bytes]:
     """The files of a part by their paths inside the trace folder; the marker last."""
     files: dict[str, bytes] = {}
     entries: dict[str, dict[str, object]] = {}
     for table, columns in tables.items():
-        name, stream = file_name(table, part.index), BytesIO()
-        # NumPy dates every array in the archive to 1980: the same columns give the same bytes on any day.
-        np.savez(stream, **columns)  # type: ignore[arg-type]
-        files[name] = content = stream.getvalue()
+        name = file_name(table, part.index)
+        files[name] = content = archive_of(columns)
         digest = hashlib.sha256(content).hexdigest()
         entries[name] = {"rows": len(columns["round"]), "sha256": digest, "size": len(content)}
     marker = {"schema": PART_SCHEMA, **vars(part), "files": entries}

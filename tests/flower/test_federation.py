@@ -101,8 +101,7 @@ def test_consenting_clients_tell_lists_clicks_and_updates_before_the_defense(run
         lists, clicks = table(trace, "observed/interactions"), table(trace, "truth/clicks")
         updates = floats(table(trace, "truth/messages"), "update")
         x = floats(lists, "features")
-        told = np.unpackbits(clicks["clicks"].astype(np.uint8), axis=1, count=lists["shown"].shape[1])
-        c = told.astype(np.float64)
+        c = floats(clicks, "clicks")
         expected = 0.1 * np.einsum("ik,ikd->id", c - c.mean(axis=1, keepdims=True), x)
         np.testing.assert_allclose(updates, expected, atol=1e-6)
         seen = floats(messages, "array-0").reshape(updates.shape) - floats(rounds, "parameters")
@@ -168,8 +167,7 @@ def test_secure_aggregation_is_recorded_as_words_and_their_sum(runs: Path) -> No
         assert (len(seeds), len(keys), len(seeds | keys)) == (CLIENTS - 1, 1, CLIENTS)
         metrics = table(trace, "observed/metrics", part)
         assert set(metrics["name"].tolist()) == {"clicks"}
-        packed = table(trace, "truth/clicks", part)["clicks"].astype(np.uint8)
-        clicks = np.unpackbits(packed, axis=1).sum(axis=1)
+        clicks = floats(table(trace, "truth/clicks", part), "clicks").sum(axis=1)
         np.testing.assert_array_equal(floats(metrics, "value"), clicks)
 
 
