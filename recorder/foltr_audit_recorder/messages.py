@@ -53,7 +53,8 @@ class ShownList:
         features = _features(self.features, "features")
         k = len(features)
         shown = np.arange(k) if self.shown is None else np.asarray(self.shown)
-        if shown.shape != (k,) or shown.dtype.kind not in "iu" or (k and int(shown.min()) < 0):
+        whole = shown.shape == (k,) and shown.dtype.kind in "iu"
+        if not whole or (k and not 0 <= int(shown.min()) <= int(shown.max()) < 2**62):
             raise ValueError(f"shown is {shown!r:.80}; expected {k} whole numbers from 0 on")
         for name in ("query", "part", "intent"):
             if not is_whole_number(getattr(self, name)):

@@ -278,6 +278,7 @@ def test_lists_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ({"clicks": [1, 0, 2]}, "expected 3 of true or false"),
         ({"shown": [0, 1]}, "expected 3 whole numbers"),
         ({"shown": [0, 1, -1]}, "expected 3 whole numbers"),
+        ({"shown": [0, 1, 2**63 - 1]}, "expected 3 whole numbers"),
         ({"features": np.zeros(3)}, "expected \\(documents, features\\)"),
         ({"candidates": np.zeros((3, 2))}, "expected 4"),
     ],
