@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError
-from foltr_audit.recorder.received_rounds import ROUNDING, weighted_mean
+from foltr_audit.recorder.received_rounds import after_mean
 from foltr_audit.trace.facts import problems_of
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import is_whole
 
 
@@ -154,8 +153,11 @@ def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
     stated = header.knowledge.get("aggregate", "mean")
     if stated != "mean" or not record.n_messages or np.isnan(record.aggregate).all():
         return None
+    start, arrived = record.parameters, record.survivors
+    weights, messages = (values[arrived].astype(np.float64) for values in (record.counts, record.messages))
+    update = header.kind == "update" or not weights.sum()
     with np.errstate(all="ignore"):
-        expected, slack = _mean(header.kind, record)
+        expected, slack = after_mean(start if update else np.zeros_like(start), start, weights, [messages])
         left = np.abs(record.aggregate - expected)
         wrong = np.flatnonzero(~(left <= slack))
     if not wrong.size:
@@ -168,14 +170,3 @@ def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
         f"aggregate is {record.aggregate[place]:.6g} at parameter {place}, expected {expected[place]:.6g}, "
         f"{what} (fact aggregate = 'other' where the server does something else)"
     )
-
-
-def _mean(kind: str, record: RoundRecord) -> tuple[Floats, Floats]:
-    """The model after plain averaging, and how far rounding may move it, both (P,)."""
-    weights = record.counts[record.survivors].astype(np.float64)
-    start, arrived = record.parameters, record.messages[record.survivors].astype(np.float64)
-    if not weights.sum():
-        return start, ROUNDING * np.abs(start)
-    mean, largest = weighted_mean(weights, [arrived])
-    expected = start + mean if kind == "update" else mean
-    return expected, ROUNDING * (largest + np.abs(start))

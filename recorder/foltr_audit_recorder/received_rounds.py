@@ -36,20 +36,27 @@ ROUNDING = 1e-5
 """How far a mean may be off, as a share of its largest number: servers may average in float32."""
 
 
-def weighted_mean(
-    weights: NDArray[np.float64], arrays: Iterable[NDArray[np.float64]]
+def after_mean(
+    origin: NDArray[np.float64],
+    start: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    arrays: Iterable[NDArray[np.float64]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean of M messages, (P,), and the largest size of each number in a message, (P,).
+    """The model after averaging M messages, and how far rounding may move it, both (P,).
 
     Args:
-        weights: of the messages (M,), not all of them 0.
+        origin: what the mean is added to (P,).
+        start: the model sent, or what of it counts for rounding (P,).
+        weights: of the messages (M,); if all are 0 the model stays at the origin.
         arrays: the arrays of the messages, each (M, p), which make P numbers in a row.
     """
+    if not weights.sum():
+        return origin, ROUNDING * np.abs(origin)
     shares, means, largest = weights / weights.sum(), [np.empty(0)], [np.empty(0)]
     for numbers in arrays:
         means.append(shares @ numbers)
         largest.append(np.abs(numbers).max(axis=0))
-    return np.concatenate(means), np.concatenate(largest)
+    return origin + np.concatenate(means), ROUNDING * (np.concatenate(largest) + np.abs(start))
 
 
 MOST_METRICS = 1000
@@ -205,18 +212,13 @@ def is_mean(
 ) -> bool:
     """Whether an aggregate is the mean of the messages weighted by their counts, added to `sent`, (P,)."""
     weights = np.array([message.count for message in messages], dtype=np.float64)
-    if not weights.sum():
-        return bool(np.allclose(aggregate, sent, rtol=ROUNDING, atol=0.0))
-    mean, largest = weighted_mean(
-        weights,
-        (
-            as_float64(values, entry.dtype).reshape(len(weights), entry.size)
-            for values, entry in zip(arrays, layout, strict=True)
-            if entry.dtype in FLOATING
-        ),
+    parameters = (
+        as_float64(values, entry.dtype).reshape(len(weights), entry.size)
+        for values, entry in zip(arrays, layout, strict=True)
+        if entry.dtype in FLOATING
     )
-    slack = ROUNDING * (largest + np.abs(sent))
-    return bool(np.all(np.abs(aggregate - (sent + mean)) <= slack))
+    expected, slack = after_mean(sent, sent, weights, parameters)
+    return bool(np.all(np.abs(aggregate - expected) <= slack))
 
 
 _MOST_PADDED, _PADDED_PER_DOCUMENT = 1 << 24, 1000
