@@ -55,6 +55,11 @@ class NamedArray:
     place: LayoutArray
     values: NDArray[np.generic]
 
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The numbers of a floating array as float64, which holds all of them exactly, in its shape."""
+        return np.asarray(widened(self.values, self.place.dtype), dtype=np.float64)
+
 
 def named_arrays(arrays: object) -> list[NamedArray]:
     """The arrays of a message or model, in their order.
@@ -188,24 +193,9 @@ def n_parameters(layout: Sequence[LayoutArray]) -> int:
     return sum(place.size for place in layout if place.dtype in FLOATING)
 
 
-def vector(values: Sequence[NDArray[np.generic]], layout: Sequence[LayoutArray]) -> NDArray[np.float64]:
-    """The parameters (P,) of arrays that are in the order of their layout: the floating ones, in a row."""
-    pieces = [
-        as_float64(array, place.dtype).reshape(-1)
-        for array, place in zip(values, layout, strict=True)
-        if place.dtype in FLOATING
-    ]
-    return np.concatenate(pieces) if pieces else np.empty(0)
-
-
-def numbers(array: NamedArray) -> NDArray[np.float64]:
-    """The numbers of a floating array as float64, in its shape."""
-    return as_float64(array.values, array.place.dtype)
-
-
-def as_float64(values: NDArray[np.generic], dtype: str) -> NDArray[np.float64]:
-    """Numbers of a floating format as float64, which holds all of them exactly."""
-    return np.asarray(widened(values, dtype), dtype=np.float64)
+def vector(arrays: Sequence[NamedArray]) -> NDArray[np.float64]:
+    """The numbers of arrays, one after the other."""
+    return np.concatenate([np.empty(0), *(array.numbers.reshape(-1) for array in arrays)])
 
 
 def widened(values: NDArray[np.generic], dtype: str) -> NDArray[np.generic]:

@@ -18,7 +18,6 @@ from .array_layout import (
     FLOATING,
     ONE_ARRAY,
     LayoutArray,
-    as_float64,
     in_layout,
     n_parameters,
     named_arrays,
@@ -175,7 +174,7 @@ def parameters_of(arrays: object, layout: Sequence[LayoutArray], who: str) -> ND
     named = named_arrays(arrays)
     P = n_parameters(layout)
     if len(named) == 1 and named[0].values.shape == (P,):
-        return vector([named[0].values], [named[0].place])
+        return vector(named)
     names = {place.name for place in layout}
     given = {array.place.name: array for array in named}
     if names.isdisjoint(given) and len(named) == len(layout):
@@ -188,7 +187,7 @@ def parameters_of(arrays: object, layout: Sequence[LayoutArray], who: str) -> ND
         told = ", ".join(str(array.place) for array in named)
         raise ValueError(f"{who} has arrays {told:.200}; expected {', '.join(map(str, layout)):.200}")
     # By the layout: a mean makes floating numbers of buffers, which are no parameters all the same.
-    return vector([given[name].values for name in wanted], [given[name].place for name in wanted])
+    return vector([given[name] for name in wanted])
 
 
 def cohort_columns(outcomes: Sequence[NodeOutcome]) -> CohortColumns | None:
@@ -213,7 +212,7 @@ def is_mean(
     """Whether an aggregate is the mean of the messages weighted by their counts, added to `sent`, (P,)."""
     weights = np.array([message.count for message in messages], dtype=np.float64)
     parameters = (
-        as_float64(values, entry.dtype).reshape(len(weights), entry.size)
+        widened(values, entry.dtype).reshape(len(weights), entry.size).astype(np.float64)
         for values, entry in zip(arrays, layout, strict=True)
         if entry.dtype in FLOATING
     )

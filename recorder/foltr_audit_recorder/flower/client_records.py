@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ..array_layout import FLOATING, NamedArray, named_arrays, numbers
+from ..array_layout import FLOATING, NamedArray, named_arrays
 from ..messages import ShownList
 from ..packed_lists import pack_arrays, pack_lists
 from .payload import model_in
@@ -75,7 +75,7 @@ def record_truth(
     """
     told = {"lists": pack_lists(lists)}
     if update is not None:
-        told["update"] = pack_arrays({array.place.name: numbers(array) for array in named_arrays(update)})
+        told["update"] = pack_arrays({array.place.name: array.numbers for array in named_arrays(update)})
     _tell(content, told)
 
 
@@ -114,7 +114,7 @@ def _change(before: Sequence[NamedArray], after: Sequence[NamedArray]) -> bytes:
     sent = {array.place.name: array for array in before}
     return pack_arrays(
         {
-            array.place.name: numbers(array) - numbers(sent[array.place.name])
+            array.place.name: array.numbers - sent[array.place.name].numbers
             for array in after
             if array.place.dtype in FLOATING
         }

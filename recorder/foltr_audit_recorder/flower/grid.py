@@ -10,9 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
-
-from ..array_layout import NamedArray, named_arrays, npy_array, numbers
+from ..array_layout import NamedArray, named_arrays, npy_array, vector
 from ..recorder import Recorder
 from .client_records import take_truth
 from .open_round import EVALUATE, OpenRound, round_key, same_arrays, stage_of
@@ -231,8 +229,7 @@ class RecordingGrid:
 
     def _note_unmasked(self, arrays: object) -> None:
         if self._open is not None and self._open.secagg is not None:
-            pieces = [numbers(array).reshape(-1) for array in _named(arrays)]
-            self._open.secagg.mean = np.concatenate(pieces)
+            self._open.secagg.mean = vector(_named(arrays))
 
     def _close(self, arrays: object) -> None:
         if arrays is not None:

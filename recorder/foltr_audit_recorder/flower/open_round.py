@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..array_layout import NamedArray, npy_array, numbers
+from ..array_layout import NamedArray, npy_array, vector
 from ..messages import KEY_SHARES, SEED_SHARES, NodeOutcome, ReceivedMessage, ShownList
 from ..packed_lists import unpack_arrays, unpack_lists
 from ..trace_format import FLOWER_MASKS
@@ -315,7 +315,7 @@ class OpenRound:
             return None
         mean = self.secagg.mean
         if mean is None and self.aggregate is not None:
-            mean = np.concatenate([numbers(array).reshape(-1) for array in self.aggregate])
+            mean = vector(self.aggregate)
         return None if mean is None else self.secagg.total(mean, [message.count for message in self.messages])
 
 
