@@ -8,22 +8,20 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.settings.data import LARGEST_FEATURE
 from foltr_audit.data.values import (
     BEYOND,
     MAX_FEATURES,
-    MAX_LABEL,
     MISSING,
     NO_VALUE,
     NOT_FINITE,
@@ -69,20 +67,23 @@ def line_batches(path: Path, who: str = "letor") -> Iterator[tuple[int, list[byt
     Raises:
         DataError: a file that is missing, a folder, unreadable, damaged gzip, or not UTF-8 text.
     """
-    name = name_in_messages(path)
+    where = f"{who}: {name_in_messages(path)}"
     number = 1
     try:
         with path.open("rb") as raw:
             packed = raw.peek(2)[:2] == _GZIP_MAGIC
             stream = cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw))) if packed else raw
-            for lines in _batches(stream, raw, f"{who}: {name}"):
-                if number == 1 and lines[0].startswith(_BYTE_ORDER_MARK):
-                    lines[0] = lines[0][len(_BYTE_ORDER_MARK) :]
-                _refuse_binary(lines, number, f"{who}: {name}")
+            for lines in _batches(stream, raw, where):
+                if number == 1:
+                    lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+                # One check of a whole batch; lines are searched only to name the bad one.
+                if _fault(b"\n".join(lines)):
+                    bad, line = next((i, line) for i, line in enumerate(lines, number) if _fault(line))
+                    raise DataError(f"{where}:{bad}: {_fault(line)}; expected a text file, plain or gzip")
                 yield number, lines
                 number += len(lines)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{who}: {name}: damaged gzip data ({error}); expected a complete file") from error
+        raise DataError(f"{where}: damaged gzip data ({error}); expected a complete file") from error
     except IsADirectoryError as error:
         raise DataError(f"{who}: {path}: a folder, where a file is expected") from error
     except FileNotFoundError as error:
@@ -92,10 +93,7 @@ def line_batches(path: Path, who: str = "letor") -> Iterator[tuple[int, list[byt
 
 
 def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes]]:
-    """Lines of a stream without their ends, some megabytes at a time.
-
-    `raw`: the file it reads from, which may be compressed.
-    """
+    """Lines of a stream without their ends; `raw` is the file it reads from, which may be compressed."""
     rest, total = b"", 0
     while piece := stream.read(_BATCH_BYTES):
         total += len(piece)
@@ -112,23 +110,16 @@ def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes
         yield [rest]
 
 
-def _refuse_binary(lines: list[bytes], first: int, where: str) -> None:
-    # One check of a whole batch; lines are searched only to name the bad one.
-    text = b"\n".join(lines)
-    if b"\0" not in text and (text.isascii() or _is_utf8(text)):
-        return
-    for number, line in enumerate(lines, first):
-        fault = "a NUL byte" if b"\0" in line else "" if _is_utf8(line) else "bytes that are not UTF-8"
-        if fault:
-            raise DataError(f"{where}:{number}: {fault}; expected a text file, plain or gzip")
-
-
-def _is_utf8(text: bytes) -> bool:
+def _fault(text: bytes) -> str:
+    """Why bytes are no text; empty if they are."""
+    if b"\0" in text:
+        return "a NUL byte"
     try:
-        text.decode("utf-8")
+        if not text.isascii():
+            text.decode("utf-8")
     except UnicodeDecodeError:
-        return False
-    return True
+        return "bytes that are not UTF-8"
+    return ""
 
 
 def _group_names(path: Path) -> list[str]:
@@ -183,11 +174,9 @@ _INFINITE = re.compile(rb"[+-]?inf(inity)?", re.IGNORECASE)
 _NO_VALUE = re.compile(rb"[+-]?nan|null|na", re.IGNORECASE)
 """Not a number, or what LETOR's files of raw features have where a feature has no value."""
 
-Entries = tuple[NDArray[np.int32], Features]  # feature ids from 1, values; both (entries,)
-
 
 @dataclass(frozen=True)
-class FeatureBlock:
+class _FeatureBlock:
     """Parsed features of some consecutive rows, up to the feature `width`.
 
     Attributes:
@@ -201,6 +190,14 @@ class FeatureBlock:
     values: Features
     width: int
 
+    @classmethod
+    def of(cls, counts: Ints, ids: NDArray[np.int32], values: Features) -> _FeatureBlock:
+        width = int(ids.max(initial=0))
+        given = ids.reshape(counts.size, width) if width and np.all(counts == width) else None
+        if given is not None and np.array_equal(given, np.broadcast_to(np.arange(1, width + 1), given.shape)):
+            return cls(counts, None, values, width)
+        return cls(counts, (ids - 1).astype(np.uint16), values, width)
+
     def fill(self, matrix: Features) -> None:
         """Write the values into zeros of shape (rows, at least width)."""
         if self.columns is None:
@@ -209,183 +206,78 @@ class FeatureBlock:
             matrix[np.repeat(np.arange(self.counts.size), self.counts), self.columns] = self.values
 
 
-def parse_features(
-    rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str, *, nan_is_missing: bool
-) -> FeatureBlock:
-    """Parse the features of rows, without label, query id and comment, as float32 or float64.
+def _read_entries(text: bytes, count: int, dtype: str) -> tuple[NDArray[np.int32], Features]:
+    """Feature ids and values of entries with a space between them; 0 or NaN of what may be wrong.
 
-    What is missing becomes `MISSING`: Istella's marker, and what is no number if `nan_is_missing`.
-
-    Raises:
-        DataError: the first row with a feature that is malformed, out of range or given twice.
-    """
-    text = b" ".join(filter(None, rows))
-    if any(space in text for space in _OTHER_SPACE):
-        rows = [b" ".join(row.split()) for row in rows]
-        text = b" ".join(filter(None, rows))
-    counts = np.array([row.count(b" ") + 1 if row else 0 for row in rows], dtype=np.int64)
-    entries = _parse_quickly(text, counts, dtype, nan_is_missing=nan_is_missing)
-    if entries is None:
-        entries = _parse_carefully(rows, numbers, name, dtype, nan_is_missing=nan_is_missing)
-    ids, values = entries
-    width = int(ids.max(initial=0))
-    given = ids.reshape(counts.size, width) if width and np.all(counts == width) else None
-    if given is not None and np.array_equal(given, np.broadcast_to(np.arange(1, width + 1), given.shape)):
-        return FeatureBlock(counts, None, values, width)
-    return FeatureBlock(counts, (ids - 1).astype(np.uint16), values, width)
-
-
-def _parse_quickly(text: bytes, counts: Ints, dtype: str, *, nan_is_missing: bool) -> Entries | None:
-    """All entries at once, or None if anything at all looks wrong.
-
-    Entries are read as a CSV with a colon between columns and a space between rows: no Python string is
-    made for any of them, and text becomes a number in one rounding.
+    They are read as a CSV with a colon between columns: no Python string is made for any of them, and text
+    becomes a number in one rounding.
     """
     # Imported here: polars takes about half a second, which runs that parse no text need not wait for.
     import polars as pl
     from polars.exceptions import PolarsError
 
-    total = int(counts.sum())
-    if not total:
-        return np.empty(0, np.int32), _as_features([], dtype)
-    if text.count(b":") != total:  # an empty third column at the end of the text would go unseen
-        return None
+    schema = {"id": pl.Int32, "value": pl.Float64 if dtype == "float64" else pl.Float32}
     form = {"has_header": False, "separator": ":", "eol_char": " ", "quote_char": None}
-    number = pl.Float64 if dtype == "float64" else pl.Float32
-    try:
-        frame = pl.read_csv(text, schema={"id": pl.Int32, "value": number}, **form)
-    except PolarsError:
-        return None
-    if frame.height != total or frame["id"].null_count() or frame["value"].null_count():
-        return None
-    ids = np.array(frame["id"].to_numpy(), dtype=np.int32)
-    values = _as_features(frame["value"].to_numpy(), dtype)
-    if ids.min() < 1 or ids.max() > MAX_FEATURES:
-        return None
-    odd = ~(np.abs(values) <= LARGEST_FEATURE)  # also NaN
-    if odd.any():
-        texts = pl.read_csv(text, schema={"id": pl.Int32, "value": pl.String}, **form)["value"]
-        different = texts.filter(pl.Series(odd)).unique()  # a few, as of a marker
-        if not all(_is_missing(one.encode(), nan_is_missing=nan_is_missing) for one in different):
-            return None
-        values[odd] = MISSING
-    return (ids, values) if _distinct(ids, counts) else None
+    ids, values = np.full(count, 0, np.int32), np.full(count, np.nan, dtype)
+    # Polars passes over an empty third column at the end of the text, and an odd number of columns.
+    if count and text.count(b":") == count:
+        with suppress(PolarsError):
+            frame = pl.read_csv(text, schema=schema, ignore_errors=True, **form)
+            if frame.height == count:
+                ids[:] = frame["id"].fill_null(0).to_numpy()
+                values[:] = frame["value"].fill_null(math.nan).to_numpy()
+    return ids, values
 
 
-def _distinct(ids: NDArray[np.int32], counts: Ints) -> bool:
-    rising = ids[1:] > ids[:-1]
-    starts = np.cumsum(counts)
-    rising[starts[(starts > 0) & (starts < ids.size)] - 1] = True
-    # Ids that rise within every row are distinct: only other files pay for a sort.
-    if np.all(rising):
-        return True
-    keys = np.repeat(np.arange(counts.size), counts) * (MAX_FEATURES + 1) + ids
-    keys.sort()
-    return bool(np.all(keys[1:] > keys[:-1]))
-
-
-def _parse_carefully(
-    rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str, *, nan_is_missing: bool
-) -> Entries:
-    ids: list[int] = []
-    values: list[float] = []
-    for row, number in zip(rows, numbers, strict=True):
-        where = f"letor: {name}:{number}"
-        seen: set[int] = set()
-        for token in row.split():
-            feature, text = _parse_token(token, where)
-            if feature in seen:
-                raise DataError(f"{where}: feature {feature} given twice")
-            seen.add(feature)
-            ids.append(feature)
-            missing = _is_missing(text, nan_is_missing=nan_is_missing)
-            values.append(MISSING if missing else _parse_value(text, f"{where}: feature {feature}"))
-    return np.array(ids, dtype=np.int32), _as_features(values, dtype)
-
-
-def _as_features(values: ArrayLike, dtype: str) -> Features:
-    return np.array(values, dtype=np.float64) if dtype == "float64" else np.array(values, dtype=np.float32)
-
-
-def _parse_token(token: bytes, where: str) -> tuple[int, bytes]:
-    """The feature, from 1, and the text of its value."""
-    left, colon, right = token.partition(b":")
+def _parse_entry(entry: bytes, *, nan_is_missing: bool) -> tuple[int, float]:
+    """The feature, from 1, and its value, maybe `MISSING`; a `ValueError` that says what is wrong."""
+    left, colon, text = entry.partition(b":")
     if not colon:
-        raise DataError(f"{where}: {shown(token)} has no colon; expected FEATURE:VALUE")
+        raise ValueError(f"{shown(entry)} has no colon; expected FEATURE:VALUE")
     if not _ID.fullmatch(left):
-        raise DataError(f"{where}: feature id {shown(left)} is not a whole number from 1")
+        raise ValueError(f"feature id {shown(left)} is not a whole number from 1")
     digits = left.lstrip(b"+0")
+    if not digits or left.startswith(b"-"):
+        raise ValueError(f"feature id {shown(left)}; expected a whole number from 1")
     # The length first: of more than 4,300 digits Python refuses to make a number, with an error of its own.
-    feature = int(digits) if digits and len(digits) < 10 else 0 if not digits else MAX_FEATURES + 1
-    if left.startswith(b"-") or feature == 0:
-        raise DataError(f"{where}: feature id {shown(left)}; expected a whole number from 1")
-    if feature > MAX_FEATURES:
-        raise DataError(f"{where}: feature id {shown(left)} is above the largest, {MAX_FEATURES}")
-    return feature, right
-
-
-def _is_missing(text: bytes, *, nan_is_missing: bool) -> bool:
-    if _NUMBER.fullmatch(text):
-        return abs(float(text)) > LARGEST_FEATURE and is_marker(text.decode())
-    return nan_is_missing and _NO_VALUE.fullmatch(text) is not None
-
-
-def _parse_value(text: bytes, where: str) -> float:
-    for form, problem in ((_NO_VALUE, NO_VALUE), (_INFINITE, NOT_FINITE)):
-        if form.fullmatch(text):
-            raise DataError(f"{where}: value {shown(text)}{problem}")
-    if not _NUMBER.fullmatch(text):
-        raise DataError(f"{where}: value {shown(text)} is not a number")
-    value = float(text)
+    if len(digits) > 9 or int(digits) > MAX_FEATURES:
+        raise ValueError(f"feature id {shown(left)} is above the largest, {MAX_FEATURES}")
+    is_number = _NUMBER.fullmatch(text) is not None
+    if is_marker(text.decode()) if is_number else nan_is_missing and _NO_VALUE.fullmatch(text):
+        return int(digits), MISSING
+    if not is_number:
+        problem = (
+            NO_VALUE
+            if _NO_VALUE.fullmatch(text)
+            else NOT_FINITE
+            if _INFINITE.fullmatch(text)
+            else " is not a number"
+        )
+        raise ValueError(f"feature {int(digits)}: value {shown(text)}{problem}")
     with np.errstate(over="ignore"):
-        beyond = not math.isfinite(np.float32(value))
-    if beyond:
-        raise DataError(f"{where}: value {shown(text)}{BEYOND}")
-    return value
+        if not np.isfinite(np.float32(float(text))):
+            raise ValueError(f"feature {int(digits)}: value {shown(text)}{BEYOND}")
+    return int(digits), float(text)
 
 
 _BATCH_VALUES = 1_000_000
-_NO_QUERY = re.compile(r"[\s#\0]|^$")
-_NO_DOCUMENT = re.compile(r"[\s\0]")
 
 
 def write_letor(dataset: Dataset, path: Path) -> None:
-    """Write dense LETOR text with query and document ids, gzip if the name ends in `.gz`.
+    """Write dense LETOR text with query and document ids, which are names without spaces.
 
     The file appears whole or not at all, and reading it back gives the same fingerprint.
 
     Raises:
-        DataError: content that `read_letor` would refuse or change, or a file that cannot be written.
+        DataError: the file cannot be written.
     """
-    _refuse_unreadable(dataset, path)
     rows = max(1, _BATCH_VALUES // dataset.n_features)
     try:
-        with _packed_by_name(path) as stream:
+        with whole_file(path) as stream:
             for start in range(0, dataset.n_documents, rows):
                 stream.write(_text(dataset, start, min(start + rows, dataset.n_documents)))
     except OSError as error:
         raise DataError(f"letor: {path}: cannot be written: {error.strerror or error}") from error
-
-
-def _refuse_unreadable(dataset: Dataset, path: Path) -> None:
-    where = f"letor: {path.name}"
-    if not dataset.n_documents or not 1 <= dataset.n_features <= MAX_FEATURES:
-        shape = dataset.features.shape
-        raise DataError(f"{where}: features of shape {shape}; expected rows of 1 to {MAX_FEATURES} features")
-    if not np.all(np.isfinite(dataset.features)):
-        raise DataError(f"{where}: a feature is not finite")
-    if dataset.labels.max() > MAX_LABEL:
-        raise DataError(f"{where}: label {dataset.labels.max()} is above {MAX_LABEL}")
-    if len(set(dataset.query_ids)) != dataset.n_queries:
-        raise DataError(f"{where}: two queries have the same id")
-    for kind, names, refused in (
-        ("query", dataset.query_ids, _NO_QUERY),
-        ("document", dataset.document_ids, _NO_DOCUMENT),
-    ):
-        for name in names:
-            if refused.search(name) or not _is_utf8(name.encode(errors="surrogatepass")):
-                problem = f"{kind} id {name!r} cannot be written; expected a name without spaces"
-                raise DataError(f"{where}: {problem}")
 
 
 def _text(dataset: Dataset, start: int, stop: int) -> bytes:
@@ -404,17 +296,6 @@ def _text(dataset: Dataset, start: int, stop: int) -> bytes:
         pieces += [pl.lit(f" {column + 1}:"), values.cast(pl.String)]
     lines = pl.select(pl.concat_str([*pieces, pl.Series(tails, dtype=pl.String)])).to_series()
     return "".join(lines.to_list()).encode()
-
-
-@contextmanager
-def _packed_by_name(path: Path) -> Iterator[BufferedIOBase]:
-    with whole_file(path) as raw:
-        if path.name.endswith(".gz"):
-            # No name and no time inside: the same data gives the same bytes.
-            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
-                yield packed
-        else:
-            yield raw
 
 
 # Format as published with LETOR 4.0 (Qin & Liu 2013, "Introducing LETOR 4.0 datasets") and
@@ -456,23 +337,19 @@ def read_letor(
         DataError: a file that cannot be read, the first malformed line with its number, or groups of other
             rows.
     """
-    grouped = groups is not None
-    rows = _LetorRows(path, grouped=grouped, dtype=dtype, only=only, nan_is_missing=nan_is_missing)
-    blocks: list[FeatureBlock] = []
+    rows = _LetorRows(path, groups is not None, dtype, only, nan_is_missing)
     for first, lines in line_batches(path):
-        blocks += rows.read(first, lines)
-    if not blocks:
+        rows.read(first, lines)
+    if not rows.blocks:
         rest = f"; {rows.left_out} queries are others" if rows.left_out else ""
-        raise DataError(f"letor: {rows.name}: no rows{rest}; expected lines 'LABEL qid:QUERY 1:VALUE ...'")
+        raise DataError(f"{rows.where}: no rows{rest}; expected lines 'LABEL qid:QUERY 1:VALUE ...'")
     offsets, query_ids = rows.queries(groups)
-    width = max(block.width for block in blocks)
+    width = max(block.width for block in rows.blocks)
     if not width:
-        raise DataError(
-            f"letor: {rows.name}: no row has a feature; expected FEATURE:VALUE after the query id"
-        )
-    dense = all(bool(np.all(block.counts == width)) for block in blocks)
+        raise DataError(f"{rows.where}: no row has a feature; expected FEATURE:VALUE after the query id")
+    dense = all(bool(np.all(block.counts == width)) for block in rows.blocks)
     dataset = Dataset(
-        features=_assemble(blocks, width, rows.name, dtype),
+        features=rows.features(width),
         labels=np.array(rows.labels, dtype=np.int64),
         offsets=offsets,
         query_ids=query_ids,
@@ -483,14 +360,15 @@ def read_letor(
 
 @dataclass
 class _LetorRows:
-    """What was read from the lines of a file so far, apart from the features."""
+    """What was read from the lines of a file so far."""
 
     path: Path
     grouped: bool  # whether a file of group sizes says where queries begin
     dtype: str
-    only: Container[str] | None = None
-    nan_is_missing: bool = False
+    only: Container[str] | None
+    nan_is_missing: bool
     left_out: int = 0
+    blocks: list[_FeatureBlock] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
     document_ids: list[str] = field(default_factory=list)
     starts: dict[bytes, int] = field(default_factory=dict)  # first row of each query, in file order
@@ -498,48 +376,52 @@ class _LetorRows:
     passing: bool = False
     label_of: dict[bytes, int] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return name_in_messages(self.path)
+    def __post_init__(self) -> None:
+        self.name = name_in_messages(self.path)
+        self.where = f"letor: {self.name}"
 
-    def read(self, first: int, lines: list[bytes]) -> list[FeatureBlock]:
-        """Read a batch of lines whose first one has this number; no block if none holds a row."""
+    def read(self, first: int, lines: list[bytes]) -> None:
+        """Read a batch of lines whose first one has this number.
+
+        Raises:
+            DataError: the first line that is malformed.
+        """
         rows: list[bytes] = []
         numbers: list[int] = []
         fault: DataError | None = None
         for number, line in enumerate(lines, first):
             try:
-                row = self._take(line, number)
-            except DataError as error:
-                fault = error  # an earlier row may have a bad feature: that one is reported
+                row = self._take(line)
+            except ValueError as error:
+                # An earlier row may have a bad feature: that one is reported.
+                fault = DataError(f"{self.where}:{number}: {error}")
                 break
             if row is not None:
                 rows.append(row)
                 numbers.append(number)
-        place = rows, numbers, self.name, self.dtype
-        blocks = [parse_features(*place, nan_is_missing=self.nan_is_missing)] if rows else []
+        if rows:
+            self.blocks.append(self._features(rows, numbers))
         if fault is not None:
             raise fault
-        return blocks
 
-    def _take(self, line: bytes, number: int) -> bytes | None:
-        """Note label, query and document of a line; its features, or None if it is blank."""
+    def _take(self, line: bytes) -> bytes | None:
+        """Note label, query and document of a line; its features, or None if it is blank or passed over."""
         body, _, comment = line.partition(b"#")
         fields = body.split(None, 2)
         if not fields:
             return None
         label = self.label_of.get(fields[0])
         if label is None:
-            label = self.label_of[fields[0]] = _parse_label(fields[0], f"letor: {self.name}:{number}")
+            label = self.label_of[fields[0]] = _parse_label(fields[0])
         query = fields[1] if len(fields) > 1 else b""
         has_query = query.startswith(b"qid:")
         if has_query and self.grouped and self.labels and self.query is None:
-            problem = (
+            raise ValueError(
                 f"query id {shown(query[4:])} after rows without one; expected one in every row or in none"
             )
-            raise DataError(f"letor: {self.name}:{number}: {problem}")
         if has_query or not self.grouped or self.query is not None:
-            self._enter(query, number)
+            if query != self.query:
+                self._enter(query)
             if self.passing:
                 return None
         self.labels.append(label)
@@ -547,25 +429,54 @@ class _LetorRows:
         self.document_ids.append((found[1] or found[2]).decode() if found else "")
         return b" ".join(fields[2 if has_query else 1 :]).strip()
 
-    def _enter(self, query: bytes, number: int) -> None:
-        if query == self.query:
-            return
-        where = f"letor: {self.name}:{number}"
+    def _enter(self, query: bytes) -> None:
         if not query.startswith(b"qid:") or query == b"qid:":
             found = f"{shown(query)} after the label" if query else "nothing after the label"
             expected = "'qid:NAME'"
             if self.query is None and self.only is None:
                 expected += f", or a group file {' or '.join(_group_names(self.path))}, plain or .gz"
                 expected += "; qrels of intents are given by --intents"
-            raise DataError(f"{where}: query id missing: {found}; expected {expected}")
+            raise ValueError(f"query id missing: {found}; expected {expected}")
         if query in self.starts:
-            raise DataError(f"{where}: rows of query {shown(query[4:])} are split apart; expected one block")
+            raise ValueError(f"rows of query {shown(query[4:])} are split apart; expected one block")
         self.query = query
         self.passing = self.only is not None and query[4:].decode() not in self.only
         if self.passing:
             self.left_out += 1
         else:
             self.starts[query] = len(self.labels)
+
+    def _features(self, rows: list[bytes], numbers: list[int]) -> _FeatureBlock:
+        """Parse the features of rows, without label, query id and comment.
+
+        What is missing becomes `MISSING`: Istella's marker, and what is no number if `nan_is_missing`.
+        """
+        text = b" ".join(filter(None, rows))
+        if any(space in text for space in _OTHER_SPACE):
+            rows = [b" ".join(row.split()) for row in rows]
+            text = b" ".join(filter(None, rows))
+        counts = np.array([row.count(b" ") + 1 if row else 0 for row in rows], dtype=np.int64)
+        ids, values = _read_entries(text, int(counts.sum()), self.dtype)
+        sound, fault = ids.size, ""  # the entries before the first malformed one, and what is wrong with it
+        odd = np.flatnonzero((ids < 1) | (ids > MAX_FEATURES) | ~(np.abs(values) <= LARGEST_FEATURE))
+        entries = text.split(b" ") if odd.size else []
+        known: dict[bytes, tuple[int, float]] = {}  # a few, as of a marker
+        for place in odd.tolist():
+            entry = entries[place]
+            try:
+                if entry not in known:
+                    known[entry] = _parse_entry(entry, nan_is_missing=self.nan_is_missing)
+            except ValueError as error:
+                sound, fault = place, str(error)
+                break
+            ids[place], values[place] = known[entry]
+        repeated = _first_repeated(ids[:sound], counts)
+        if repeated is not None:
+            sound, fault = repeated, f"feature {ids[repeated]} given twice"
+        if fault:
+            row = int(np.searchsorted(np.cumsum(counts), sound, side="right"))
+            raise DataError(f"{self.where}:{numbers[row]}: {fault}")
+        return _FeatureBlock.of(counts, ids, values)
 
     def queries(self, groups: Path | None) -> tuple[Ints, tuple[str, ...]]:
         """Offsets, shape (queries + 1,), and ids of the queries.
@@ -578,10 +489,10 @@ class _LetorRows:
         if groups is None:
             return offsets, names
         sizes = read_group_sizes(groups)
+        where = f"letor: {name_in_messages(groups)}"
         if sum(sizes) != len(self.labels):
             raise DataError(
-                f"letor: {name_in_messages(groups)}: groups add up to {sum(sizes)} rows, "
-                f"but {self.name} has {len(self.labels)}"
+                f"{where}: groups add up to {sum(sizes)} rows, but {self.name} has {len(self.labels)}"
             )
         if not names:
             # The whole name with `.train` or `.test`: else the parts would have the same ids.
@@ -591,27 +502,37 @@ class _LetorRows:
         for name, rows, size in zip(names, np.diff(offsets), sizes, strict=False):
             if rows != size:
                 raise DataError(
-                    f"letor: {name_in_messages(groups)}: a group of {size} rows, but query "
-                    f"{shown(name.encode())} of {self.name} has {rows}; expected the same, or no group file"
+                    f"{where}: a group of {size} rows, but query {shown(name.encode())} of {self.name} has "
+                    f"{rows}; expected the same, or no group file"
                 )
         return offsets, names
 
+    def features(self, width: int) -> Features:
+        """One matrix of all blocks; each is dropped once it is copied, so that memory holds it once."""
+        row, given = len(self.labels), sum(block.values.size for block in self.blocks)
+        features = zero_features(self.where, row, width, given, self.dtype)
+        while self.blocks:
+            block = self.blocks.pop()
+            row -= block.counts.size
+            block.fill(features[row : row + block.counts.size])
+        return features
 
-def _parse_label(text: bytes, where: str) -> int:
+
+def _first_repeated(ids: NDArray[np.int32], counts: Ints) -> int | None:
+    """The place of the first of some feature ids that its row, of so many entries, has given already."""
+    rising = ids[1:] > ids[:-1]
+    ends = np.cumsum(counts)
+    rising[ends[(ends > 0) & (ends < ids.size)] - 1] = True
+    # Ids that rise within every row are distinct: only other files pay for a sort.
+    if np.all(rising):
+        return None
+    keys = np.repeat(np.arange(counts.size), counts)[: ids.size] * (MAX_FEATURES + 1) + ids
+    new = np.unique(keys, return_index=True)[1]
+    return None if new.size == ids.size else int(np.setdiff1d(np.arange(ids.size), new)[0])
+
+
+def _parse_label(text: bytes) -> int:
     value = float(text) if _LABEL.fullmatch(text) else math.nan
     if (problem := label_problem(value)) is not None:
-        raise DataError(f"{where}: label {shown(text)} {problem}")
+        raise ValueError(f"label {shown(text)} {problem}")
     return int(value)
-
-
-def _assemble(blocks: list[FeatureBlock], width: int, name: str, dtype: str) -> Features:
-    """One matrix of all blocks; each is dropped once it is copied, so that memory holds the features once."""
-    rows = sum(block.counts.size for block in blocks)
-    given = sum(int(block.counts.sum()) for block in blocks)
-    features = zero_features(f"letor: {name}", rows, width, given, dtype)
-    row = rows
-    while blocks:
-        block = blocks.pop()
-        row -= block.counts.size
-        block.fill(features[row : row + block.counts.size])
-    return features

@@ -121,27 +121,6 @@ def small() -> Dataset:
     return replace(dataset([[1, 2], [3, 4]], [0, 1], [1, 1]), document_ids=("", "d"))
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (small().with_features(np.array([[1, np.nan], [3, 4]], np.float32)), "a feature is not finite"),
-        (replace(small(), features=np.empty((2, 0), dtype=np.float32)), "features of shape (2, 0)"),
-        (replace(small(), labels=np.array([0, 32])), "label 32 is above 31"),
-        (replace(small(), query_ids=("a", "a")), "two queries have the same id"),
-        (replace(small(), query_ids=("a", "b c")), "query id 'b c' cannot be written"),
-        (replace(small(), query_ids=("a", "")), "query id '' cannot be written"),
-        (replace(small(), query_ids=("a#1", "b")), "query id 'a#1' cannot be written"),
-        (replace(small(), document_ids=("a\n1 qid:c 1:1", "")), "document id 'a\\n1 qid:c 1:1' cannot be"),
-        (replace(small(), document_ids=("\ud800", "")), "document id '\\ud800' cannot be written"),
-    ],
-)
-def test_the_writer_refuses_what_the_reader_would(tmp_path: Path, data: Dataset, message: str) -> None:
-    with pytest.raises(DataError) as caught:
-        write_letor(data, tmp_path / "out.txt")
-    assert str(caught.value).startswith(f"letor: out.txt: {message}")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_letor(small(), tmp_path / "out.txt")
     before = (tmp_path / "out.txt").read_bytes()
