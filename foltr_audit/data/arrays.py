@@ -17,15 +17,13 @@ from foltr_audit.core.settings.base import validated
 from foltr_audit.core.settings.data import ARRAYS, DataSpec
 from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.letor import LetorFile
-from foltr_audit.data.sources import complete_parts, same_width
-from foltr_audit.data.sources import normalise as scaled
+from foltr_audit.data.sources import complete_parts, prepared, same_width
 from foltr_audit.data.values import (
+    BEYOND,
+    NO_VALUE,
+    NOT_FINITE,
     checked_features,
-    fill_missing,
     label_problem,
-    name_problem,
-    value_problem,
-    width_problem,
     zero_features,
 )
 from foltr_audit.errors import DataError, UsageError
@@ -112,7 +110,8 @@ def make_data(
         >>> (data.train.n_queries, data.vali.n_queries, data.test.n_queries, data.n_features)
         (6, 2, 2, 5)
     """
-    how = validated(DataSpec, {"normalise": normalise, "missing": missing, "dtype": dtype}, "make_data: ")
+    table = {"normalise": normalise, "missing": missing, "dtype": dtype}
+    how = validated(DataSpec, table | {"source": ARRAYS}, "make_data: ")
     given = {"train": (X, y, query_ids), "vali": vali, "test": test}
     split = {part: _named_taken_out(part, arrays) for part, arrays in given.items() if arrays is not None}
     _check_columns(split)
@@ -121,18 +120,9 @@ def make_data(
         for part, arrays in split.items()
     ]
     wide = same_width([(f"X of {part}", one) for part, one in read])
-    parts = {part: in_content_order(one, overwrite=True) for (part, _), one in zip(read, wide, strict=True)}
-    filled, n_missing = fill_missing(complete_parts(parts, seed, "arrays"), how.missing)
-    parsed = Collection.parsed(
-        (filled[part] for part in Collection.PARTS),
-        source=ARRAYS,
-        synthetic=False,
-        fold=0,
-        missing=how.missing,
-        n_missing=n_missing,
-    )
-    named = replace(parsed, source=f"{ARRAYS}{name}-{parsed.fingerprint[:12]}")
-    found = scaled(named, normalise, dtype)
+    parts = {part: in_content_order(one) for (part, _), one in zip(read, wide, strict=True)}
+    nameless = prepared(complete_parts(parts, seed, "arrays"), how, synthetic=False, fold=0)
+    found = replace(nameless, source=f"{ARRAYS}{name}-{nameless.fingerprint[:12]}")
     _made[found.source] = found
     return found
 
@@ -224,8 +214,7 @@ def made_collection(data: DataSpec) -> Collection:
 def _read(part: str, given: Part, document_ids: Iterable[object] | None, how: DataSpec) -> LetorFile:
     """The rows of a part, by query; its features are new memory."""
     X, y, query_ids = given
-    what = f"X of {part}"
-    features = _of_columns(what, X, how) if isinstance(X, _Columns) else _of_matrix(what, X, how)
+    features = _features(f"X of {part}", X, how)
     grades = _grades(f"y of {part}", y)
     queries = _names(f"query_ids of {part}", query_ids, needed=True)
     documents = [""] * len(queries)
@@ -248,7 +237,7 @@ def _read(part: str, given: Part, document_ids: Iterable[object] | None, how: Da
         query_ids=tuple(number),
         document_ids=tuple(documents[row] for row in order.tolist()),
     )
-    return LetorFile(dataset, dense=not _is_sparse(X))
+    return LetorFile(dataset, dense=not hasattr(X, "tocsr"))
 
 
 class _Columns(list[tuple[str, Any]]):
@@ -298,48 +287,39 @@ def _check_columns(parts: Mapping[str, Part]) -> None:
                 raise DataError(f"X of {part}: column {name}; expected {other}, as in X of {first}")
 
 
-def _is_sparse(X: object) -> bool:
-    """Whether this is a sparse matrix or array of SciPy, or of a library like it."""
-    return hasattr(X, "tocsr")
-
-
-def _of_columns(what: str, columns: _Columns, how: DataSpec) -> Features:
-    _check_width(what, len(columns))
-    rows = len(columns[0][1])
-    # A sparse column of pandas knows how many of its values it holds.
-    given = sum(getattr(getattr(column, "sparse", None), "npoints", rows) for _, column in columns)
-    features = zero_features(what, rows, len(columns), given, how.dtype)
-    for place, (name, column) in enumerate(columns):
-        where = f"{what}: column {name}"
-        _fill(features[:, place], where, _array(where, column, 1), 0, how)
-    return features
-
-
-def _of_matrix(what: str, X: Any, how: DataSpec) -> Features:
-    values: Any = X if _is_sparse(X) else _array(what, X, 2)
-    _check_shape(what, values.shape, 2)
-    rows, width = values.shape
-    _check_width(what, width)
-    given = values.nnz if _is_sparse(X) else values.size
+def _features(what: str, X: Any, how: DataSpec) -> Features:
+    """Checked features (n, d), `MISSING` where they are missing: columns or stretches of rows at a time."""
+    blocks: Iterable[tuple[str, int, Any, Any]]  # name in messages, its first row, its place, its values
+    if isinstance(X, _Columns):
+        rows, width = len(X[0][1]) if X else 0, len(X)
+        # A sparse column of pandas knows how many of its values it holds.
+        given = sum(getattr(getattr(column, "sparse", None), "npoints", rows) for _, column in X)
+        named = ((place, f"{what}: column {name}", column) for place, (name, column) in enumerate(X))
+        blocks = ((where, 0, np.s_[:, place], _array(where, column, 1)) for place, where, column in named)
+    else:
+        is_sparse = hasattr(X, "tocsr")  # a sparse matrix or array of SciPy, or of a library like it
+        values: Any = X if is_sparse else _array(what, X, 2)
+        _check_shape(what, values.shape, 2)
+        rows, width = values.shape
+        given, values = (values.nnz, values.tocsr()) if is_sparse else (values.size, values)
+        step = max(1, _BATCH_VALUES // max(1, width))
+        slices = ((first, np.s_[first : first + step]) for first in range(0, rows, step))
+        blocks = (
+            (what, first, place, values[place].toarray() if is_sparse else values[place])
+            for first, place in slices
+        )
     features = zero_features(what, rows, width, given, how.dtype)
-    values = values.tocsr() if _is_sparse(X) else values
-    step = max(1, _BATCH_VALUES // width)
-    for first in range(0, rows, step):
-        batch = values[first : first + step]
-        dense = batch.toarray() if _is_sparse(X) else batch
-        _fill(features[first : first + step], what, dense, first, how)
+    for where, first, place, block in blocks:
+        numeric = _numbers(where, block, first)
+        features[place], refused = checked_features(
+            numeric, how.dtype, nan_is_missing=how.missing is not None
+        )
+        if refused.any():
+            index = tuple(np.argwhere(refused)[0])
+            value = float(numeric[index])
+            problem = NO_VALUE if math.isnan(value) else NOT_FINITE if math.isinf(value) else BEYOND
+            raise DataError(f"{where}: {_place(index, first)}: value {_number_text(value)}{problem}")
     return features
-
-
-def _fill(features: Features, where: str, given: NDArray[Any], first: int, how: DataSpec) -> None:
-    """Write checked features into a matrix or column, whose first row has the number `first`."""
-    values = _numbers(where, given, first)
-    features[...], refused = checked_features(values, how.dtype, nan_is_missing=how.missing is not None)
-    if refused.any():
-        index = tuple(np.argwhere(refused)[0])
-        value = float(values[index])
-        place = f"{where}: {_place(index, first)}"
-        raise DataError(f"{place}: value {_number_text(value)}{value_problem(value)}")
 
 
 def _place(index: tuple[Any, ...], first: int) -> str:
@@ -370,7 +350,7 @@ def _names(what: str, given: Any, *, needed: bool) -> list[str]:
         if needed and not name.strip():
             said = one if missing else repr(name)
             raise DataError(f"{what}: row {row}: no name ({said}); expected the name or number of each")
-        if (problem := name_problem(name)) is not None:
+        if (problem := _name_problem(name)) is not None:
             raise DataError(f"{what}: row {row}: {name!r} {problem}; expected a name")
         names.append(name)
     return names
@@ -384,6 +364,14 @@ def _name(one: Any) -> str:
     return str(int(one) if whole else one)
 
 
+def _name_problem(name: str) -> str | None:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "is not text"
+    return "contains a NUL" if "\0" in name else None
+
+
 def _number_text(value: float) -> str:
     return repr(value).removesuffix(".0")
 
@@ -391,11 +379,6 @@ def _number_text(value: float) -> str:
 def _check_shape(what: str, shape: tuple[int, ...], dimensions: int) -> None:
     if len(shape) != dimensions:
         raise DataError(f"{what}: shape {shape}; expected {'(n, d)' if dimensions == 2 else '(n,)'}")
-
-
-def _check_width(what: str, width: int) -> None:
-    if (problem := width_problem(width)) is not None:
-        raise DataError(f"{what}: {problem}")
 
 
 def _array(what: str, value: Any, dimensions: int) -> NDArray[Any]:

@@ -10,21 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.data.values import own_memory, row_batches
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Features, Ints
+from foltr_audit.utils.arrays import Features, Ints
 
-_BATCH_ROWS = 8_192  # copies of about this many rows at a time
+_BATCH_ROWS = 8_192  # sorted at a time, about
 
 
-def in_content_order(data: Dataset, *, times: Ints | None = None, overwrite: bool = False) -> Dataset:
+def in_content_order(data: Dataset, *, times: Ints | None = None) -> Dataset:
     """The same data with queries by id, and the documents of each in an order of features, grades and ids.
 
     With `times` (queries,) queries are in order of time, and those of one time by id.
 
     Random draws are named by the numbers of queries and documents, and sums add documents in their order.
     That order is one of hashes, so that the place of a document says nothing about it. `file_queries` and
-    `file_documents` keep the order of the file. With `overwrite` the given features, which must not be used
-    afterwards, are sorted where they are, so that data in about this order need memory once.
+    `file_documents` keep the order of the file. The given features, which must not be used afterwards, are
+    sorted where they are, so that data in about this order need memory once.
     """
     when = [0] * data.n_queries if times is None else times.tolist()
     keys = [(time, natural_key(name)) for time, name in zip(when, data.query_ids, strict=True)]
@@ -34,7 +35,7 @@ def in_content_order(data: Dataset, *, times: Ints | None = None, overwrite: boo
     names = map(tuple(data.document_ids).__getitem__, rows.tolist())
     return replace(
         data,
-        features=_sorted_in_place(data, rows) if overwrite else data.features[rows],
+        features=_sorted_in_place(data, rows),
         labels=data.labels[rows],
         offsets=np.concatenate([[0], np.cumsum(data.lengths[queries])]),
         query_ids=tuple(data.query_ids[query] for query in queries.tolist()),
@@ -48,8 +49,7 @@ def in_content_order(data: Dataset, *, times: Ints | None = None, overwrite: boo
 
 def _sorted_in_place(data: Dataset, rows: Ints) -> Features:
     """The features in the order of rows, some at a time that stay among themselves."""
-    own = data.features.view()
-    own.flags.writeable = True  # data sets hold read-only views of their features
+    own = own_memory(data)
     ends = np.flatnonzero(np.maximum.accumulate(rows) == np.arange(rows.size)) + 1
     last = np.searchsorted(ends, np.arange(0, rows.size, _BATCH_ROWS) + _BATCH_ROWS)
     for first, end in pairwise([0, *ends[np.minimum(last, ends.size - 1)].tolist()]):
@@ -67,17 +67,16 @@ def natural_key(name: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
 
 def _content_rows(data: Dataset, place: Ints) -> Ints:
     """Rows in order of the places (documents,) of their queries, then of their content."""
-    rows = np.argsort(place, kind="stable")
-    group = np.searchsorted(place[rows], place[rows])  # rows that are equal so far have a number in common
-    for column in (_hashes(data), *data.features.T, *data.grades):
-        tied = np.flatnonzero(_repeats(group))
-        if not tied.size:  # as after the hashes of most data
-            return rows
-        keys = column[rows[tied]]
+    hashes = _hashes(data)
+    rows = np.lexsort((hashes, place))
+    repeats = (np.diff(place[rows]) == 0) & (hashes[rows[1:]] == hashes[rows[:-1]])
+    tied = np.flatnonzero(np.append(False, repeats) | np.append(repeats, False))
+    if tied.size:  # repeated documents
+        same, stretch = rows[tied], np.cumsum(~np.append(False, repeats))[tied]
+        names = np.array([data.document_ids[row] for row in same.tolist()])
         # By their bits: NaN would differ from itself, and -0 would be 0, so that the order of rows decided.
-        _refine(rows, group, tied, keys.astype(np.float64).view(np.int64) if keys.dtype.kind == "f" else keys)
-    tied = np.flatnonzero(_repeats(group))
-    _refine(rows, group, tied, np.array([data.document_ids[row] for row in rows[tied].tolist()]))
+        bits = data.features[same].astype(np.float64).view(np.int64)
+        rows[tied] = same[np.lexsort((names, *data.grades[::-1, same], *bits.T[::-1], stretch))]
     return rows
 
 
@@ -86,8 +85,7 @@ def _hashes(data: Dataset) -> NDArray[np.uint64]:
     width = data.n_features + len(data.grades)
     factors = Streams(0).generator("document order").bit_generator.random_raw(width) | np.uint64(1)
     out = np.empty(data.n_documents, dtype=np.uint64)
-    for first in range(0, data.n_documents, _BATCH_ROWS):
-        rows = slice(first, first + _BATCH_ROWS)
+    for rows in row_batches(data.n_documents):
         single = data.features[rows].astype(np.float32) + np.float32(0.0)  # which makes -0 a 0
         bits = np.hstack([single.view(np.uint32), data.grades[:, rows].T]).astype(np.uint64)
         out[rows] = (bits * factors).sum(axis=1, dtype=np.uint64)
@@ -95,25 +93,3 @@ def _hashes(data: Dataset) -> NDArray[np.uint64]:
     out ^= out >> np.uint64(32)
     out *= np.uint64(0x9E3779B97F4A7C15)
     return out ^ (out >> np.uint64(29))
-
-
-def _repeats(group: Ints) -> Bools:
-    """Which elements (n,) have a neighbour of the same number."""
-    repeats = np.zeros(group.size, dtype=np.bool_)
-    repeats[1:] = group[1:] == group[:-1]
-    repeats[:-1] |= repeats[1:]
-    return repeats
-
-
-def _refine(rows: Ints, group: Ints, tied: Ints, keys: NDArray[np.generic]) -> None:
-    """Sort tied rows, in places `tied` (n,), by keys (n,), and give groups with several keys new numbers.
-
-    A group is a stretch of rows, and its number is the place of the first of them.
-    """
-    if not tied.size:
-        return
-    order = np.lexsort((keys, group[tied]))
-    rows[tied], keys, numbers = rows[tied][order], keys[order], group[tied]
-    begins = np.ones(tied.size, dtype=np.bool_)
-    begins[1:] = (numbers[1:] != numbers[:-1]) | (keys[1:] != keys[:-1])
-    group[tied] = tied[np.maximum.accumulate(np.where(begins, np.arange(tied.size), 0))]

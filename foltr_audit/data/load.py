@@ -16,30 +16,26 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
+from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.intents import count_read, intent_files, with_intents
 from foltr_audit.data.search_log import LogFiles, load_search_log
-from foltr_audit.data.sources import folds_of, load_data, locate, normalise
-from foltr_audit.data.synthetic import synthesise
+from foltr_audit.data.sources import SourceFiles, folds_of, load_data, locate, prepared
+from foltr_audit.data.synthetic import synthetic_parts
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.code_version import code_version
 from foltr_audit.utils.reading import file_bytes, json_table, whole_number
 from foltr_audit.utils.reading.arrays import map_array
-
-if TYPE_CHECKING:
-    from foltr_audit.data.sources import SourceFiles
 
 FOLDER_VARIABLE = "FOLTR_AUDIT_CACHE"
 _DECIDES = ("core", "data", "errors", "kernels", "recorder", "rng", "utils")
@@ -69,10 +65,8 @@ class SourceKey(NamedTuple):
     @property
     def entry_name(self) -> str:
         """Name of its folder; a relative path is another source in another working folder."""
-        data, source = self.data, self.data.source
-        source = source if data.is_synthetic else os.path.abspath(source)
-        how = data.normalise, data.missing, data.dtype, data.intents, data.document_order
-        return _digest(source, *how, *self[1:])
+        source = self.data.source if self.data.is_synthetic else os.path.abspath(self.data.source)
+        return _digest(source, self.data.model_dump(exclude={"source", "balance"}), *self[1:])
 
     def identity(self) -> str | None:
         """A hash of the source, sizes and times of its files, and code; None for pipes and devices."""
@@ -139,24 +133,23 @@ def store(entry: Path, collection: Collection, identity: str) -> None:
             if time.time() - path.lstat().st_mtime > _ABANDONED_S:
                 shutil.rmtree(path)
     with TemporaryDirectory(prefix=".", dir=folder, ignore_cleanup_errors=True) as temporary:
-        written, arrays = Path(temporary) / entry.name, {}
+        written, names = Path(temporary) / entry.name, []
         written.mkdir()
         for part in Collection.PARTS:
             for kind in _ARRAYS:
                 values: Any = getattr(collection.part(part), kind)
                 if values is None:
                     continue
-                array = LazyNames.of(values).text if kind.endswith("_ids") else np.ascontiguousarray(values)
-                with (written / f"{part}.{kind}.npy").open("xb") as file:
+                names.append(f"{part}.{kind}")
+                array = LazyNames.of(values).text if kind.endswith("_ids") else values
+                with (written / f"{names[-1]}.npy").open("xb") as file:
                     np.save(file, array, allow_pickle=False)
                     # No checksum would tell a file that a power cut emptied.
                     file.flush()
                     os.fsync(file.fileno())
-                arrays[f"{part}.{kind}"] = [array.dtype.str, list(array.shape)]
-        facts = {name: getattr(collection, name) for name in _COUNTED}
-        text = json.dumps({"arrays": arrays, **facts})
-        sealed = {"seal": _digest(identity, text), **json.loads(text)}
-        (written / FACTS).write_text(json.dumps(sealed), encoding="utf-8")
+        facts = {"arrays": names} | {name: getattr(collection, name) for name in _COUNTED}
+        seal = _digest(identity, json.dumps(facts))
+        (written / FACTS).write_text(json.dumps({"seal": seal} | facts), encoding="utf-8")
         with suppress(OSError):  # the usual case: there is no older one
             entry.rename(Path(temporary) / "older")
         with suppress(OSError):  # another process has just put its own
@@ -169,18 +162,16 @@ def map_entry(folder: Path, origin: SourceKey, identity: str) -> Collection | No
         facts: dict[str, Any] = json_table(file_bytes(folder / FACTS, DataError, 1 << 20), FACTS, DataError)
         if facts.pop("seal") != _digest(identity, json.dumps(facts)):
             return None
-        arrays: dict[str, Any] = {name: map_array(folder / f"{name}.npy") for name in facts["arrays"]}
-        forms = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
-        if forms != facts.pop("arrays"):
-            return None
-        parts: dict[str, Any] = {}
-        for part in Collection.PARTS:
-            own = {kind: arrays[f"{part}.{kind}"] for kind in _ARRAYS if f"{part}.{kind}" in arrays}
-            queries = LazyNames(own.pop("query_ids"), own["offsets"].size - 1)
-            documents = LazyNames(own.pop("document_ids"), own["labels"].size)
-            if not (queries.is_sound and documents.is_sound):
+        parts: dict[str, Any] = {part: {} for part in Collection.PARTS}
+        for name in facts.pop("arrays"):
+            part, _, kind = name.partition(".")
+            parts[part][kind] = map_array(folder / f"{name}.npy")
+        for part, own in parts.items():
+            own["document_ids"] = LazyNames(own["document_ids"], own["labels"].size)
+            queries = LazyNames(own["query_ids"], own["offsets"].size - 1)
+            if not (queries.is_sound and own["document_ids"].is_sound):
                 return None
-            parts[part] = Dataset(query_ids=tuple(queries), document_ids=documents, **own)
+            parts[part] = Dataset(**{**own, "query_ids": tuple(queries)})
         read = facts.pop("read")
         return Collection(
             **parts,
@@ -208,13 +199,21 @@ def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collect
     """
     if data.is_made:
         return made_collection(data)
-    log = None if data.is_synthetic else LogFiles.of(data.source)
-    if log is not None:
-        origin = SourceKey(data, files=_resolved(data, log.metadata, log.letor))
-        load: Callable[[], Collection] = partial(load_search_log, data, log)
+    fold, split_seed, files = 0, None, tuple[Path, ...]()
+    load: Callable[[], Collection]
+    if data.is_synthetic:
+        load = _synthetic(data)
+    elif (log := LogFiles.of(data.source)) is not None:
+        files, load = (log.metadata, log.letor), partial(load_search_log, data, log)
     else:
-        origin, load = _synthetic(data) if data.is_synthetic else _files(data, seed)
-    return cached(origin, load) if cache else load()
+        located = locate(data.source, data.fold)
+        # Where nothing is split the seed does not matter: runs of all seeds share one entry of the cache.
+        fold, split_seed, files = located.fold, seed if located.split else None, located.files
+        load = partial(load_data, data, located, seed)
+    if not cache:
+        return load()
+    every = (path.resolve() for path in (*files, *intent_files(data.intents)))
+    return cached(SourceKey(data, fold, split_seed, tuple(every)), load)
 
 
 def folds(data: DataSpec) -> tuple[int, ...]:
@@ -233,51 +232,19 @@ def source_files(data: DataSpec) -> SourceFiles | None:
     return locate(data.source, data.fold)
 
 
-def _resolved(data: DataSpec, *files: Path) -> tuple[Path, ...]:
-    """Every file that is read; the same relative path is another file in another working folder."""
-    return tuple(path.resolve() for path in (*files, *intent_files(data.intents)))
-
-
-def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
-    located = locate(data.source, data.fold)
-    # Where nothing is split the seed does not matter: runs of all seeds share one entry of the cache.
-    split_seed = seed if located.split else None
-    origin = SourceKey(data, located.fold, split_seed, _resolved(data, *located.files))
-
-    def read() -> Collection:
-        return load_data(
-            data.source,
-            fold=data.fold,
-            seed=seed,
-            normalisation=data.normalise,
-            missing=data.missing,
-            dtype=data.dtype,
-            intents=data.intents,
-            order=data.document_order,
-        )
-
-    return origin, read
-
-
-def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
+def _synthetic(data: DataSpec) -> Callable[[], Collection]:
     if data.fold:
         raise UsageError(f"--fold: {data.fold}; synthetic data have no folds")
     like, _, queries = data.source.partition(":")[2].partition(":")
-    number = whole_number(queries, 0, 10**9)  # `synthesise` refuses numbers that are too large
+    number = whole_number(queries, 0, 10**9)  # `synthetic_parts` refuses numbers that are too large
     if queries and number is None:
         raise UsageError(f"--data: {data.source!r}; expected synthetic:NAME or synthetic:NAME:QUERIES")
 
     def generate() -> Collection:
-        made = replace(synthesise(like, queries=number), source=data.source, missing=data.missing)
+        parts, read = synthetic_parts(like, queries=number), None
         if data.intents is not None:
-            whole = {name: made.part(name) for name in Collection.PARTS}
-            judged = with_intents(whole, data.intents, made.source)
-            made = made.with_parts(
-                (judged[name] for name in Collection.PARTS),
-                fingerprint=joint_fingerprint([judged[name] for name in Collection.PARTS]),
-                intents_from=data.intents,
-                read=count_read(whole, data.intents),
-            )
-        return normalise(made, data.normalise, data.dtype, overwrite=True)
+            read = count_read(parts, data.intents)
+            parts = with_intents(parts, data.intents, data.source)
+        return prepared(parts, data, synthetic=True, fold=0, intents_from=data.intents, read=read)
 
-    return SourceKey(data, files=_resolved(data)), generate
+    return generate

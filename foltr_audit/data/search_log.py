@@ -1,4 +1,11 @@
-"""Search logs of users: who searched what when, and clicked on which document."""
+"""Search logs of users: who searched what when, and clicked on which document.
+
+`metadata.csv` and the features of the lists, `letor.txt`, are linked by the query id, which names one search
+of one user. A label of 1 marks the document that the user clicked. Parts follow each other in time.
+
+Source: Gregoriadis, Kang & Pouwelse 2025, "A large-scale web search dataset for federated online learning to
+rank"; the columns are those that their program `create_metadata.py` writes (github.com/mg98/aol4foltr).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,18 +26,14 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.document_order import in_content_order, natural_key
 from foltr_audit.data.letor import line_batches, name_in_messages, read_letor
-from foltr_audit.data.sources import LOG_FILES, normalise
-from foltr_audit.data.values import fill_missing
+from foltr_audit.data.sources import LOG_FILES, prepared
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.utils.arrays import Bools, Ints
-
-# Source: Gregoriadis, Kang & Pouwelse 2025, "A large-scale web search dataset for federated online learning
-# to rank"; the columns are those that their program `create_metadata.py` writes (github.com/mg98/aol4foltr).
+from foltr_audit.utils.arrays import Ints
 
 SPLIT_SHARE = 0.2  # of the searches, for the validation split and for the test split
 _QUERY, _USER, _CLICKED, _LIST = "qid", "user_id", "target_doc_id", "candidate_doc_ids"
 _TIMES = ("timestamp", "time")
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?")
 _NAME = re.compile(r"[^\s#\0]{1,200}")
 _QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
@@ -44,6 +47,7 @@ class SearchLog:
         users: number of the user; the user with the most searches before the validation split is 0, and of
             equals the one whose id comes first.
         times: microseconds since 1970.
+        part: 0 train, 1 vali, 2 test. Later parts are later in time.
         clicked: id of the clicked document.
         listed: number of documents in the list; 0 where the file does not say.
     """
@@ -53,13 +57,9 @@ class SearchLog:
     query_ids: tuple[str, ...]
     users: Ints
     times: Ints
+    part: Ints
     clicked: tuple[str, ...]
     listed: Ints
-
-    @cached_property
-    def part(self) -> Ints:
-        """Part of each search, int64 (n,): 0 train, 1 vali, 2 test. Later parts are later in time."""
-        return _parts_in_time(self.times, self.name)
 
     def where(self, search: int) -> str:
         return f"data: {self.name}:{self.lines[search]}"
@@ -71,16 +71,48 @@ def read_search_log(path: Path) -> SearchLog:
     Raises:
         DataError: a file that cannot be read, a missing column, or the first malformed row with its line.
     """
-    found = _Rows(name_in_messages(path))
-    columns: _Columns | None = None
-    for line, fields in _records(path, f"data: {found.name}"):
+    name = name_in_messages(path)
+    columns: dict[str, int] | None = None
+    rows: list[tuple[int, int, int, str, int]] = []  # line, number of the user, time, clicked, listed
+    searches: dict[str, int] = {}  # line of each query id
+    numbers: dict[str, int] = {}  # of each user id, by first appearance
+    for line, fields in _records(path, f"data: {name}"):
+        where = f"data: {name}:{line}"
         if columns is None:
-            columns = _Columns.of(fields, f"data: {found.name}:{line}")
+            columns, width = _columns(fields, where), len(fields)
         elif fields:
-            found.take(columns, fields, line)
-    if columns is None:
-        raise DataError(f"data: {found.name}: empty; expected a header and a row for each search")
-    return found.log()
+            if len(fields) != width:
+                raise DataError(f"{where}: {len(fields)} columns; expected {width}, as in the header")
+            query = _name(fields[columns[_QUERY]], "query id", where)
+            user = _name(fields[columns[_USER]], "user", where)
+            clicked = _name(fields[columns[_CLICKED]], "clicked document", where)
+            if query in searches:
+                raise DataError(
+                    f"{where}: query id {query[:40]!r} is that of line {searches[query]} too; "
+                    "expected different ones"
+                )
+            listed = _listed(fields[columns[_LIST]], clicked, where) if _LIST in columns else 0
+            time = _microseconds(fields[columns["time"]], where)
+            searches[query] = line
+            rows.append((line, numbers.setdefault(user, len(numbers)), time, clicked, listed))
+    if not rows:
+        said = "empty; expected a header and a row" if columns is None else "no rows; expected one"
+        raise DataError(f"data: {name}: {said} for each search")
+    lines, users, times, documents, lengths = zip(*rows, strict=True)
+    part = _parts_in_time(np.array(times, dtype=np.int64), name)
+    # Users by their searches in the training split, most first.
+    counts = np.bincount(np.array(users)[part == 0], minlength=len(numbers)).tolist()
+    order = sorted(numbers, key=lambda user: (-counts[numbers[user]], natural_key(user)))
+    return SearchLog(
+        name=name,
+        lines=np.array(lines),
+        query_ids=tuple(searches),
+        users=np.argsort([numbers[user] for user in order])[list(users)],
+        times=np.array(times, dtype=np.int64),
+        part=part,
+        clicked=documents,
+        listed=np.array(lengths),
+    )
 
 
 def _records(path: Path, where: str) -> Iterator[tuple[int, list[str]]]:
@@ -96,91 +128,19 @@ def _records(path: Path, where: str) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{where}:{first}: {error}; expected comma-separated values") from error
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Where the columns are that are read; the others may be anything."""
-
-    width: int
-    query: int
-    user: int
-    time: int
-    clicked: int
-    listed: int | None
-
-    @classmethod
-    def of(cls, header: Sequence[str], where: str) -> _Columns:
+def _columns(header: Sequence[str], where: str) -> dict[str, int]:
+    """The place of each column by its name, and that of the `time`; columns that are not read may be any."""
+    places = {name.strip(): place for place, name in enumerate(header)}
+    if len(places) < len(header):
         names = [name.strip() for name in header]
-        for name in names:
-            if names.count(name) > 1:
-                raise DataError(f"{where}: column {name[:40]!r} is given twice; expected it once")
-
-        def place(*known: str) -> int:
-            found = [names.index(name) for name in known if name in names]
-            if len(found) != 1:
-                what = "several columns" if found else "no column"
-                raise DataError(f"{where}: {what} {' or '.join(known)}; expected one")
-            return found[0]
-
-        listed = names.index(_LIST) if _LIST in names else None
-        return cls(len(names), place(_QUERY), place(_USER), place(*_TIMES), place(_CLICKED), listed)
-
-
-@dataclass
-class _Rows:
-    """What was read of the rows so far."""
-
-    name: str
-    lines: list[int] = field(default_factory=list)
-    searches: dict[str, int] = field(default_factory=dict)  # line of each query id
-    users: list[int] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)  # of each user id, by first appearance
-    times: list[int] = field(default_factory=list)
-    clicked: list[str] = field(default_factory=list)
-    listed: list[int] = field(default_factory=list)
-
-    def take(self, columns: _Columns, fields: list[str], line: int) -> None:
-        where = f"data: {self.name}:{line}"
-        if len(fields) != columns.width:
-            raise DataError(f"{where}: {len(fields)} columns; expected {columns.width}, as in the header")
-        query = _name(fields[columns.query], "query id", where)
-        user = _name(fields[columns.user], "user", where)
-        clicked = _name(fields[columns.clicked], "clicked document", where)
-        if query in self.searches:
-            raise DataError(
-                f"{where}: query id {query[:40]!r} is that of line {self.searches[query]} too; "
-                "expected different ones"
-            )
-        listed = 0
-        if columns.listed is not None:
-            listed = _listed(fields[columns.listed], clicked, where)
-        self.times.append(_microseconds(fields[columns.time], where))
-        self.lines.append(line)
-        self.searches[query] = line
-        self.users.append(self.numbers.setdefault(user, len(self.numbers)))
-        self.clicked.append(clicked)
-        self.listed.append(listed)
-
-    def log(self) -> SearchLog:
-        if not self.lines:
-            raise DataError(f"data: {self.name}: no rows; expected one for each search")
-        times = np.array(self.times, dtype=np.int64)
-        training = _parts_in_time(times, self.name) == 0
-        return SearchLog(
-            name=self.name,
-            lines=np.array(self.lines, dtype=np.int64),
-            query_ids=tuple(self.searches),
-            users=_by_activity(np.array(self.users, dtype=np.int64), list(self.numbers), training),
-            times=times,
-            clicked=tuple(self.clicked),
-            listed=np.array(self.listed, dtype=np.int64),
-        )
-
-
-def _by_activity(users: Ints, names: list[str], training: Bools) -> Ints:
-    """The same users numbered by their searches in the training split, most first, int64 (n,)."""
-    counts = np.bincount(users[training], minlength=len(names)).tolist()
-    order = sorted(range(len(names)), key=lambda user: (-counts[user], natural_key(names[user])))
-    return np.argsort(order)[users]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{where}: column {twice[:40]!r} is given twice; expected it once")
+    for known in ((_QUERY,), (_USER,), _TIMES, (_CLICKED,)):
+        found = [name for name in known if name in places]
+        if len(found) != 1:
+            what = "several columns" if found else "no column"
+            raise DataError(f"{where}: {what} {' or '.join(known)}; expected one")
+    return places | {"time": places[next(name for name in _TIMES if name in places)]}
 
 
 def _parts_in_time(times: Ints, name: str) -> Ints:
@@ -214,7 +174,7 @@ def _microseconds(text: str, where: str) -> int:
         passed = datetime.fromisoformat(text) - _EPOCH
     except ValueError as error:
         raise DataError(f"{where}: time {text[:40]!r}; expected YYYY-MM-DD HH:MM:SS") from error
-    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
+    return passed // _MICROSECOND
 
 
 def _listed(text: str, clicked: str, where: str) -> int:
@@ -229,13 +189,6 @@ def _listed(text: str, clicked: str, where: str) -> int:
     return len(names)
 
 
-# `metadata.csv` and the features of the lists, `letor.txt`, are linked by the query id, which names one
-# search of one user. A label of 1 marks the document that the user clicked. Parts follow each other in time,
-# as in the experiments of Gregoriadis et al. 2025.
-
-_ENDS = ("", ".gz")
-
-
 @dataclass(frozen=True)
 class LogFiles:
     """The two files of a search log."""
@@ -248,7 +201,7 @@ class LogFiles:
         """Those in a folder, plain or gzip; None where it holds no search log, or is none."""
         folder, found = Path(source), []
         for name in LOG_FILES:
-            there = [name + end for end in _ENDS if _is_file(folder / (name + end))]
+            there = [path for path in (name, f"{name}.gz") if _is_file(folder / path)]
             if not there:
                 return None
             if len(there) > 1:
@@ -298,56 +251,24 @@ def load_search_log(data: DataSpec, files: LogFiles) -> Collection:
             "expected no other labels"
         )
     log = read_search_log(files.metadata)
-    letor = read_letor(
-        files.letor, dtype=data.dtype, only=frozenset(log.query_ids), nan_is_missing=data.missing is not None
-    )
-    name = name_in_messages(files.letor)
-    searches = _searches(log, letor.dataset, name)
+    only, nan_is_missing = frozenset(log.query_ids), data.missing is not None
+    letor = read_letor(files.letor, dtype=data.dtype, only=only, nan_is_missing=nan_is_missing)
+    lists, name = letor.dataset, name_in_messages(files.letor)
+    place = {query: search for search, query in enumerate(log.query_ids)}
+    searches = np.array([place.pop(query) for query in lists.query_ids], dtype=np.int64)
+    if place:
+        query, search = next(iter(place.items()))
+        raise DataError(
+            f"{log.where(search)}: query id {query[:40]!r} has no rows in {name}; expected its list"
+        )
+    _check_lists(log, lists, searches, name)
     part, times = log.part[searches], log.times[searches]
-    parts = _split(_with_clicks(log, letor.dataset, searches, name), part, times)
+    parts = _split(_with_clicks(log, lists, searches, name), part, times)
     if data.document_order == "content":
         whens = [np.sort(times[part == number]) for number in range(3)]
-        parts = [
-            in_content_order(one, times=when, overwrite=True) for one, when in zip(parts, whens, strict=True)
-        ]
-    filled, n_missing = fill_missing(dict(zip(Collection.PARTS, parts, strict=True)), data.missing)
-    collection = Collection.parsed(
-        filled.values(),
-        source=data.source,
-        synthetic=False,
-        fold=0,
-        missing=data.missing,
-        n_missing=n_missing,
-        left_out=letor.left_out,
-    )
-    return normalise(collection, data.normalise, data.dtype, overwrite=True)
-
-
-def _searches(log: SearchLog, lists: Dataset, name: str) -> Ints:
-    """Which search of the log each list is of, int64 (lists,)."""
-    place = {query: search for search, query in enumerate(log.query_ids)}
-    searches = np.array([place[query] for query in lists.query_ids], dtype=np.int64)
-    if searches.size < len(log.query_ids):
-        first = int(np.setdiff1d(np.arange(len(log.query_ids)), searches)[0])
-        query = log.query_ids[first][:40]
-        raise DataError(f"{log.where(first)}: query id {query!r} has no rows in {name}; expected its list")
-    return searches
-
-
-def _with_clicks(log: SearchLog, lists: Dataset, searches: Ints, name: str) -> Dataset:
-    """The lists with their users, and with the names of the clicked documents."""
-    _check_lists(log, lists, searches, name)
-    documents = list(lists.document_ids)
-    clicked = np.flatnonzero(lists.labels)  # one of each list
-    for row, search in zip(clicked.tolist(), searches.tolist(), strict=True):
-        # Rows need not be in the order of the candidate documents: only the clicked one has a known name.
-        if documents[row] not in ("", log.clicked[search]):
-            raise DataError(
-                f"{log.where(search)}: clicked document {log.clicked[search][:40]!r}, but {name} has a label "
-                f"of 1 for {documents[row][:40]!r}; expected the same document"
-            )
-        documents[row] = log.clicked[search]
-    return replace(lists, document_ids=tuple(documents), users=log.users[searches])
+        parts = [in_content_order(one, times=when) for one, when in zip(parts, whens, strict=True)]
+    named = dict(zip(Collection.PARTS, parts, strict=True))
+    return prepared(named, data, synthetic=False, fold=0, left_out=letor.left_out)
 
 
 def _check_lists(log: SearchLog, lists: Dataset, searches: Ints, name: str) -> None:
@@ -370,6 +291,21 @@ def _check_lists(log: SearchLog, lists: Dataset, searches: Ints, name: str) -> N
         )
 
 
+def _with_clicks(log: SearchLog, lists: Dataset, searches: Ints, name: str) -> Dataset:
+    """The lists with their users, and with the names of the clicked documents."""
+    documents = list(lists.document_ids)
+    clicked = np.flatnonzero(lists.labels)  # one of each list
+    for row, search in zip(clicked.tolist(), searches.tolist(), strict=True):
+        # Rows need not be in the order of the candidate documents: only the clicked one has a known name.
+        if documents[row] not in ("", log.clicked[search]):
+            raise DataError(
+                f"{log.where(search)}: clicked document {log.clicked[search][:40]!r}, but {name} has a label "
+                f"of 1 for {documents[row][:40]!r}; expected the same document"
+            )
+        documents[row] = log.clicked[search]
+    return replace(lists, document_ids=tuple(documents), users=log.users[searches])
+
+
 def _split(lists: Dataset, part: Ints, times: Ints) -> list[Dataset]:
     """The parts with these numbers (queries,), each in order of time; of equal times in order of the file.
 
@@ -378,18 +314,19 @@ def _split(lists: Dataset, part: Ints, times: Ints) -> list[Dataset]:
     if np.any(np.diff(times) < 0):
         order = np.argsort(times, kind="stable")
         return [lists.select(order[part[order] == number]) for number in range(3)]
-    ends = np.searchsorted(part, np.arange(4))
-    return [_between(lists, int(first), int(end)) for first, end in pairwise(ends)]
-
-
-def _between(lists: Dataset, first: int, end: int) -> Dataset:
-    rows = slice(int(lists.offsets[first]), int(lists.offsets[end]))
-    return replace(
-        lists,
-        features=lists.features[rows],
-        labels=lists.labels[rows],
-        offsets=lists.offsets[first : end + 1] - rows.start,
-        query_ids=lists.query_ids[first:end],
-        document_ids=lists.document_ids[rows],
-        users=None if lists.users is None else lists.users[first:end],
-    )
+    ends = np.searchsorted(part, np.arange(4)).tolist()
+    parts = []
+    for first, end in pairwise(ends):
+        rows = slice(int(lists.offsets[first]), int(lists.offsets[end]))
+        parts.append(
+            replace(
+                lists,
+                features=lists.features[rows],
+                labels=lists.labels[rows],
+                offsets=lists.offsets[first : end + 1] - rows.start,
+                query_ids=lists.query_ids[first:end],
+                document_ids=lists.document_ids[rows],
+                users=None if lists.users is None else lists.users[first:end],
+            )
+        )
+    return parts

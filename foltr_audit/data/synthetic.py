@@ -20,10 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import LazyNames
@@ -107,35 +106,6 @@ def grid(values: object) -> Floats:
     return np.asarray(np.floor(np.asarray(values, dtype=np.float64) * 4096.0 + 0.5) / 4096.0)
 
 
-class QueryBatch(NamedTuple):
-    """What the generators of synthetic data have in common.
-
-    The key of the counter-based random numbers and a code for each kind of draws; the hidden factors of each
-    query, as `kernels.synthetic.query_bells` makes them; and offsets, int64 (queries + 1,).
-    """
-
-    key: np.uint64
-    purposes: list[int]
-    abouts: Floats
-    offsets: Ints
-
-
-def draw_queries(
-    like: str, purposes: Sequence[str], queries: int, seed: int, sizes: tuple[int, int, float, float]
-) -> QueryBatch:
-    """Draw the hidden factors and the sizes of queries; the first purpose is that of the queries."""
-    from foltr_audit.kernels import synthetic
-
-    streams = Streams(seed)
-    names = [f"synthetic/{like}/{purpose}" for purpose in purposes]
-    codes = [streams.clients(name, 0, np.arange(queries)).purpose_code for name in names]
-    key = np.uint64(streams.key)
-    abouts = synthetic.query_bells(queries, codes[0], key)
-    offsets = np.zeros(queries + 1, dtype=np.int64)
-    np.cumsum(query_sizes(sizes, abouts[:, synthetic.SIZE]), out=offsets[1:])
-    return QueryBatch(key, codes, abouts, offsets)
-
-
 def query_sizes(sizes: tuple[int, int, float, float], bells: Floats) -> Ints:
     """Numbers of documents, with a tail to the right."""
     least, most, factor, spread = sizes
@@ -146,26 +116,22 @@ def query_sizes(sizes: tuple[int, int, float, float], bells: Floats) -> Ints:
 
 def grades(utility: Floats, shares: Sequence[int]) -> Ints:
     """Grades from thresholds on the utility that give each grade its share."""
-    ordered = np.sort(utility)
-    labels = np.zeros(utility.size, dtype=np.int64)
-    below = 0
-    for share in shares[:-1]:
-        below += share
-        labels += utility >= ordered[utility.size * below // sum(shares)]
-    return labels
+    below = np.cumsum(shares[:-1])
+    thresholds = np.sort(utility)[utility.size * below // sum(shares)]
+    return np.searchsorted(thresholds, utility, side="right")
 
 
-def column_codes(
-    by_field: Sequence[Sequence[ColumnKind]], by_document: Sequence[ColumnKind]
-) -> tuple[Ints, Floats, Ints]:
+def column_codes(profile: CollectionProfile) -> tuple[Ints, Floats, Ints]:
     """Codes (F, 6), loadings (F, 3) and scales (F, 2) as `kernels.synthetic.documents` reads them."""
     from foltr_audit.kernels import synthetic
 
     def code(name: str, field: int) -> int:
         return int(getattr(synthetic, name)) + (field if name in ("MATCH", "FIELD_LENGTH") else 0)
 
-    kinds = [(kind, field) for group in by_field for field in range(len(_FIELD_SIZES)) for kind in group]
-    kinds += [(kind, 0) for kind in by_document]
+    kinds = [
+        (kind, field) for group in profile.by_field for field in range(len(_FIELD_SIZES)) for kind in group
+    ]
+    kinds += [(kind, 0) for kind in profile.by_document]
     codes, scales = [], []
     for kind, field in kinds:
         factors = code(kind.first, field), code(kind.second, field)
@@ -176,10 +142,10 @@ def column_codes(
     return np.array(codes, dtype=np.int64), loadings, np.array(scales, dtype=np.int64)
 
 
-# A query has a main and a second category, and a mixture that says how many of its candidates are of them
-# and how much utility the others lose; what makes a document relevant differs between categories. So most
-# queries have relevant documents of several categories, some of one only, and a ranker that has seen a few
-# categories is weaker on the others. The data are frozen, the same on every machine: see `kernels.synthetic`.
+# With topics a query has a main and a second category, and a mixture that says how many of its candidates are
+# of them and how much utility the others lose; what makes a document relevant differs between categories. So
+# most queries have relevant documents of several categories, some of one only, and a ranker that has seen a
+# few categories is weaker on the others.
 #
 # Source of the shape: Lucchese et al. 2016, "Post-learning optimization of tree ensembles for efficient
 # ranking" (Istella-S: 220 features, labels 0 to 4); numbers of documents and relevant ones, and how pure
@@ -193,43 +159,6 @@ ISTELLA = "istella-s"
 CATEGORY_FEATURE = 220
 """The column that holds the category of a document, from 1 as in LETOR files: a whole number, 1 to 8."""
 
-
-def _generate_istella(
-    profile: CollectionProfile, like: str, queries: int, seed: int
-) -> tuple[Ints, Singles, Ints]:
-    """Offsets (queries + 1,), features (documents, 220) and labels (documents,), from 0 to 4."""
-    from foltr_audit.kernels import synthetic
-
-    drawn = draw_queries(like, ("queries", "topics", "documents"), queries, seed, profile.sizes)
-    _, topic, document = drawn.purposes
-    popularity = _bounds(profile.popularity)
-    mixtures = _bounds([share for share, _, _ in profile.mixtures])
-    topics = synthetic.query_topics(queries, popularity, mixtures, topic, drawn.key)
-    codes, loadings, scales = column_codes(profile.by_field, profile.by_document)
-    features, utility = synthetic.topic_documents(
-        drawn.offsets,
-        drawn.abouts,
-        topics,
-        popularity,
-        np.array([_bounds(blend) for _, blend, _ in profile.mixtures]),
-        grid([penalties for _, _, penalties in profile.mixtures]),
-        grid(profile.merits),
-        grid(profile.absence),
-        codes,
-        loadings,
-        np.concatenate([scales, [[1, 1]]]),
-        document,
-        drawn.key,
-    )
-    return drawn.offsets, features, grades(utility, profile.shares)
-
-
-def _bounds(shares: Sequence[float]) -> Ints:
-    """Cumulative shares, in any unit to a hundredth, as whole numbers of 2^32."""
-    whole = np.array([round(100 * share) for share in shares], dtype=np.int64)
-    return np.asarray(np.cumsum(whole) * 2**32 // whole.sum())
-
-
 PROFILES = profiles()
 _INTENTS = {"clueweb-intents": 4}  # likenesses that come with several label columns
 LIKES = tuple(PROFILES)
@@ -237,7 +166,13 @@ MOST_QUERIES = 1_000_000
 
 
 def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Collection:
-    """Generate a data set in the likeness of a real one, split 60/20/20 by query; nothing is normalised.
+    """Generate a data set in the likeness of a real one, see `synthetic_parts`; nothing is normalised."""
+    parts = synthetic_parts(like, queries=queries, seed=seed)
+    return Collection.parsed(parts.values(), source=f"synthetic:{like}", synthetic=True, fold=0)
+
+
+def synthetic_parts(like: str, *, queries: int | None = None, seed: int = 1) -> dict[str, Dataset]:
+    """The three parts of a data set in the likeness of a real one, split 60/20/20 by query.
 
     Without a number of queries, there are as many as in the real set, with several intents as many as in its
     training split, and 1,500 of istella-s.
@@ -247,17 +182,61 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
     """
     if like not in LIKES:
         raise UsageError(f"synthetic:{like}: no such likeness; {suggest_name(like, LIKES)}")
-    profile = PROFILES[like]
-    number = profile.queries if queries is None else queries
+    number = PROFILES[like].queries if queries is None else queries
     if not 5 <= number <= MOST_QUERIES:
         raise UsageError(f"synthetic:{like}:{number}: expected 5 to {MOST_QUERIES} queries")
-    generate = _generate_istella if profile.mixtures else _generate
-    offsets, features, labels = generate(profile, like, number, seed)
+    whole = _generate(like, number, seed)
     bounds = pairwise([0, number * 60 // 100, number * 80 // 100, number])
-    parts = [_part(first, last, offsets, features, labels) for first, last in bounds]
+    parts = [_part(first, last, *whole) for first, last in bounds]
     if like in _INTENTS:
         parts = [synthetic_intents(part, _INTENTS[like]) for part in parts]
-    return Collection.parsed(parts, source=f"synthetic:{like}", synthetic=True, fold=0)
+    return dict(zip(Collection.PARTS, parts, strict=True))
+
+
+def _generate(like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
+    """Offsets (queries + 1,), features (documents, F) and labels (documents,)."""
+    from foltr_audit.kernels import synthetic
+
+    profile, streams = PROFILES[like], Streams(seed)
+    key = np.uint64(streams.key)
+
+    def purpose(name: str) -> int:
+        return streams.clients(f"synthetic/{like}/{name}", 0, np.arange(queries)).purpose_code
+
+    abouts = synthetic.query_bells(queries, purpose("queries"), key)
+    sizes = query_sizes(profile.sizes, abouts[:, synthetic.SIZE])
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    absence, (codes, loadings, scales) = grid(profile.absence), column_codes(profile)
+    drawn = purpose("documents"), key
+    if not profile.mixtures:
+        columns = absence, codes, loadings, scales
+        features, utility = synthetic.documents(
+            offsets, abouts, grid(profile.merit), *columns, profile.minmax, *drawn
+        )
+        return offsets, features, grades(utility, profile.shares)
+    shares, blends, penalties = zip(*profile.mixtures, strict=True)
+    popularity = _bounds(profile.popularity)
+    features, utility = synthetic.topic_documents(
+        offsets,
+        abouts,
+        synthetic.query_topics(queries, popularity, _bounds(shares), purpose("topics"), key),
+        popularity,
+        np.array([_bounds(blend) for blend in blends]),
+        grid(penalties),
+        grid(profile.merits),
+        absence,
+        codes,
+        loadings,
+        np.concatenate([scales, [[1, 1]]]),
+        *drawn,
+    )
+    return offsets, features, grades(utility, profile.shares)
+
+
+def _bounds(shares: Sequence[float]) -> Ints:
+    """Cumulative shares, in any unit to a hundredth, as whole numbers of 2^32."""
+    whole = np.array([round(100 * share) for share in shares], dtype=np.int64)
+    return np.asarray(np.cumsum(whole) * 2**32 // whole.sum())
 
 
 def _part(first: int, last: int, offsets: Ints, features: Singles, labels: Ints) -> Dataset:
@@ -271,28 +250,11 @@ def _part(first: int, last: int, offsets: Ints, features: Singles, labels: Ints)
         query_ids=tuple(str(query) for query in range(first + 1, last + 1)),
         document_ids=("",) * int(stop - start),
     )
-    data = in_content_order(nameless, overwrite=True)
+    data = in_content_order(nameless)
     places = np.arange(stop - start) - np.repeat(data.offsets[:-1], lengths)
     spans = enumerate(lengths.tolist(), start=first + 1)
     names = (f"synthetic-{query}-{i}" for query, length in spans for i in range(1, length + 1))
     return replace(data, document_ids=LazyNames.of(names), file_documents=places)
-
-
-def _generate(profile: CollectionProfile, like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
-    from foltr_audit.kernels import synthetic
-
-    drawn = draw_queries(like, ("queries", "documents"), queries, seed, profile.sizes)
-    features, utility = synthetic.documents(
-        drawn.offsets,
-        drawn.abouts,
-        grid(profile.merit),
-        grid(profile.absence),
-        *column_codes(profile.by_field, profile.by_document),
-        profile.minmax,
-        drawn.purposes[1],
-        drawn.key,
-    )
-    return drawn.offsets, features, grades(utility, profile.shares)
 
 
 # Each intent of a query has a random direction of its own among the query's features, and prefers the
@@ -305,14 +267,9 @@ _SEED = 1  # part of the data, so not of a Spec's seed
 _STEPS = 4096  # uniform variates are rounded to this many whole numbers: sums are then exact everywhere
 
 
-class _IntentFrequency(NamedTuple):
-    """How often an intent occurs, in per cent."""
-
-    queries: int  # queries with relevant documents
-    documents: int  # upper end of its share of a query's relevant documents, which is uniform from 0
-
-
-_PROFILES = tuple(_IntentFrequency(*pair) for pair in ((94, 134), (95, 90), (90, 70), (66, 52)))
+# Of each intent: per cent of queries with documents relevant to it, and the upper end of its share of a
+# query's relevant documents, which is uniform from 0; the last pair serves every further intent too.
+_FREQUENCIES = ((94, 134), (95, 90), (90, 70), (66, 52))
 _LEAST, _MOST = 50, 160  # per cent of these shares where a query's intents are not, or most, alike
 _ALIKE = 16  # weight of the direction that intents share where they are most alike; of their own: I
 
@@ -347,18 +304,15 @@ def _whole(purpose: str, intent: int, queries: Ints, size: int) -> Ints:
 
 
 def _shares(intents: int, queries: Ints, alike: Ints) -> Ints:
-    """Share of each intent in a query's relevant documents, in 100 `_STEPS`, (queries, I); -1: none at all.
-
-    The last profile serves every further intent too.
-    """
+    """Share of each intent in a query's relevant documents, in 100 `_STEPS`, (queries, I); -1: none."""
     whole = 100 * _STEPS
     factor = _LEAST * _STEPS + (_MOST - _LEAST) * alike[:, 0]
     shares = np.empty((queries.size, intents), dtype=np.int64)
     for intent in range(intents):
-        profile = _PROFILES[min(intent, len(_PROFILES) - 1)]
+        often, largest = _FREQUENCIES[min(intent, len(_FREQUENCIES) - 1)]
         occurs, share = _whole("shares", intent, queries, 2).T
-        there = occurs * 100 < profile.queries * _STEPS
-        most = np.minimum(share * profile.documents * factor // whole, whole)
+        there = occurs * 100 < often * _STEPS
+        most = np.minimum(share * largest * factor // whole, whole)
         shares[:, intent] = np.where(there, most, -1)
     # Every relevant document needs an intent: the first one takes the queries that no intent has.
     shares[shares.max(axis=1) < 0, 0] = whole
@@ -391,17 +345,7 @@ def _deal(merits: Ints, shares: Ints) -> Bools:
 
 def _ranks(features: Features) -> Ints:
     """Documents below minus documents above each one in each column, shape (n, F)."""
+    from scipy.stats import rankdata
+
     # Ranks and not values: sums of whole numbers are exact, and no feature counts more for its scale.
-    order = np.argsort(features, axis=0, kind="stable")
-    ordered: NDArray[np.floating[Any]] = np.take_along_axis(features, order, axis=0)
-    n = len(features)
-    place = np.arange(n)[:, np.newaxis]
-    new = np.ones(features.shape, dtype=bool)
-    new[1:] = ordered[1:] > ordered[:-1]
-    first = np.maximum.accumulate(np.where(new, place, 0), axis=0)
-    ends = np.ones_like(new)
-    ends[:-1] = new[1:]
-    last = np.minimum.accumulate(np.where(ends, place, n)[::-1], axis=0)[::-1]
-    ranks = np.empty(features.shape, dtype=np.int64)
-    np.put_along_axis(ranks, order, first + last - (n - 1), axis=0)
-    return ranks
+    return (2 * rankdata(features, axis=0) - (len(features) + 1)).astype(np.int64)

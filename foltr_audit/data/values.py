@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -33,6 +33,18 @@ _MOST_PLACES, _PLACES_PER_VALUE = 1 << 25, 100
 _BATCH_ROWS = 8_192
 
 
+def row_batches(rows: int) -> Iterator[slice]:
+    """Slices of some thousand rows, so that copies of wide rows take little memory."""
+    return (slice(first, min(first + _BATCH_ROWS, rows)) for first in range(0, rows, _BATCH_ROWS))
+
+
+def own_memory(part: Dataset) -> Features:
+    """The features of a part that nobody needs afterwards, to be written: data sets hold read-only views."""
+    features = part.features.view()
+    features.flags.writeable = True
+    return features
+
+
 def label_problem(value: float) -> str | None:
     """What is wrong with a relevance grade; None if nothing is."""
     if math.isnan(value):
@@ -42,22 +54,6 @@ def label_problem(value: float) -> str | None:
     if value > MAX_LABEL:
         return f"is above {MAX_LABEL}; expected 0 to {MAX_LABEL}"
     return None if value.is_integer() else "is fractional; expected a whole number"
-
-
-def width_problem(width: int) -> str | None:
-    """What is wrong with a number of features; None if nothing is."""
-    if not width:
-        return "no features; expected at least one"
-    return None if width <= MAX_FEATURES else f"feature {width} is above the largest, {MAX_FEATURES}"
-
-
-def name_problem(name: str) -> str | None:
-    """What is wrong with the name of a query or document; None if nothing is."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return "is not text"
-    return "contains a NUL" if "\0" in name else None
 
 
 def is_marker(text: str) -> bool:
@@ -85,19 +81,16 @@ def checked_features(values: Floats, dtype: str, *, nan_is_missing: bool) -> tup
     return features, refused
 
 
-def value_problem(value: float) -> str:
-    """What is wrong with a refused feature, to be said after its value."""
-    if math.isnan(value):
-        return NO_VALUE
-    return NOT_FINITE if math.isinf(value) else BEYOND
-
-
 def zero_features(where: str, rows: int, width: int, given: int, dtype: str) -> Features:
     """A matrix (rows, width) of zeros for features of which some number is given.
 
     Raises:
-        DataError: much more room than features, or than memory.
+        DataError: none or too many features, much more room than features, or than memory.
     """
+    if not width:
+        raise DataError(f"{where}: no features; expected at least one")
+    if width > MAX_FEATURES:
+        raise DataError(f"{where}: feature {width} is above the largest, {MAX_FEATURES}")
     if rows * width > max(_MOST_PLACES, _PLACES_PER_VALUE * given):
         raise DataError(
             f"{where}: {rows} rows of {width} features, of which {given} are given; "
@@ -122,11 +115,9 @@ def fill_missing(parts: Mapping[str, Dataset], how: str | None) -> tuple[dict[st
             continue
         if values is None:
             values = _fills(parts["train"], how)
-        # Data sets hold read-only views of their features; the memory itself may be written.
-        features = part.features.view()
-        features.flags.writeable = True
-        for first in range(0, part.n_documents, _BATCH_ROWS):
-            rows = features[first : first + _BATCH_ROWS]
+        features = own_memory(part)
+        for batch in row_batches(part.n_documents):
+            rows = features[batch]
             missing = rows == MISSING
             count += int(np.count_nonzero(missing))
             np.copyto(rows, values.astype(rows.dtype), where=missing)
@@ -140,8 +131,8 @@ def _fills(train: Dataset, how: str | None) -> Floats:
         return np.full(train.n_features, float(how or 0))
     known, total = np.zeros(train.n_features), np.zeros(train.n_features)
     low, high = np.full(train.n_features, np.inf), np.full(train.n_features, -np.inf)
-    for first in range(0, train.n_documents, _BATCH_ROWS):
-        rows = train.features[first : first + _BATCH_ROWS].astype(np.float64)
+    for batch in row_batches(train.n_documents):
+        rows = train.features[batch].astype(np.float64)
         there = rows != MISSING
         known += np.count_nonzero(there, axis=0)
         total += rows.sum(axis=0, where=there)

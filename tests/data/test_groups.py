@@ -9,9 +9,10 @@ import pytest
 
 from foltr_audit.core.records import Collection
 from foltr_audit.data.letor import read_letor
-from foltr_audit.data.sources import folds_of, load_data, locate
+from foltr_audit.data.sources import folds_of, locate
 from foltr_audit.errors import DataError
 from tests.data.test_sources import lay
+from tests.fixtures.data_cache import load_data
 
 SIZES = (2, 3, 1, 2)
 PARTS = ("train", "vali", "test")
@@ -53,7 +54,7 @@ def test_a_group_file_is_found_beside_every_file(
     files = {name + packed: ungrouped(SIZES) for name in names}
     lay(tmp_path, files | {name + end: groups(SIZES) for name in names})
     source = str(tmp_path / next(iter(files)) if len(names) == 1 else tmp_path)
-    data = load_data(source, normalisation="none")
+    data = load_data(source, normalise="none")
     parts = [data.part(name) for name in Collection.PARTS]
     found = {
         query: length

@@ -11,10 +11,11 @@ import pytest
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.data.letor import read_letor
-from foltr_audit.data.sources import folds_of, load_data, locate
+from foltr_audit.data.sources import folds_of, locate
 from foltr_audit.errors import UsageError
 from tests.data.test_sources import lay, queries, rows
 from tests.fixtures.command import SHARED, answer, run
+from tests.fixtures.data_cache import load_data
 
 DATA = SHARED / "data"
 FIVE = {f"S{number}.txt": rows(f"{number}a", f"{number}b") for number in range(1, 6)}
@@ -26,7 +27,7 @@ OTHERS = {
 
 def test_pieces_are_one_collection_split_by_query(tmp_path: Path) -> None:
     source = lay(tmp_path, FIVE | OTHERS)
-    data = load_data(source, normalisation="none")
+    data = load_data(source, normalise="none")
     found = queries(data)
     assert [len(found[name]) for name in Collection.PARTS] == [6, 2, 2]
     assert sorted(sum(found.values(), ())) == [f"{number}{one}" for number in range(1, 6) for one in "ab"]
@@ -34,7 +35,7 @@ def test_pieces_are_one_collection_split_by_query(tmp_path: Path) -> None:
     assert [path.name for path in locate(source).files] == sorted(FIVE)
     # The same rows in one file are the same data.
     whole = lay(tmp_path / "whole", {"all.txt": "".join(FIVE.values())}) + "/all.txt"
-    assert load_data(whole, normalisation="none").fingerprint == data.fingerprint
+    assert load_data(whole, normalise="none").fingerprint == data.fingerprint
 
 
 @pytest.mark.parametrize("fold", range(1, 6))
@@ -75,7 +76,7 @@ def test_pieces_are_in_the_order_of_their_numbers(tmp_path: Path, names: list[st
 
 def test_sparse_pieces_take_the_widest(tmp_path: Path) -> None:
     source = lay(tmp_path, {"a1.txt": "1 qid:a 2:1\n0 qid:b 1:1\n", "a2.txt": "1 qid:c 4:3\n"})
-    data = load_data(source, normalisation="none")
+    data = load_data(source, normalise="none")
     every = joined([data.part(name) for name in Collection.PARTS])
     of = {query: every.features[every.offsets[place]].tolist() for place, query in enumerate(every.query_ids)}
     assert of == {"a": [0, 1, 0, 0], "b": [1, 0, 0, 0], "c": [0, 0, 0, 3]}
@@ -228,7 +229,7 @@ def test_relevant_documents_of_a_query_line_by_line() -> None:
 
 @needs_data
 def test_raw_features_of_mslr_become_comparable() -> None:
-    raw = load_data(str(DATA / "mslr-sample"), normalisation="none")
+    raw = load_data(str(DATA / "mslr-sample"), normalise="none")
     assert raw.train.features.max() > 1e6
     scaled = load_data(str(DATA / "mslr-sample"))
     deviations = scaled.train.features.std(axis=0)

@@ -23,10 +23,10 @@ from foltr_audit.data.intents import (
     read_qrels,
     write_qrels,
 )
-from foltr_audit.data.sources import load_data
 from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError
 from tests.fixtures.command import SHARED, answer, run
+from tests.fixtures.data_cache import load_data
 from tests.fixtures.reference import dataset
 
 TREC = SHARED / "data" / "trec-web-intents"
@@ -261,7 +261,7 @@ def test_a_source_is_joined_before_it_is_split(tmp_path: Path) -> None:
     (tmp_path / "all.txt").write_text(LETOR)
     text = "".join(f"{query} I D{row} {row % 2}\n" for query in range(1, 6) for row in range(1, 4))
     qrels = lay(tmp_path / "qrels", {f"{i}.txt": text.replace("I", str(i)) for i in (1, 2)})
-    collection = load_data(str(tmp_path / "all.txt"), normalisation="none", intents=str(qrels))
+    collection = load_data(str(tmp_path / "all.txt"), normalise="none", intents=str(qrels))
     parts = [collection.part(name) for name in collection.PARTS]
     assert [part.n_queries for part in parts] == [3, 1, 1]
     assert {name for part in parts for name in part.query_ids} == set("12345")
@@ -269,7 +269,7 @@ def test_a_source_is_joined_before_it_is_split(tmp_path: Path) -> None:
     assert collection.n_intents == 2
     assert collection.intents_from == str(qrels)
     assert not collection.synthetic
-    assert collection.fingerprint != load_data(str(tmp_path / "all.txt"), normalisation="none").fingerprint
+    assert collection.fingerprint != load_data(str(tmp_path / "all.txt"), normalise="none").fingerprint
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def test_every_step_is_exact() -> None:
     from foltr_audit.data.synthetic import PROFILES, column_codes
 
     features = pooled(data("mslr-web10k", 200), "features").astype(np.float64)
-    _, loadings, scales = column_codes(PROFILES["mslr-web10k"].by_field, PROFILES["mslr-web10k"].by_document)
+    _, loadings, scales = column_codes(PROFILES["mslr-web10k"])
     assert (np.abs(features).max(axis=0) * scales[:, 1] * 4096 < 2**50).all()
     assert (loadings * 4096 == np.round(loadings * 4096)).all()
 
@@ -168,7 +168,7 @@ def test_default_mslr_has_the_real_number_of_queries() -> None:
 
     known = PROFILES["mslr-web10k"]
     assert known.queries == 10_000
-    assert [len(array) for array in column_codes(known.by_field, known.by_document)] == [136, 136, 136]
+    assert [len(array) for array in column_codes(known)] == [136, 136, 136]
 
 
 @pytest.mark.parametrize("like", LIKES)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from foltr_audit.data.intents import read_qrels
 from foltr_audit.data.letor import read_letor
-from foltr_audit.data.sources import load_data
-from tests.fixtures.data_cache import TEXT
+from tests.fixtures.data_cache import TEXT, load_data
 from tests.fuzz.mutations import Random, changed_bytes, changed_text
 from tests.fuzz.watch import Feed
 
@@ -46,7 +45,7 @@ def letor(folder: Path) -> Feed:
         way = rng.randrange(4)
         if way == 0:
             (source / "train.txt").write_bytes(_given(rng, TEXT))
-            load_data(str(source), normalisation=rng.choice(["zscore", "query-minmax", "none"]))
+            load_data(str(source), normalise=rng.choice(["zscore", "query-minmax", "none"]))
         elif way == 1:
             path.write_bytes(_given(rng, GROUPED))
             groups.write_bytes(changed_text(rng, "2\n1\n"))
