@@ -47,7 +47,6 @@ _FIRST = re.compile(r"(.+):(\d{1,4})")
 _SUBTOPIC = re.compile(rb"\d{1,4}")
 _LINE = "topic intent document label"
 _LABEL = re.compile(rb"-?\d{1,9}")
-_GZIP_MAGIC = b"\x1f\x8b"
 
 _Names = tuple[bytes, bytes]  # topic and document
 
@@ -124,88 +123,59 @@ def read_qrels(intents: str) -> Qrels:
             of different topics, or fewer subtopics than are read.
     """
     file = qrels_file(intents)
+    paths = qrels_files(Path(intents)) if file is None else file[:1]
     places: dict[_Names, int] = {}
+    columns: dict[int, dict[_Names, int]] = {}  # by intent or subtopic
+    for expected, path in enumerate(paths, start=1):
+        for line, (topic, number, document), grade in _graded_lines(path):
+            where, names = f"qrels: {path.name}:{line}", (topic, document)
+            if file is None and number != b"%d" % expected:
+                raise DataError(
+                    f"{where}: intent {shown(number)}; expected {expected}, the number of the file"
+                )
+            if not _SUBTOPIC.fullmatch(number):
+                raise DataError(f"{where}: subtopic {shown(number)}; expected a whole number from 0")
+            column = columns.setdefault(int(number), {})
+            if names in column and int(number) > 0:
+                raise DataError(
+                    f"{where}: document {shown(document)} of topic {shown(topic)} occurs twice; "
+                    f"expected one label each"
+                )
+            places.setdefault(names, len(places))
+            column[names] = grade if file is None else min(grade, 1)
+    found = [columns.get(intent, {}) for intent in range(1, (len(paths) if file is None else file[1]) + 1)]
     if file is None:
-        columns = _read_folder(Path(intents))
-        for column in columns:
-            for names in column:
-                places.setdefault(names, len(places))
-    else:
-        columns, places = _read_subtopics(*file)
-    grades = np.zeros((len(columns), len(places)), dtype=np.int64)
-    for row, column in zip(grades, columns, strict=True):
+        _check_topics(Path(intents), paths, found)
+    elif {} in found:
+        raise DataError(
+            f"qrels: {paths[0]}: no line of subtopic {found.index({}) + 1}; expected subtopics 1 to "
+            f"{file[1]}, or {paths[0].name}:I for the first I"
+        )
+    grades = np.zeros((len(found), len(places)), dtype=np.int64)
+    for row, column in zip(grades, found, strict=True):
         row[[places[names] for names in column]] = list(column.values())
     rows = {(topic.decode(), document.decode()): place for (topic, document), place in places.items()}
     return Qrels(rows, grades)
 
 
-def _read_folder(folder: Path) -> list[dict[_Names, int]]:
-    """Grade by topic and document, under each intent."""
-    files = qrels_files(folder)
-    columns = [_read(path, intent) for intent, path in enumerate(files, start=1)]
+def _check_topics(folder: Path, paths: Sequence[Path], columns: Sequence[dict[_Names, int]]) -> None:
     topics = [{topic for topic, _ in column} for column in columns]
-    for path, there in zip(files[1:], topics[1:], strict=True):
+    for path, there in zip(paths, topics, strict=True):
         odd = min(there ^ topics[0], default=None)
         if odd is not None:
-            has, lacks = (path, files[0]) if odd in there else (files[0], path)
+            has, lacks = (path, paths[0]) if odd in there else (paths[0], path)
             raise DataError(
                 f"qrels: {folder}: topic {shown(odd)} is in {has.name}, not in {lacks.name}; "
                 f"expected the same topics in every file"
             )
-    return columns
-
-
-def _read(path: Path, intent: int) -> dict[_Names, int]:
-    """Grade by topic and document in the file of one intent."""
-    found: dict[_Names, int] = {}
-    number = str(intent).encode()
-    for line, fields, grade in _graded_lines(path):
-        if fields[1] != number:
-            found_number = shown(fields[1])
-            raise DataError(
-                f"qrels: {path.name}:{line}: intent {found_number}; expected {intent}, the number of the file"
-            )
-        names = fields[0], fields[2]
-        if names in found:
-            raise _judged_twice(path, line, fields)
-        found[names] = grade
-    return found
-
-
-def _read_subtopics(path: Path, number: int) -> tuple[list[dict[_Names, int]], dict[_Names, int]]:
-    """Grades, 0 or 1, under each of the first subtopics of a file, and the place of all that it judges."""
-    columns: list[dict[_Names, int]] = [{} for _ in range(number)]
-    places: dict[_Names, int] = {}
-    seen: set[tuple[int, int]] = set()  # subtopic, and place of topic and document
-    for line, fields, grade in _graded_lines(path):
-        if not _SUBTOPIC.fullmatch(fields[1]):
-            raise DataError(
-                f"qrels: {path.name}:{line}: subtopic {shown(fields[1])}; expected a whole number from 0"
-            )
-        subtopic, names = int(fields[1]), (fields[0], fields[2])
-        judged = subtopic, places.setdefault(names, len(places))
-        if subtopic > 0 and judged in seen:
-            raise _judged_twice(path, line, fields)
-        seen.add(judged)
-        if 1 <= subtopic <= number:
-            columns[subtopic - 1][names] = min(grade, 1)
-    lacking = next((subtopic for subtopic, column in enumerate(columns, start=1) if not column), None)
-    if lacking is not None:
-        raise DataError(
-            f"qrels: {path}: no line of subtopic {lacking}; expected subtopics 1 to {number}, or "
-            f"{path.name}:I for the first I"
-        )
-    return columns, places
 
 
 def _graded_lines(path: Path) -> Iterator[tuple[int, list[bytes], int]]:
-    """Number, fields and grade of each line that is not empty.
+    """Number, first three fields and grade of each line that is not empty.
 
     Raises:
         DataError: a file that cannot be read, or has no such line; a line that is malformed.
     """
-    if path.name.endswith(".gz"):
-        _refuse_unpacked(path)
     known: dict[bytes, int] = {}  # a label's text -> grade
     empty = True
     for first, lines in line_batches(path, "qrels"):
@@ -213,38 +183,17 @@ def _graded_lines(path: Path) -> Iterator[tuple[int, list[bytes], int]]:
             fields = line.split()
             if not fields:
                 continue
-            if len(fields) != 4 or fields[3] not in known:
-                known[fields[-1]] = _grade(fields, f"qrels: {path.name}:{number}")
-            yield number, fields, known[fields[3]]
-            empty = False
+            where, empty = f"qrels: {path.name}:{number}", False
+            if len(fields) != 4:
+                raise DataError(f"{where}: {len(fields)} fields; expected '{_LINE}'")
+            label = fields.pop()
+            if label not in known:
+                known[label] = max(0, int(label)) if _LABEL.fullmatch(label) else MAX_LABEL + 1
+            if known[label] > MAX_LABEL:
+                raise DataError(f"{where}: label {shown(label)}; expected a whole number up to {MAX_LABEL}")
+            yield number, fields, known[label]
     if empty:
         raise DataError(f"qrels: {path}: empty; expected lines '{_LINE}'")
-
-
-def _grade(fields: list[bytes], where: str) -> int:
-    if len(fields) != 4:
-        raise DataError(f"{where}: {len(fields)} fields; expected '{_LINE}'")
-    grade = int(fields[3]) if _LABEL.fullmatch(fields[3]) else MAX_LABEL + 1
-    if grade > MAX_LABEL:
-        raise DataError(f"{where}: label {shown(fields[3])}; expected a whole number up to {MAX_LABEL}")
-    return max(0, grade)
-
-
-def _judged_twice(path: Path, line: int, fields: list[bytes]) -> DataError:
-    return DataError(
-        f"qrels: {path.name}:{line}: document {shown(fields[2])} of topic {shown(fields[0])} occurs twice; "
-        f"expected one label each"
-    )
-
-
-def _refuse_unpacked(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            start = file.read(2)
-    except OSError as error:
-        raise DataError(f"qrels: {path}: cannot be read: {error.strerror or error}") from error
-    if start != _GZIP_MAGIC:
-        raise DataError(f"qrels: {path}: not gzip data; expected them in a file that ends in .gz")
 
 
 def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
