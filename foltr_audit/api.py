@@ -22,7 +22,7 @@ from foltr_audit.evidence.check.fresh_runs import CheckRunRequest, check_fresh
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.recorded_runs import check_trace
 from foltr_audit.evidence.check.subjects import check_comparison, click_attacks
-from foltr_audit.experiments.comparison.folder import INDEX, comparison_folder
+from foltr_audit.experiments.comparison.folder import INDEX, ComparisonFolder, comparison_folder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.runner import compare as run_grid
 from foltr_audit.experiments.comparison.workers import Workers
@@ -523,7 +523,7 @@ def check(
         if (path / INDEX).is_file():
             if chosen:
                 raise UsageError("--method: a comparison was run already; expected none")
-            return CheckReport.of(check_comparison(given, path))
+            return CheckReport.of(check_comparison(given, ComparisonFolder.open(path)))
         return CheckReport.of(check_trace(given, path, chosen))
     specs = (subject,) if isinstance(subject, Spec) else tuple(subject)
     if not specs:

@@ -177,6 +177,7 @@ def check(
     from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.recorded_runs import check_trace
     from foltr_audit.evidence.check.subjects import check_comparison
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.report.check import CheckReport, LimitsPlace
 
     if limits.is_dir():
@@ -197,7 +198,8 @@ def check(
     elif comparison is not None:
         refuse_others(ctx, WITH_COMPARISON, "not with --comparison, which was run already")
         use_threads(common.threads)
-        checked = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
+        folder = ComparisonFolder.open(comparison)
+        checked = check_comparison(given, folder, common.defense or (), common.eps or (), on_terminal())
     else:
         checked = _check_fresh(given, common, method, click_model)
     _finish(CheckReport.of(checked), outputs, place)

@@ -11,22 +11,13 @@ from itertools import combinations, pairwise
 from math import comb
 
 import numpy as np
-from foltr_audit.studies.model_merging.boosted_regression import RegressionRanker, RegressionTrainer
-from foltr_audit.studies.model_merging.lambdamart import (
-    LambdaMARTRanker,
-    LambdaMARTTrainer,
-    RankingJudge,
-    TuningBudget,
-)
+from foltr_audit.studies.model_merging.trainers import Ranker, RankingJudge, Trainer, TuningBudget
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
-
-Trainer = LambdaMARTTrainer | RegressionTrainer
-Ranker = LambdaMARTRanker | RegressionRanker
 
 STEPS = (100, 50, 20, 10, 5)
 """Steps of grids of weights: each .01 for two models, as in the paper, or coarser for more of them."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from foltr_audit.studies.model_merging.lambdamart import METRICS
 from foltr_audit.studies.model_merging.splits import PAIR
+from foltr_audit.studies.model_merging.trainers import METRICS
 
 from foltr_audit.experiments.presets import load_preset
 from foltr_audit.judge.significance import bonferroni, paired_t_test

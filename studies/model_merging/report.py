@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from foltr_audit.studies.model_merging.lambdamart import METRICS, NDCG
 from foltr_audit.studies.model_merging.local_baselines import DATA, SOURCE, figure, local_names
 from foltr_audit.studies.model_merging.splits import PAIR, group_names
+from foltr_audit.studies.model_merging.trainers import METRICS, NDCG
 
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import Column, Table, make_table, percent, short_column, whole_percent

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 from foltr_audit.studies.model_merging.categories import CategoryRule
-from foltr_audit.studies.model_merging.lambdamart import MOST_TREES
 from foltr_audit.studies.model_merging.splits import PAIR
+from foltr_audit.studies.model_merging.trainers import MOST_TREES
 from pydantic import AfterValidator, Field
 
 from foltr_audit.core.settings.base import Flag, SpecTable, refuse_unknown, validated

@@ -10,16 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from foltr_audit.studies.model_merging.boosted_regression import RegressionTrainer
 from foltr_audit.studies.model_merging.combine import (
-    Ranker,
-    Trainer,
     Tuner,
     best_weights,
     combine_scores,
     with_scores,
 )
-from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, RankingJudge, TuningBudget
 from foltr_audit.studies.model_merging.local_baselines import (
     METHODS,
     compared_rows,
@@ -38,6 +34,14 @@ from foltr_audit.studies.model_merging.splits import (
     chosen_places,
     mixture_rows,
     split_statistics,
+)
+from foltr_audit.studies.model_merging.trainers import (
+    LambdaMARTTrainer,
+    Ranker,
+    RankingJudge,
+    RegressionTrainer,
+    Trainer,
+    TuningBudget,
 )
 
 from foltr_audit.core.records import Collection, Dataset

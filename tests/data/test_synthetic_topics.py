@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from foltr_audit.studies.model_merging.categories import CategoryRule
-from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, TuningBudget
 from foltr_audit.studies.model_merging.splits import QueryTopics, mixture_rows
+from foltr_audit.studies.model_merging.trainers import LambdaMARTTrainer, TuningBudget
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection

@@ -10,8 +10,8 @@ from foltr_audit.core.results import GapRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.outcomes import CheckSubject, outcomes
-from foltr_audit.evidence.check.subjects import ComparedSubjects, chosen_pools
+from foltr_audit.evidence.check.outcomes import Checked, CheckSubject, outcomes
+from foltr_audit.evidence.check.subjects import checked_pools, chosen_pools
 from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.experiments.table import NOT_TESTED, ComparedPool, ComparisonTable
 from tests.fixtures.check_subjects import proof
@@ -41,24 +41,20 @@ POOLS = (
 def compared(
     pools: tuple[ComparedPool, ...] = POOLS,
     *,
+    limits: SystemLimits = LIMITS,
     defenses: tuple[str, ...] = (),
     eps: tuple[float, ...] = (),
     audit: bool = True,
     left_out: tuple[GridExclusion, ...] = (),
     failed: dict[Spec, str] | None = None,
-) -> ComparedSubjects:
+) -> Checked:
     table = ComparisonTable(pools=pools)
-    return ComparedSubjects(
-        table=table,
-        chosen=chosen_pools(table, left_out, defenses, eps),
-        config={"audit": audit},
-        left_out=left_out,
-        failed=failed or {},
-    )
+    chosen = chosen_pools(table, left_out, defenses, eps)
+    return checked_pools(limits, table, chosen, {"audit": audit}, left_out, failed or {})
 
 
 def found(*pools: ComparedPool, **more: Any) -> list[CheckSubject]:
-    return compared(pools or POOLS, **more).subjects(LIMITS)
+    return list(compared(pools or POOLS, **more).subjects)
 
 
 def test_each_pool_has_what_is_its_own() -> None:
@@ -127,7 +123,7 @@ def test_refused_attacks_go_with_their_pool() -> None:
 
 def test_warnings_are_of_the_judged_pools_and_of_what_was_left_out() -> None:
     left = (GridExclusion(learner="dbgd", defense="audit", why="no"),)
-    told = compared(left_out=left, defenses=("published",), eps=(1,)).warnings()
+    told = compared(left_out=left, defenses=("published",), eps=(1,)).warnings
     expected = ["published, eps 1: odd", "left out of the comparison: dbgd, audit: no"]
     assert [warning.text for warning in told] == expected
 
@@ -137,9 +133,8 @@ def test_a_chain_with_a_broken_link_has_no_ceiling() -> None:
     broken = audit("declared law broken", view="aggregate", declared="broken", declared_why="half the noise")
     ceiling = SystemLimits.parse({"max_ceiling_auc": 0.9}, "")
     for audits, status in (((audit("proven"),), "holds"), ((broken,), "broken"), ((), "not judged")):
-        (outcome,) = outcomes(
-            ceiling, compared((pool("laplace", 0.2, proofs=(proof(),), audits=audits),)).subjects(ceiling)
-        )
+        made = pool("laplace", 0.2, proofs=(proof(),), audits=audits)
+        (outcome,) = outcomes(ceiling, found(made, limits=ceiling))
         assert outcome.status == status
         if status == "broken":
             assert outcome.value == 1.0

@@ -7,7 +7,6 @@ from math import comb
 
 import numpy as np
 import pytest
-from foltr_audit.studies.model_merging.boosted_regression import RegressionTrainer
 from foltr_audit.studies.model_merging.combine import (
     Ranker,
     Trainer,
@@ -19,7 +18,12 @@ from foltr_audit.studies.model_merging.combine import (
     weight_grid,
     with_scores,
 )
-from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, RankingJudge, TuningBudget
+from foltr_audit.studies.model_merging.trainers import (
+    LambdaMARTTrainer,
+    RankingJudge,
+    RegressionTrainer,
+    TuningBudget,
+)
 from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError

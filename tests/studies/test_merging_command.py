@@ -87,7 +87,7 @@ def test_ctrl_c_is_one_line_and_writes_nothing(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("foltr_audit.studies.model_merging.lambdamart.LambdaMARTTrainer.train", interrupted)
+    monkeypatch.setattr("foltr_audit.studies.model_merging.trainers.LambdaMARTTrainer.train", interrupted)
     error = refusal(MERGE, *data, "--out", tmp_path / "out", code=130)
     assert error == "error: interrupted; nothing was written"
     assert files(tmp_path / "out") == {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.studies.model_merging.lambdamart import (
+from foltr_audit.studies.model_merging.trainers import (
     LEARNING_RATES,
     LambdaMARTRanker,
     LambdaMARTTrainer,

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from foltr_audit.studies.model_merging import boosted_regression
-from foltr_audit.studies.model_merging.boosted_regression import RegressionTrainer, _RandomTrial
-from foltr_audit.studies.model_merging.lambdamart import LEARNING_RATES, TuningBudget, sample
+from foltr_audit.studies.model_merging import trainers
+from foltr_audit.studies.model_merging.trainers import (
+    LEARNING_RATES,
+    RandomStudy,
+    RegressionTrainer,
+    TuningBudget,
+    sample,
+)
 
 from foltr_audit.rng import Streams
 from tests.data.test_synthetic import ndcg10
@@ -22,7 +27,7 @@ def test_the_best_trees_are_those_of_one_whole_fit(patience: int, monkeypatch: p
     """The model grows in steps of the patience; scikit-learn fits it here at once."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    monkeypatch.setattr(boosted_regression, "PATIENCE", patience)
+    monkeypatch.setattr(trainers, "PATIENCE", patience)
     found = trainer(40).train({**SETTING, "min_sum_hessian_in_leaf": 25})
     train, vali = data().train, data().vali
     whole = HistGradientBoostingRegressor(
@@ -66,14 +71,14 @@ def test_tuning_keeps_the_best_of_its_random_settings() -> None:
     tuning = RegressionTrainer(data().train, data().vali, TUNING)
     found = tuning.tune(Streams(1), "M")
     rng = Streams(1).generator("merge/tune/M")
-    tried = [tuning.train(sample(_RandomTrial(rng))) for _ in range(TUNING.trials)]
+    tried = [tuning.train(sample(RandomStudy(rng))) for _ in range(TUNING.trials)]
     assert found.validation == max(each.validation for each in tried)
     assert found.parameters in [each.parameters for each in tried]
 
 
 def test_random_settings_fill_the_space_of_lambdamart() -> None:
     rng = np.random.default_rng(1)
-    drawn = [sample(_RandomTrial(rng)) for _ in range(5000)]
+    drawn = [sample(RandomStudy(rng)) for _ in range(5000)]
     assert {one["learning_rate"] for one in drawn} == set(LEARNING_RATES)
     assert {one["num_leaves"] for one in drawn} == set(range(15, 256))
     assert {one["min_data_in_leaf"] for one in drawn} == set(range(10, 501, 5))

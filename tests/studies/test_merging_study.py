@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from foltr_audit.studies.model_merging import MergeReport, MergeSpec, run_merging
 from foltr_audit.studies.model_merging.categories import CategoryRule
-from foltr_audit.studies.model_merging.lambdamart import (
+from foltr_audit.studies.model_merging.local_baselines import compared_rows, figure, verdict_rows
+from foltr_audit.studies.model_merging.splits import QueryTopics, TopicSplit, chosen_places
+from foltr_audit.studies.model_merging.trainers import (
     METRICS,
     LambdaMARTTrainer,
     RankingJudge,
     TuningBudget,
 )
-from foltr_audit.studies.model_merging.local_baselines import compared_rows, figure, verdict_rows
-from foltr_audit.studies.model_merging.splits import QueryTopics, TopicSplit, chosen_places
 from scipy import stats
 
 from foltr_audit.data.synthetic import synthesise

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, cast
+from typing import Any
 
 from foltr_audit.core.settings.attack import AttackSpec
-from foltr_audit.core.settings.audit import AuditSpec, AuditView
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcomes import Checked
-from foltr_audit.evidence.check.subjects import ComparedSubjects, untried_warnings
+from foltr_audit.evidence.check.subjects import check_comparison, untried_warnings
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import failure_error, run_cells
@@ -20,8 +20,6 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,53 +43,43 @@ class CheckRunRequest:
     def grid(self, limits: SystemLimits) -> ComparisonGrid:
         """The grid of a comparison with these cells; it audits only if a limit needs it."""
         specs = self.plan.specs
-        table = specs[0].table()
-        shared = {
-            name: dict(cast("dict[str, object]", table[name]))
-            for name in ("data", "population", "train", "trace", "attack")
-        }
-        folds = {spec.repetition: spec.data.fold for spec in specs}
+        table: dict[str, Any] = dict(specs[0].table())
+        shared = {name: dict(table[name]) for name in ("data", "population", "train", "trace", "attack")}
         for outer, inner in _VARIED:
             del shared[outer][inner]
-        named = self.audit.get("views", AuditSpec().views) if limits.no_refuted_claims else ()
-        views = _each([*cast("Sequence[AuditView]", named), limits.view])
+        # Without attacks the grid takes the default ones of each cell.
+        protocols = [(spec.attack or AttackSpec(), spec.attacked_kind) for spec in specs]
+        by_default = all(
+            protocol.defaults_on(kind) == spec.attacks
+            for (protocol, kind), spec in zip(protocols, specs, strict=True)
+        )
+        folds = dict(sorted({spec.repetition: spec.data.fold for spec in specs}.items()))
+        named: Any = self.audit.get("views", AuditSpec().views) if limits.no_refuted_claims else ()
+        views = _distinct((*named, limits.view))
         grid: dict[str, object] = {
             "runs": len(folds),
             "defenses": self.defenses,
             "sensitivity": self.sensitivity,
-            "attacks": _attacks(specs),
-            "click_models": _each(spec.train.click_model for spec in specs),
-            "learners": _each(spec.train.learner for spec in specs),
-            "scenarios": _each(spec.population.scenario for spec in specs),
-            "folds": _each(folds[run] for run in sorted(folds)),
+            "attacks": () if by_default else specs[0].attacks,
+            "click_models": _distinct(spec.train.click_model for spec in specs),
+            "learners": _distinct(spec.train.learner for spec in specs),
+            "scenarios": _distinct(spec.population.scenario for spec in specs),
+            "folds": _distinct(folds.values()),
             "audit": bool(limits.audited),
             "every_observer": False,
             "spec": {**shared, "seed": table["seed"], "audit": {**self.audit, "views": views}},
         }
-        if self.eps:
-            grid["eps"] = self.eps
-        return ComparisonGrid.parse(grid)
+        return ComparisonGrid.parse(grid | ({"eps": self.eps} if self.eps else {}))
 
 
 _VARIED = (
-    ("data", "fold"),
-    ("population", "scenario"),
-    ("train", "learner"),
-    ("train", "click_model"),
-    ("attack", "click_models"),
-    ("attack", "methods"),
+    *(("data", "fold"), ("population", "scenario"), ("train", "learner"), ("train", "click_model")),
+    *(("attack", "click_models"), ("attack", "methods")),
 )
 """Fields of a Spec that are axes of a grid."""
 
 
-def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
-    """The attacks as a grid names them: none if each Spec has its default ones."""
-    protocols = [(spec.attack or AttackSpec(), spec.attacked_kind) for spec in specs]
-    unnamed = [protocol.defaults_on(kind) for protocol, kind in protocols]
-    return () if unnamed == [spec.attacks for spec in specs] else specs[0].attacks
-
-
-def _each(values: Iterable[T]) -> list[T]:
+def _distinct(values: Iterable[object]) -> list[object]:
     return list(dict.fromkeys(values))
 
 
@@ -134,10 +122,9 @@ def check_fresh(
         if spec.audit is None or gap.exit_code != UsageError.exit_code:
             names = ", ".join(limits.given if spec.audit is None else limits.audited)
             raise failure_error(gap, f"{names} cannot be judged: {'+'.join(spec.defense)}: ")
-    compared = ComparedSubjects.read(folder, grid.defenses, progress=progress)
+    checked = check_comparison(limits, folder, grid.defenses, progress=progress, all_attacks=not every)
     untried = untried_warnings(request.plan) if limits.max_attack_auc is not None else ()
-    warnings = [*untried, *compared.warnings()]
-    return Checked(limits, compared.subjects(limits, all_attacks=not every), compared.config, warnings)
+    return checked._replace(warnings=[*untried, *checked.warnings])
 
 
 def _refuse_other_specs(cells: Sequence[CellPlan], request: CheckRunRequest) -> None:

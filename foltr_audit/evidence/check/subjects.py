@@ -1,10 +1,9 @@
-"""The subjects of a check of a comparison, one for each of its pools, and the attacks that a check names."""
+"""Checks of a comparison: a subject for each of its pools; and the attacks that a check names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from types import MappingProxyType
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
@@ -32,47 +31,65 @@ from foltr_audit.utils.formatting import JsonValue, join_names, name_in
 from foltr_audit.utils.progress import SILENT, Progress
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComparedSubjects:
-    """All pools of a finished comparison, those that are judged, its grid, and what is missing in it."""
+def check_comparison(
+    limits: SystemLimits,
+    folder: ComparisonFolder,
+    defenses: Sequence[str] = (),
+    eps: Sequence[float] = (),
+    progress: Progress = SILENT,
+    *,
+    all_attacks: bool = False,
+) -> Checked:
+    """Check pools of a comparison, see `chosen_pools`, of which only audits may have failed.
 
-    table: ComparisonTable
-    chosen: Sequence[ComparedPool]
-    config: dict[str, JsonValue]
-    left_out: Sequence[GridExclusion] = ()
-    failed: Mapping[Spec, str] = field(default_factory=dict)
+    `all_attacks` as in `CheckSubject`.
+    """
+    planned, left_out = folder.cells(), folder.left_out()
+    specs = {cell.spec.hash: cell.spec for cell in planned}
+    gaps = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
+    failed = {spec: why for spec, why in gaps if spec.audit is not None}
+    table = read_table(folder, planned, [cell for cell in planned if cell.spec not in failed], progress)
+    chosen = chosen_pools(table, left_out, defenses, eps)
+    limits = limits.seen_by_server((chosen[0].spec.attack or AttackSpec()).hide)
+    config = folder.grid.public.table()
+    return checked_pools(limits, table, chosen, config, left_out, failed, all_attacks=all_attacks)
 
-    @classmethod
-    def read(
-        cls,
-        folder: ComparisonFolder,
-        defenses: Sequence[str] = (),
-        eps: Sequence[float] = (),
-        progress: Progress = SILENT,
-    ) -> ComparedSubjects:
-        """Read a comparison, of which only audits may have failed; its pools as in `chosen_pools`."""
-        planned, left_out = folder.cells(), folder.left_out()
-        specs = {cell.spec.hash: cell.spec for cell in planned}
-        gaps = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
-        failed = {spec: why for spec, why in gaps if spec.audit is not None}
-        done = [cell for cell in planned if cell.spec not in failed]
-        table = read_table(folder, planned, done, progress)
-        return cls(
-            table=table,
-            chosen=chosen_pools(table, left_out, defenses, eps),
-            config=folder.grid.public.table(),
-            left_out=left_out,
-            failed=failed,
-        )
 
-    def subjects(self, limits: SystemLimits, *, all_attacks: bool = False) -> list[CheckSubject]:
-        """The chosen pools; `all_attacks` as in `CheckSubject`."""
-        every = self.table.pools
-        learners = len({pool.record.learner for pool in every}) > 1
-        scenarios = len({pool.world[1] for pool in every}) > 1
-        return [
+def checked_pools(
+    limits: SystemLimits,
+    table: ComparisonTable,
+    chosen: Sequence[ComparedPool],
+    config: Mapping[str, JsonValue],
+    left_out: Sequence[GridExclusion] = (),
+    failed: Mapping[Spec, str] = MappingProxyType({}),
+    *,
+    all_attacks: bool = False,
+) -> Checked:
+    """A subject for each chosen pool; `failed` are the audits that failed, and why."""
+    several = {
+        "learner": len({pool.record.learner for pool in table.pools}) > 1,
+        "scenario": len({pool.world[1] for pool in table.pools}) > 1,
+    }
+    subjects = []
+    for pool in chosen:
+        _, scenario, click_model = pool.world
+        names = [pool.name, f"{click_model} clicks"]
+        names += [pool.record.learner] * several["learner"] + [scenario] * several["scenario"]
+        missing: dict[Reason, str] = {
+            "loss": "there is no training without a defense to compare with",
+            "proof": "the comparison holds no such proof",
+        }
+        if pool.unread:
+            missing["attacks"] = "no round opens a sum, so that attacks have nothing to read"
+        if not pool.audits:
+            why = [left.why for left in left_out if left.defense in ("audit", pool.label.alternative)]
+            why += [reason for spec, reason in failed.items() if chain_of(spec) == chain_of(pool.spec)]
+            known = "; ".join(dict.fromkeys(why)) or "no audit of it was run"
+            ran = config.get("audit", True)
+            missing["audits"] = missing["links"] = known if ran else "the comparison ran without audits"
+        subjects.append(
             CheckSubject(
-                name=_name(pool, learners, scenarios),
+                name=", ".join(names),
                 chain=pool.chain,
                 attacks=[record for record in pool.attacks if record.role == "attack"],
                 refused=refusals(pool.refused),
@@ -81,36 +98,22 @@ class ComparedSubjects:
                 audits=pool.audits,
                 ndcg=pool.ndcg,
                 difference=pool.difference if pool.defended else NOTHING_LOST,
-                missing=self._missing(pool),
+                missing=missing,
                 warnings=pool.record.warnings,
             )
-            for pool in self.chosen
-        ]
-
-    def _missing(self, pool: ComparedPool) -> dict[Reason, str]:
-        missing: dict[Reason, str] = {
-            "loss": "there is no training without a defense to compare with",
-            "proof": "the comparison holds no such proof",
-        }
-        if pool.unread:
-            missing["attacks"] = "no round opens a sum, so that attacks have nothing to read"
-        if not pool.audits:
-            why = [left.why for left in self.left_out if left.defense in ("audit", pool.label.alternative)]
-            chain = chain_of(pool.spec)
-            why += [reason for spec, reason in self.failed.items() if chain_of(spec) == chain]
-            known = "; ".join(dict.fromkeys(why)) or "no audit of it was run"
-            ran = self.config.get("audit", True)
-            missing["audits"] = missing["links"] = known if ran else "the comparison ran without audits"
-        return missing
-
-    def warnings(self) -> Iterator[CodedWarning]:
-        """The warnings about the judged pools, and what the comparison left out."""
-        names = {pool.name for pool in self.chosen}
-        for pool in self.table.pools:
-            if pool.name in names:
-                yield from (warning.about(pool.name) for warning in warnings_of(pool))
-        for left in self.left_out:
-            yield coded("left out", f"left out of the comparison: {left.learner}, {left.defense}: {left.why}")
+        )
+    judged = {pool.name for pool in chosen}
+    warnings = [
+        warning.about(pool.name)
+        for pool in table.pools
+        if pool.name in judged
+        for warning in warnings_of(pool)
+    ]
+    warnings += [
+        coded("left out", f"left out of the comparison: {left.learner}, {left.defense}: {left.why}")
+        for left in left_out
+    ]
+    return Checked(limits, subjects, config, warnings)
 
 
 def chosen_pools(
@@ -149,25 +152,6 @@ def chosen_pools(
             "the comparison contains only the runs without a defense; choose them with --defense none"
         )
     return chosen
-
-
-def _name(pool: ComparedPool, learners: bool, scenarios: bool) -> str:
-    _, scenario, click_model = pool.world
-    more = [pool.record.learner] * learners + [scenario] * scenarios
-    return ", ".join((pool.name, f"{click_model} clicks", *more))
-
-
-def check_comparison(
-    limits: SystemLimits,
-    path: Path,
-    defenses: Sequence[str] = (),
-    eps: Sequence[float] = (),
-    progress: Progress = SILENT,
-) -> Checked:
-    """Check rows of a finished comparison, see `ComparedSubjects.read`."""
-    compared = ComparedSubjects.read(ComparisonFolder.open(path), defenses, eps, progress)
-    limits = limits.seen_by_server((compared.chosen[0].spec.attack or AttackSpec()).hide)
-    return Checked(limits, compared.subjects(limits), compared.config, list(compared.warnings()))
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
