@@ -66,25 +66,24 @@ def run_merge_study(
     import numba
 
     from foltr_audit.studies.model_merging import MergeReport, MergeSpec, run_merging
-    from foltr_audit.studies.model_merging.output import MergeFolder
+    from foltr_audit.studies.model_merging.output import claimed, save
 
     if common.overwrite and common.out is None:
         raise UsageError("--overwrite: only with --out")
     spec = MergeSpec.parse(table, "", flags((*_STUDY, "seed")))
     use_threads(common.threads)
     with contextlib.ExitStack() as stack:
-        folder = None
+        ending = f".{picture}"
         if common.out is not None:
-            locked = MergeFolder.claim(common.out, f".{picture}", overwrite=common.overwrite)
-            folder = stack.enter_context(locked)
+            stack.enter_context(claimed(common.out, ending, overwrite=common.overwrite))
         try:
             study = run_merging(spec, on_terminal(), threads=numba.get_num_threads())
         except KeyboardInterrupt as error:
             raise StudyInterruptError("interrupted; nothing was written") from error
         published = None if preset is None else _comparison(preset, study, scale)
-        if folder is not None:
-            folder.save(study, published_table(published))
-            note(f"wrote {folder.path}")
+        if common.out is not None:
+            save(common.out, ending, study, published_table(published))
+            note(f"wrote {common.out}")
     if common.json:
         print_line(study.json(published_table(published)))
     else:  # the tables of the study have the other figures in brackets

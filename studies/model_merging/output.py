@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,16 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-CATEGORIES, IMPORTANCES = "categories", "importances"
-"""Names of the pictures without their ending."""
-
 _MOST_TICKS = 40
-
-
-def save_pictures(folder: Path, study: MergeReport, ending: str) -> None:
-    """Write both pictures into a folder; the same study gives the same bytes."""
-    save_picture(folder / f"{CATEGORIES}{ending}", lambda: draw_categories(study))
-    save_picture(folder / f"{IMPORTANCES}{ending}", lambda: draw_importances(study))
 
 
 def draw_categories(study: MergeReport) -> Figure:
@@ -111,43 +102,43 @@ def _source(study: MergeReport) -> str:
     return f"{kind} {study.dataset['source']}"
 
 
-_OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for ending in FORMATS)}
+_PICTURES = {"categories": draw_categories, "importances": draw_importances}
+"""By their names without the ending."""
+
+_OURS = {RESULTS, *(f"{name}{ending}" for name in _PICTURES for ending in FORMATS)}
 
 
-@dataclass(frozen=True)
-class MergeFolder:
-    """A folder for the files of a study; create it with `claim`."""
+@contextmanager
+def claimed(path: Path, ending: str, *, overwrite: bool) -> Iterator[None]:
+    """Lock a folder for one study, made if missing; it is checked before the study runs."""
+    if ending not in FORMATS:
+        known = ", ".join(name[1:] for name in FORMATS)
+        raise UsageError(f"--picture: {ending[1:]!r}; expected one of {known}")
+    with lock_folder(path):
+        held = sorted(file.name for file in path.iterdir())
+        if held and not overwrite:
+            raise UsageError(f"--out: {path} is not empty; give --overwrite to replace the files in it")
+        for name in held:
+            if not _is_ours(name):
+                raise UsageError(
+                    f"--overwrite: {path} holds {name!r}, which is not a file of a merging study"
+                )
+        yield
 
-    path: Path
-    ending: str
 
-    @classmethod
-    @contextmanager
-    def claim(cls, path: Path, ending: str = ".svg", *, overwrite: bool = False) -> Iterator[MergeFolder]:
-        """Lock a folder for one study, made if missing; it is checked before the study runs."""
-        if ending not in FORMATS:
-            known = ", ".join(name[1:] for name in FORMATS)
-            raise UsageError(f"--picture: {ending[1:]!r}; expected one of {known}")
-        with lock_folder(path):
-            held = sorted(file.name for file in path.iterdir())
-            if held and not overwrite:
-                raise UsageError(f"--out: {path} is not empty; give --overwrite to replace the files in it")
-            for name in held:
-                if not _is_ours(name):
-                    raise UsageError(
-                        f"--overwrite: {path} holds {name!r}, which is not a file of a merging study"
-                    )
-            yield cls(path, ending)
+def save(path: Path, ending: str, study: MergeReport, extra: Mapping[str, object] | None = None) -> None:
+    """Write a study, with `extra` fields in its JSON, and replace the files of an earlier one.
 
-    def save(self, study: MergeReport, extra: Mapping[str, object] | None = None) -> None:
-        """Write a study, with `extra` fields in its JSON, and replace the files of an earlier one."""
-        with report_write_errors(self.path):
-            for file in self.path.iterdir():
-                if _is_ours(file.name):
-                    file.unlink()
-        save_pictures(self.path, study, self.ending)
-        with report_write_errors(self.path):
-            atomic_files.write_text(self.path / RESULTS, study.json(extra) + "\n")
+    The same study gives the same bytes.
+    """
+    with report_write_errors(path):
+        for file in path.iterdir():
+            if _is_ours(file.name):
+                file.unlink()
+    for name, draw in _PICTURES.items():
+        save_picture(path / f"{name}{ending}", partial(draw, study))
+    with report_write_errors(path):
+        atomic_files.write_text(path / RESULTS, study.json(extra) + "\n")
 
 
 def _is_ours(name: str) -> bool:

@@ -10,9 +10,9 @@ and 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from foltr_audit.studies.model_merging.categories import CategoryRule
@@ -30,8 +30,7 @@ NO_TOPIC = -1
 """Topic of a query without relevant documents."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CategoryCounts:
+class CategoryCounts(NamedTuple):
     """The relevant documents (label > 0) of each query by category, int64 (queries, categories).
 
     Besides their number, the sum and the highest of their labels; 0 if there are none.
@@ -44,19 +43,12 @@ class CategoryCounts:
     @classmethod
     def of(cls, part: Dataset, places: Ints, categories: int) -> CategoryCounts:
         """Count the documents of a part; `places` (documents,) are their places among the categories."""
-        query = np.repeat(np.arange(part.n_queries), part.lengths)
-        cells = query * categories + places
-        size, shape = part.n_queries * categories, (part.n_queries, categories)
-        highest = np.zeros(size, dtype=np.int64)
-        np.maximum.at(highest, cells, part.labels)
-        relevant = np.bincount(cells[part.labels > 0], minlength=size)
-        sums = np.zeros(size, dtype=np.int64)  # not bincount, whose weighted sums are floats
-        np.add.at(sums, cells, part.labels)
-        return cls(
-            relevant=relevant.astype(np.int64).reshape(shape),
-            label_sums=sums.reshape(shape),
-            highest=highest.reshape(shape),
-        )
+        cells = np.repeat(np.arange(part.n_queries), part.lengths), places
+        counts = cls(*np.zeros((3, part.n_queries, categories), dtype=np.int64))
+        np.add.at(counts.relevant, cells, part.labels > 0)
+        np.add.at(counts.label_sums, cells, part.labels)
+        np.maximum.at(counts.highest, cells, part.labels)
+        return counts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,7 +99,7 @@ def query_topics(counts: CategoryCounts, rng: np.random.Generator) -> Ints:
     random one. `NO_TOPIC` if nothing is relevant.
     """
     candidates = counts.relevant > 0
-    for votes in (counts.relevant, counts.label_sums, counts.highest):
+    for votes in counts:
         valid = np.where(candidates, votes, -1)
         candidates = candidates & (valid == valid.max(axis=1, keepdims=True))
     # Every query and category takes a draw, tied or not: a tie elsewhere does not change the draws of a
@@ -134,55 +126,33 @@ class QueryPartition:
     irrelevant: Ints
 
 
-def no_tie_breaking(relevant: Ints, category: int) -> Bools:
-    """The queries with more relevant documents of a category than of any other.
-
-    `relevant` counts relevant documents, shape (queries, categories).
-
-    >>> no_tie_breaking(np.array([[2, 1], [1, 1], [0, 0]]), 0).tolist()
-    [True, False, False]
-    """
-    others = np.delete(relevant, category, axis=1)
-    return np.asarray(relevant[:, category] > others.max(axis=1, initial=0))
-
-
-def exclusive(relevant: Ints, category: int) -> Bools:
-    """The queries with relevant documents, all of them of a category.
-
-    >>> exclusive(np.array([[2, 0], [1, 1], [0, 0]]), 0).tolist()
-    [True, False, False]
-    """
-    return np.asarray((relevant[:, category] > 0) & (relevant[:, category] == relevant.sum(axis=1)))
-
-
-def without(relevant: Ints, category: int) -> Bools:
-    """The queries with relevant documents, none of them of a category: DS'_2, the same for every method.
-
-    >>> without(np.array([[2, 0], [0, 1], [0, 0]]), 0).tolist()
-    [False, True, False]
-    """
-    return np.asarray((relevant[:, category] == 0) & (relevant.sum(axis=1) > 0))
-
-
 def partition(method: Method, relevant: Ints, topics: Ints, chosen: Sequence[int]) -> QueryPartition:
     """Group the queries of a part by the places of the chosen categories.
 
     A single category makes two clients: the first has its queries, selected by `method` (DS_1), and the
-    second those `without` it (DS'_2). Several make as many clients, each with the queries of its own.
+    second those with relevant documents but none of it (DS'_2). Several make as many clients, each with the
+    queries of its own. `exclusive` are queries whose relevant documents are all of the category;
+    `no-tie-breaking` ones have more of it than of any other; `initial` are those of its topic.
+
     `relevant` counts relevant documents (queries, categories), and `topics` has ties broken (queries,).
     """
-    select = {"no-tie-breaking": no_tie_breaking, "exclusive": exclusive}
-    held = [
-        np.asarray(topics == place) if method == "initial" else select[method](relevant, place)
-        for place in chosen
-    ]
+    every = relevant.sum(axis=1)
+
+    def selected(place: int) -> Bools:
+        if method == "initial":
+            return np.asarray(topics == place)
+        if method == "exclusive":
+            return np.asarray((relevant[:, place] > 0) & (relevant[:, place] == every))
+        others = np.delete(relevant, place, axis=1)
+        return np.asarray(relevant[:, place] > others.max(axis=1, initial=0))
+
+    held = list(map(selected, chosen))
     if len(chosen) == 1:
-        held.append(without(relevant, chosen[0]))
-    judged = relevant.sum(axis=1) > 0
+        held.append((relevant[:, chosen[0]] == 0) & (every > 0))
     return QueryPartition(
         clients=tuple(map(np.flatnonzero, held)),
-        remaining=np.flatnonzero(judged & ~np.any(held, axis=0)),
-        irrelevant=np.flatnonzero(~judged),
+        remaining=np.flatnonzero((every > 0) & ~np.any(held, axis=0)),
+        irrelevant=np.flatnonzero(every == 0),
     )
 
 
@@ -249,33 +219,37 @@ class TopicSplit:
             for part, found in parts.items():
                 rest = np.union1d(found.clients[1], found.remaining)
                 parts[part] = replace(found, clients=(found.clients[0], rest), remaining=rest[:0])
-        _check_clients(number, parts, [topics.categories[place] for place in chosen])
-        wanted = tuple(max(1, queries.size // 2) for queries in parts["train"].clients)
+        for part in ("train", "vali"):
+            for client, queries in enumerate(parts[part].clients):
+                if not queries.size:
+                    category = topics.categories[chosen[min(client, len(chosen) - 1)]]
+                    raise DataError(
+                        f"merge: split {number}: no {part} query of client {client + 1} for category "
+                        f"{category}; expected more data, or another --category"
+                    )
+        trained = [queries.size for queries in parts["train"].clients]
+        wanted = tuple(max(1, size // 2) for size in trained)
         remaining, relevant = parts["vali"].remaining, topics.counts["vali"].relevant
-        split = cls(
+        merge = merge_queries(remaining, relevant, chosen, wanted) if number else ()
+        for client, queries in enumerate(merge):
+            if queries.size < 2:
+                cause = f"{remaining.size} validation queries remain for D_merge"
+                if wanted[client] < 2:
+                    cause = f"D_merge has half as many queries as train client {client + 1}, and these are "
+                    cause += str(trained[client])
+                raise DataError(
+                    f"merge: split {number}: {cause}; expected at least 2 in D_merge of each client; use "
+                    "more data, or another --category"
+                )
+        return cls(
             number=number,
             method=method,
             choice=rank + 1 if pair else None,
             category=topics.categories[chosen[0]] if pair else None,
             parts=parts,
             wanted=wanted,
-            merge=merge_queries(remaining, relevant, chosen, wanted) if number else (),
+            merge=merge,
         )
-        split._check_merge()
-        return split
-
-    def _check_merge(self) -> None:
-        for client, (queries, wanted) in enumerate(zip(self.merge, self.wanted, strict=False), start=1):
-            if queries.size >= 2:
-                continue
-            trained = self.parts["train"].clients[client - 1].size
-            cause = f"{self.parts['vali'].remaining.size} validation queries remain for D_merge"
-            if wanted < 2:
-                cause = f"D_merge has half as many queries as train client {client}, and these are {trained}"
-            raise DataError(
-                f"merge: split {self.number}: {cause}; expected at least 2 in D_merge of each client; use "
-                "more data, or another --category"
-            )
 
     @property
     def clients(self) -> int:
@@ -295,17 +269,6 @@ class TopicSplit:
             for client, (queries, wanted) in enumerate(zip(self.merge, self.wanted, strict=False), start=1)
             if queries.size < wanted
         ]
-
-
-def _check_clients(number: int, parts: Mapping[str, QueryPartition], categories: Sequence[int]) -> None:
-    for part in ("train", "vali"):
-        for client, queries in enumerate(parts[part].clients, start=1):
-            if not queries.size:
-                category = categories[min(client, len(categories)) - 1]
-                raise DataError(
-                    f"merge: split {number}: no {part} query of client {client} for category {category}; "
-                    "expected more data, or another --category"
-                )
 
 
 def group_names(clients: int, second: str = "DS'_2") -> tuple[str, ...]:
@@ -334,29 +297,26 @@ def split_statistics(
     pair = len(places) <= PAIR
     choices = [((place,), topics.categories[place]) for place in places] if pair else [(places, None)]
     names = (*group_names(max(PAIR, len(places))), "remaining", "irrelevant")
-    rows = []
+    rows: list[dict[str, Any]] = []
+
+    def add(part: str, queries: Ints, category: int | None, method: str | None, group: str) -> None:
+        data = collection.part(part)
+        sizes = {
+            "queries": int(queries.size),
+            "relevant_documents": int(relevant_documents(data)[queries].sum()),
+            "pairs": int(data.lengths[queries].sum()),
+        }
+        rows.append({"part": part, "category": category, "method": method, "group": group, **sizes})
+
     for part in collection.PARTS:
-        data, relevant = collection.part(part), topics.counts[part].relevant
-        rows.append(_sizes((part, None, None, "DS"), data, np.arange(data.n_queries)))
+        add(part, np.arange(collection.part(part).n_queries), None, None, "DS")
         for chosen, category in choices:
             for method in METHODS:
-                found = partition(method, relevant, topics.topics[part], chosen)
-                queries = (*found.clients, found.remaining, found.irrelevant)
-                rows += [
-                    _sizes((part, category, method, name), data, mine)
-                    for name, mine in zip(names, queries, strict=True)
-                ]
+                found = partition(method, topics.counts[part].relevant, topics.topics[part], chosen)
+                groups = (*found.clients, found.remaining, found.irrelevant)
+                for name, queries in zip(names, groups, strict=True):
+                    add(part, queries, category, method, name)
     return rows
-
-
-def _sizes(named: tuple[str, int | None, str | None, str], data: Dataset, queries: Ints) -> dict[str, Any]:
-    """The sizes of some queries; they are named by part, category, method and group."""
-    return {
-        **dict(zip(("part", "category", "method", "group"), named, strict=True)),
-        "queries": int(queries.size),
-        "relevant_documents": int(relevant_documents(data)[queries].sum()),
-        "pairs": int(data.lengths[queries].sum()),
-    }
 
 
 def category_rows(topics: QueryTopics) -> list[dict[str, Any]]:

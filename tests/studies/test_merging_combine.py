@@ -8,8 +8,6 @@ from math import comb
 import numpy as np
 import pytest
 from foltr_audit.studies.model_merging.combine import (
-    Ranker,
-    Trainer,
     Tuner,
     best_weights,
     combine_scores,
@@ -20,8 +18,10 @@ from foltr_audit.studies.model_merging.combine import (
 )
 from foltr_audit.studies.model_merging.trainers import (
     LambdaMARTTrainer,
+    Ranker,
     RankingJudge,
     RegressionTrainer,
+    Trainer,
     TuningBudget,
 )
 from numpy.typing import NDArray

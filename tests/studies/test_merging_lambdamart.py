@@ -12,6 +12,7 @@ from foltr_audit.studies.model_merging.trainers import (
     LEARNING_RATES,
     LambdaMARTRanker,
     LambdaMARTTrainer,
+    Ranker,
     RankingJudge,
     TuningBudget,
 )
@@ -55,7 +56,7 @@ def test_the_same_setting_gives_the_same_bytes_on_any_number_of_threads() -> Non
     assert _trees(text(other)) != _trees(text(trained()))
 
 
-def text(model: LambdaMARTRanker) -> str:
+def text(model: Ranker) -> str:
     """The model in LightGBM's own text form."""
     return str(model.model.model_to_string(num_iteration=model.trees))
 

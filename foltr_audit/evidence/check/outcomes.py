@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -115,7 +115,7 @@ def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[Lim
 
 def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     allowed = None if name == "no_refuted_claims" else float(getattr(limits, name))
-    found, edge = _JUDGES[name](limits, subject), allowed or 0.0
+    found, edge = _judged(name, limits, subject), allowed or 0.0
     status: Status = "not judged"
     if found.judged is not None:
         fits = found.judged >= edge if name == "min_ndcg" else found.judged <= edge
@@ -185,7 +185,8 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     highest = "the highest AUC" if limits.use == "value" else "the highest upper bound"
     others = f"with {highest} of {join_names(ran)}" if len(ran) > 1 else "the only one that ran"
     found = [_one_attack(limits, attack, others) for attack in subject.attacks]
-    worst = max(found, key=_judged_then_value)
+    # Intervals that end alike, e.g. at 1, are told apart by their values; what is not judged comes last.
+    worst = max(found, key=lambda one: (_or_last(one.judged), _or_last(one.value)))
     if worst.judged is not None and worst.judged > (limits.max_attack_auc or 0.0):
         return worst  # broken, whatever the refused attacks would find
     if refused and subject.all_attacks:
@@ -194,10 +195,8 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     return unknown or worst
 
 
-def _judged_then_value(outcome: LimitOutcome) -> tuple[float, float]:
-    """Intervals that end alike, e.g. at 1, are told apart by their values; what is not judged comes last."""
-    value = outcome.value if isinstance(outcome.value, float) else -1.0
-    return (-1.0 if outcome.judged is None else outcome.judged), value
+def _or_last(value: float | str | None) -> float:
+    return value if isinstance(value, float) else -1.0
 
 
 def _one_attack(limits: SystemLimits, attack: AttackRecord, others: str) -> LimitOutcome:
@@ -222,10 +221,6 @@ def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     return LimitOutcome(auc, auc, about=about)
 
 
-def _ndcg(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
-    return _read(limits, "min_ndcg", subject.ndcg, "offline nDCG@10", subject.missing.get("ndcg"))
-
-
 def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     """The loss; unless the value alone counts, its one-sided bounds: the rule of `decide.cost_doubt`."""
     about, loss = "offline nDCG@10 compared with no defense", subject.difference.loss
@@ -243,25 +238,6 @@ def _loss(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     return LimitOutcome(loss.mean, loss.upper, (loss.lower, loss.upper), about)
 
 
-def _in_view(
-    judge: Callable[[SystemLimits, Sequence[AuditRecord]], LimitOutcome],
-) -> Callable[[SystemLimits, CheckSubject], LimitOutcome]:
-    """Judge an epsilon by the audits of the view of the limits."""
-
-    def of(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
-        if not subject.audits:
-            return LimitOutcome(missing=subject.missing.get("audits", "no audit was run"))
-        audits = [audit for audit in subject.audits if audit.view == limits.view]
-        if not audits:
-            seen = "; ".join(dict.fromkeys(map(_sees, subject.audits)))
-            return LimitOutcome(
-                missing=f"no audit where the server sees {with_article(sees(limits.view))}; audited: {seen}"
-            )
-        return judge(limits, audits)
-
-    return of
-
-
 def _sees(audit: AuditRecord) -> str:
     return sees(audit.view, audit.colluders)
 
@@ -271,36 +247,41 @@ def _about(audit: AuditRecord) -> str:
     return f"{_sees(audit)}, one {audit.unit}, {audit.canary}{delta}"
 
 
-def _measured_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> LimitOutcome:
+def _epsilon(limits: SystemLimits, subject: CheckSubject, name: str) -> LimitOutcome:
+    """An epsilon by the audits of the view of the limits."""
+    if not subject.audits:
+        return LimitOutcome(missing=subject.missing.get("audits", "no audit was run"))
+    audits = [audit for audit in subject.audits if audit.view == limits.view]
+    if not audits:
+        seen = "; ".join(dict.fromkeys(map(_sees, subject.audits)))
+        return LimitOutcome(
+            missing=f"no audit where the server sees {with_article(sees(limits.view))}; audited: {seen}"
+        )
+    allowed = float(getattr(limits, name))
+    if name == "max_proven_eps":
+        audit = max(audits, key=lambda one: one.upper.epsilon)
+        value = audit.upper.epsilon
+        return LimitOutcome(value, value, about=f"{_about(audit)}: {audit.upper.how}")
+    if name == "max_exact_eps":
+        worst, unknown = max(audits, key=_exact), min(audits, key=_exact)
+        if _exact(unknown) < 0.0 and _exact(worst) <= allowed:
+            missing = "the exact loss of the pair that was played is not computable for this chain"
+            return LimitOutcome(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
+        return LimitOutcome(worst.exact, worst.exact, about=_about(worst))
     audit = max(audits, key=lambda one: one.lower.epsilon)
     value, trials = audit.lower.epsilon, audit.lower.trials
-    about = f"{_about(audit)}, {trials} trials"
     interval = value, audit.upper.epsilon  # from the measured bound to the proven one
-    allowed = limits.max_measured_eps or 0.0
+    found = LimitOutcome(value, value, interval, f"{_about(audit)}, {trials} trials")
     ceiling = min(one.lower.ceiling for one in audits)
     if value <= allowed and ceiling <= allowed:  # these trials could not break the limit: a vacuous check
         missing = f"{trials} trials can show at most {ceiling:.3g}, whatever leaks; expected more --trials"
-        return LimitOutcome(value, None, interval, about, missing)
-    return LimitOutcome(value, value, interval, about)
-
-
-def _exact_eps(limits: SystemLimits, audits: Sequence[AuditRecord]) -> LimitOutcome:
-    worst, unknown = max(audits, key=_exact), min(audits, key=_exact)
-    if _exact(unknown) < 0.0 and _exact(worst) <= (limits.max_exact_eps or 0.0):
-        missing = "the exact loss of the pair that was played is not computable for this chain"
-        return LimitOutcome(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
-    return LimitOutcome(worst.exact, worst.exact, about=_about(worst))
+        return found._replace(judged=None, missing=missing)
+    return found
 
 
 def _exact(audit: AuditRecord) -> float:
     """The exact loss; an unknown one sorts below all others."""
     return -1.0 if audit.exact is None else audit.exact
-
-
-def _proven_eps(_limits: SystemLimits, audits: Sequence[AuditRecord]) -> LimitOutcome:
-    audit = max(audits, key=lambda one: one.upper.epsilon)
-    value = audit.upper.epsilon
-    return LimitOutcome(value, value, about=f"{_about(audit)}: {audit.upper.how}")
 
 
 def _claims(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
@@ -321,13 +302,13 @@ def _claims(limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     return LimitOutcome(value, float(bool(false)), None, about)
 
 
-_JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], LimitOutcome]] = {
-    "max_attack_auc": _attack_auc,
-    "max_ceiling_auc": _ceiling_auc,
-    "max_measured_eps": _in_view(_measured_eps),
-    "max_exact_eps": _in_view(_exact_eps),
-    "max_proven_eps": _in_view(_proven_eps),
-    "no_refuted_claims": _claims,
-    "min_ndcg": _ndcg,
-    "max_ndcg_loss": _loss,
-}
+def _judged(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
+    if name == "min_ndcg":
+        return _read(limits, name, subject.ndcg, "offline nDCG@10", subject.missing.get("ndcg"))
+    judges = {
+        "max_attack_auc": _attack_auc,
+        "max_ceiling_auc": _ceiling_auc,
+        "no_refuted_claims": _claims,
+        "max_ndcg_loss": _loss,
+    }
+    return judges[name](limits, subject) if name in judges else _epsilon(limits, subject, name)

@@ -65,10 +65,13 @@ def check_trace(
     if methods:
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})
     recorded = replace(recorded, protocol=protocol)
-    attacks, refused = _attacks(recorded, progress) if limits.max_attack_auc is not None else ({}, {})
+    attacks: dict[str, list[AttackRecord]] = {}
+    refused: dict[str, Mapping[str, str]] = {}
     missing = dict(_MISSING)
     if recorded.has_truth:
         missing["attacks"] = "no attack on clicks was run"
+        if limits.max_attack_auc is not None:
+            attacks, refused = _attacks(recorded, progress)
     ndcg, proof, warnings = UNKNOWN, None, tuple[CodedWarning, ...]()
     if limits.min_ndcg:
         ndcg, missing["ndcg"] = _ndcg(recorded, with_interval=limits.use == "interval")
@@ -104,9 +107,7 @@ def check_trace(
 def _attacks(
     recorded: TraceAttack, progress: Progress
 ) -> tuple[dict[str, list[AttackRecord]], dict[str, Mapping[str, str]]]:
-    """What attacks on clicks read, and which could not run, by click model; nothing without the truth."""
-    if not recorded.has_truth:
-        return {}, {}
+    """What attacks on clicks read, and which could not run, by click model."""
     refuse_unknown_queries(recorded.protocol.queries, recorded.collection)
     attacks: dict[str, list[AttackRecord]] = {}
     refused: dict[str, Mapping[str, str]] = {}
@@ -162,16 +163,10 @@ def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> tuple[Estimate, str]
         return Estimate(value), ""
     if spec is None or not (recorded.path / MODEL).is_file():
         return Estimate(value), "only a finished Run has the model that it is computed with"
-    return _over_queries(recorded), ""
-
-
-def _over_queries(recorded: TraceAttack) -> Estimate:
-    """The nDCG@10 of a finished Run, a mean over its evaluated queries."""
-    spec, collection = recorded.spec, recorded.collection
-    if spec is None or collection is None:
+    if recorded.collection is None:
         raise UsageError(f"min_ndcg: {recorded.path}: no data to rank; give them with --data")
-    federation = Federation(Setup(spec, collection))
+    federation = Federation(Setup(spec, recorded.collection))
     model = load_model(recorded.path, federation.setup.ranker.n_parameters)
     values = federation.evaluation.by_query(model, federation.weights_after(spec.train.rounds - 1))
     queries = np.array([f"{number:07d}" for number in range(values.size)], dtype=np.str_)
-    return QueryBootstrap(queries, Streams(spec.seed)).share(values)
+    return QueryBootstrap(queries, Streams(spec.seed)).share(values), ""
