@@ -76,12 +76,6 @@ def test_frames_of_parts_have_the_same_columns() -> None:
                 fa.make_data(frame, "grade", "qid", test=other)
 
 
-def test_frames_of_pandas() -> None:
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = pandas.DataFrame({"qid": QUERY, "grade": Y, **{f"f{n}": X[:, n] for n in range(4)}})
-    assert fa.make_data(frame, "grade", "qid").fingerprint == fa.make_data(X, Y, QUERY).fingerprint
-
-
 def test_judgements_with_features_of_each_pair() -> None:
     qrels = [Qrel(f"q{row // 12}", f"d{row}", int(Y[row]) - 1) for row in range(240)]
     given = {(one.query_id, one.doc_id): X[row] for row, one in enumerate(qrels)}

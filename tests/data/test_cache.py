@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.records.dataset import LazyNames
+from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data import load as store
-from foltr_audit.data.load import FACTS
+from foltr_audit.data.load import FACTS, load_collection
 from tests.fixtures.data_cache import PARTS, TEXT, assert_same, contents, is_mapped, load, names
 
 
@@ -58,6 +59,23 @@ def test_each_preparation_and_each_folder_has_its_own_entry(
         monkeypatch.chdir(folder)
         found.append(load(letor_file.name).fingerprint)
     assert found[0] != found[1], "the same relative path"
+
+
+def test_every_field_of_the_data_has_entries_of_its_own(cache_place: Path, letor_file: Path) -> None:
+    fields = (
+        {},
+        {"normalise": "none"},
+        {"dtype": "float64"},
+        {"missing": "mean"},
+        {"document_order": "file"},
+    )
+    for _ in range(2):
+        for field in fields:
+            data = DataSpec.model_validate({"source": str(letor_file), **field})
+            cached = load_collection(data, 1)
+            assert DataSpec.of(cached) == data
+            assert_same(cached, load_collection(data, 1, cache=False))
+    assert len(contents(cache_place)) == len(fields)
 
 
 def test_intents_are_kept_and_qrels_that_change_are_read_anew(cache_place: Path, letor_file: Path) -> None:

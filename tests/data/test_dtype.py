@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from foltr_audit import load_data
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
-from foltr_audit.data.sources import normalise
 from tests.fixtures.command import answer
 
 
@@ -30,15 +28,6 @@ def test_float64_features_are_the_float32_ones_before_they_are_rounded(how: str)
         assert (str(one.dtype), str(two.dtype)) == ("float32", "float64")
         assert np.array_equal(one, two.astype(np.float32))
         assert np.array_equal(one, two) == (how == "none")
-
-
-def test_the_cache_keeps_both_apart(cache_place: Path) -> None:
-    for _ in range(2):
-        for dtype in ("float32", "float64"):
-            found, made = parts("zscore", dtype, cache=True), parts("zscore", dtype)
-            assert found.train.features.dtype == dtype
-            assert np.array_equal(found.train.features, made.train.features)
-    assert len([path for path in cache_place.iterdir() if path.is_dir()]) == 2
 
 
 def test_float64_features_are_parsed_as_float64_and_not_widened(tmp_path: Path) -> None:
@@ -62,18 +51,6 @@ def test_other_digits_are_other_data() -> None:
     more = train.with_features(wide.features * (1 + 1e-12))
     assert np.array_equal(more.features.astype(np.float32), train.features)
     assert more.fingerprint != train.fingerprint
-
-
-@pytest.mark.parametrize("how", ["zscore", "zscore-parts"])
-def test_a_constant_float64_feature_has_no_deviation(how: str) -> None:
-    """The mean of ten numbers 0.1 is not 0.1 in float64."""
-    train = load_data("synthetic:mq2007:12", normalise="none", dtype="float64").train
-    rows = np.array(train.features, dtype=np.float64)
-    rows[:, 0] = 0.1
-    same = train.with_features(rows)
-    made = load_data("synthetic:mq2007:12", normalise="none", dtype="float64")
-    scaled = normalise(replace(made, train=same, vali=same, test=same), how, "float64")
-    assert not scaled.train.features[:, 0].any()
 
 
 @pytest.mark.slow

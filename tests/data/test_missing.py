@@ -13,8 +13,6 @@ from hypothesis.extra.numpy import arrays
 
 import foltr_audit as fa
 from foltr_audit.core.records import Collection
-from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.data.load import load_collection
 from foltr_audit.data.values import MISSING, fill_missing
 from foltr_audit.errors import DataError, UsageError
 from tests.fixtures.command import answer, refusal
@@ -180,18 +178,6 @@ def test_a_spec_holds_one_text(given: object, text: str | None) -> None:
 def test_what_is_no_setting(given: object) -> None:
     with pytest.raises(UsageError, match=r"missing: .* expected a number within float32, min or mean"):
         fa.Spec(data={"missing": given})
-
-
-def test_the_cache_keeps_settings_apart(cache_place: Path, tmp_path: Path) -> None:
-    path = written(tmp_path / "data.txt")
-    for _ in range(2):
-        for how in (None, "0", "mean"):
-            spec = DataSpec.model_validate({"source": str(path), "missing": how, "dtype": "float64"})
-            cached, read = load_collection(spec, 1), load_collection(spec, 1, cache=False)
-            np.testing.assert_array_equal(cached.test.features, read.test.features)
-            assert (cached.missing, cached.n_missing) == (how, GONE.sum())
-            assert DataSpec.of(cached) == spec
-    assert len([entry for entry in cache_place.iterdir() if entry.is_dir()]) == 3
 
 
 def test_data_info_counts_them(tmp_path: Path) -> None:

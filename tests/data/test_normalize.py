@@ -85,10 +85,12 @@ def test_zscore_parts_of_a_constant_and_of_one_document_are_zero() -> None:
     np.testing.assert_array_equal(scaled.vali.features, [[0, 0]])
 
 
-def test_a_constant_feature_becomes_zero_everywhere() -> None:
-    # In float32 the mean of a thousand times 0.1 is not 0.1, and the deviation not 0.
-    train = part(np.column_stack([np.full(1000, 0.1), np.arange(1000)]))
-    scaled = normalise(collection(train, test=part([[7.0, 1.0], [0.1, 2.0]])), "zscore")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_constant_feature_becomes_zero_everywhere(dtype: str) -> None:
+    # In either type the mean of a thousand times 0.1 is not 0.1, and the deviation not 0.
+    rows = np.column_stack([np.full(1000, 0.1), np.arange(1000)]).astype(dtype)
+    train = part(rows).with_features(rows)
+    scaled = normalise(collection(train, test=part([[7.0, 1.0], [0.1, 2.0]])), "zscore", dtype)
     for name in Collection.PARTS:
         assert not np.any(scaled.part(name).features[:, 0])
     assert np.any(scaled.test.features[:, 1])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.dataset import joined
 from foltr_audit.data.letor import read_letor
 from foltr_audit.data.sources import folds_of, locate
 from foltr_audit.errors import UsageError
@@ -72,14 +71,6 @@ def test_pieces_are_in_the_order_of_their_numbers(tmp_path: Path, names: list[st
     assert folds_of(source) == ()
     with pytest.raises(UsageError, match=r"--fold 1: .* has no folds"):
         locate(source, 1)
-
-
-def test_sparse_pieces_take_the_widest(tmp_path: Path) -> None:
-    source = lay(tmp_path, {"a1.txt": "1 qid:a 2:1\n0 qid:b 1:1\n", "a2.txt": "1 qid:c 4:3\n"})
-    data = load_data(source, normalise="none")
-    every = joined([data.part(name) for name in Collection.PARTS])
-    of = {query: every.features[every.offsets[place]].tolist() for place, query in enumerate(every.query_ids)}
-    assert of == {"a": [0, 1, 0, 0], "b": [1, 0, 0, 0], "c": [0, 0, 0, 3]}
 
 
 @pytest.mark.parametrize(

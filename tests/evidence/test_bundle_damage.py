@@ -20,8 +20,6 @@ from foltr_audit.errors import TraceError
 from foltr_audit.evidence import bundle as bundle_archive
 from foltr_audit.evidence.bundle import NAME, entry
 from foltr_audit.experiments.store import read_arrays
-from foltr_audit.utils.reading import arrays
-from foltr_audit.utils.reading.arrays import read_array
 from tests.fixtures.bundles import Files, changed_json, content, forged, write_bundle
 from tests.fixtures.command import Done, run
 
@@ -249,22 +247,3 @@ def packed(**values: Any) -> bytes:
 def test_arrays_that_no_cell_has_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(TraceError):
         read_arrays(packed(**values))
-
-
-def test_arrays_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = packed(query_ndcg=np.zeros(10_000))
-    assert read_arrays(data)["query_ndcg"].size == 10_000
-    monkeypatch.setattr(arrays, "UNPACKS_TO", (50_000, 1))
-    with pytest.raises(TraceError, match="unpacks to more"):
-        read_arrays(data)
-
-
-@pytest.mark.parametrize("shape", ["(10000000000000,)", "(-1,)", "(3, 4)", "(True,)"])
-def test_a_header_that_promises_more_than_there_is_is_refused(tmp_path: Path, shape: str) -> None:
-    np.save(tmp_path / "model.npy", np.zeros(3), allow_pickle=False)
-    data = (tmp_path / "model.npy").read_bytes()
-    before, _, after = data.partition(b"(3,)")
-    header = (before + shape.encode() + after.lstrip(b"(3,)"))[:127]
-    (tmp_path / "model.npy").write_bytes(header + b"\n" + data[128:])
-    with pytest.raises(TraceError, match=r"no \.npy file with one plain array"):
-        read_array(tmp_path / "model.npy", TraceError)
