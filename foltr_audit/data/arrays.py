@@ -7,7 +7,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,22 +37,6 @@ _BATCH_VALUES = 1 << 20  # float64 copies of this many features at a time
 
 _made: dict[str, Collection] = {}
 """The collections of this process by their source: a Spec holds their name only."""
-
-
-class Judgement(Protocol):
-    """One relevance judgement, as `ir_datasets` yields them: `for qrel in dataset.qrels_iter()`."""
-
-    @property
-    def query_id(self) -> str:
-        """The query."""
-
-    @property
-    def doc_id(self) -> str:
-        """The document."""
-
-    @property
-    def relevance(self) -> int:
-        """The grade; below 0 counts as 0."""
 
 
 @names_arguments
@@ -129,7 +113,7 @@ def make_data(
 
 @names_arguments
 def make_data_of_qrels(
-    qrels: Iterable[Judgement],
+    qrels: Iterable[Any],
     features: Callable[[str, str], Sequence[float]] | Mapping[tuple[str, str], Sequence[float]],
     *,
     name: str = "qrels",
@@ -141,7 +125,8 @@ def make_data_of_qrels(
     """Ranking data from judgements, such as those of `ir_datasets`, and the features of each judged pair.
 
     Args:
-        qrels: judgements with a `query_id`, a `doc_id` and a `relevance`; below 0 counts as 0.
+        qrels: judgements with a `query_id`, a `doc_id` and a whole `relevance`, as `dataset.qrels_iter()` of
+            `ir_datasets` yields them; below 0 counts as 0.
         features: of a query and a document, by their ids: a function or a mapping, to d numbers. Collections
             of texts have none: compute them, e.g. scores of some retrieval models.
         name: what reports call the data.
@@ -428,10 +413,8 @@ def _number(one: Any) -> float | None:
 
 def _is_missing(one: Any) -> bool:
     """Whether an element stands for no value: None, NaN, NaT, pandas.NA or masked."""
-    if one is None or one is np.ma.masked:
-        return True
     try:
-        return bool(one != one)
+        return one is None or one is np.ma.masked or bool(one != one)
     except TypeError:  # pandas.NA is neither true nor false
         return True
     except (ValueError, ArithmeticError):  # an array, or a signalling NaN

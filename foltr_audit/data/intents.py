@@ -66,11 +66,6 @@ class Qrels:
     def topics(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(topic for topic, _ in self.rows))
 
-    @property
-    def relevant(self) -> Ints:
-        """Number of relevant documents (grade > 0) of each intent, shape (I,)."""
-        return np.asarray(np.count_nonzero(self.grades > 0, axis=1), dtype=np.int64)
-
 
 def qrels_file(intents: str) -> tuple[Path, int] | None:
     """The file that `FILE[:I]` names, and how many of its subtopics; None for anything else, a folder.

@@ -12,13 +12,13 @@ from __future__ import annotations
 import csv
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -189,8 +189,7 @@ def _listed(text: str, clicked: str, where: str) -> int:
     return len(names)
 
 
-@dataclass(frozen=True)
-class LogFiles:
+class LogFiles(NamedTuple):
     """The two files of a search log."""
 
     metadata: Path
@@ -201,20 +200,14 @@ class LogFiles:
         """Those in a folder, plain or gzip; None where it holds no search log, or is none."""
         folder, found = Path(source), []
         for name in LOG_FILES:
-            there = [path for path in (name, f"{name}.gz") if _is_file(folder / path)]
+            # `isfile` is False also of a name with a NUL, or one that is too long.
+            there = [path for path in (name, f"{name}.gz") if os.path.isfile(folder / path)]
             if not there:
                 return None
             if len(there) > 1:
                 raise DataError(f"data: {folder}: {' and '.join(there)}; expected one of them")
             found.append(folder / there[0])
         return cls(*found)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):  # such as a NUL in the name
-        return False
 
 
 def number_of_clients(source: str) -> int | None:

@@ -144,23 +144,7 @@ def folds_of(source: str) -> tuple[int, ...]:
     Raises:
         DataError: no such data, a folder that cannot be read, or a fold that lacks a part or has it twice.
     """
-    folder = Path(source)
-    if not _is_folder(folder):
-        return ()
-    found = []
-    for name in _names(folder):
-        match = _FOLD.fullmatch(name)
-        if match and (folder / name).is_dir():
-            layout = _parts_layout(folder / name)
-            missing = [part for part in Collection.PARTS if part not in layout]
-            if missing:
-                raise DataError(
-                    f"data: {folder / name}: no {missing[0]} part; expected train.txt, vali.txt and test.txt"
-                )
-            found.append(int(match[1]))
-    if not found and len(_pieces(folder)) == _LETOR_PIECES:
-        return tuple(range(1, _LETOR_PIECES + 1))
-    return tuple(sorted(found))
+    return tuple(sorted(fold for fold in _layouts(Path(source)) if fold)) if _is_folder(Path(source)) else ()
 
 
 def locate(source: str, fold: int = 0) -> SourceFiles:
@@ -175,22 +159,43 @@ def locate(source: str, fold: int = 0) -> SourceFiles:
         if fold:
             raise UsageError(f"data: --fold {fold}: {source} is a file, which has no folds")
         return SourceFiles({"train": (path,)}, 0)
-    if not fold and "train" in (layout := _parts_layout(path)):
-        return SourceFiles(layout, 0)
-    folds = folds_of(source)
-    pieces = _pieces(path)
-    if pieces and (not fold or fold in folds):
-        return SourceFiles(_of_pieces(pieces, fold), fold)
-    if not fold and len(folds) == 1:
+    layouts = _layouts(path)
+    folds = sorted(number for number in layouts if number)
+    if not fold and 0 not in layouts and len(folds) == 1:
         fold = folds[0]
-    if fold in folds:
-        return SourceFiles(_parts_layout(path / f"Fold{fold}"), fold)
+    if fold in layouts:
+        return SourceFiles(layouts[fold], fold)
     known = ", ".join(map(str, folds))
     if fold:
         raise UsageError(f"data: --fold {fold}: {source} has {f'folds {known}' if known else 'no folds'}")
     if folds:
         raise UsageError(f"data: {source} has folds {known}; pass --fold K or --fold all")
     raise DataError(f"data: {source}: no training split; expected {_LAYOUTS}")
+
+
+def _layouts(folder: Path) -> dict[int, Layout]:
+    """The files of each fold of a folder, and those to be read without one, 0."""
+    names = _names(folder)
+    parts = _parts_layout(folder, names)
+    found = {0: parts} if "train" in parts else {}
+    matches = [match for name in names if (match := _FOLD.fullmatch(name))]
+    for match in matches:
+        place = folder / match[0]
+        if place.is_dir():
+            layout = found[int(match[1])] = _parts_layout(place, _names(place))
+            missing = [part for part in Collection.PARTS if part not in layout]
+            if missing:
+                raise DataError(
+                    f"data: {place}: no {missing[0]} part; expected train.txt, vali.txt and test.txt"
+                )
+    if not parts and not matches and (pieces := _pieces(folder, names)):
+        found[0] = {"train": pieces}
+        # Source: Qin & Liu 2013, "Introducing LETOR 4.0 datasets", on five-fold cross validation: fold 1 is
+        # trained on S1, S2 and S3, validated on S4 and tested on S5, and the other folds rotate them.
+        for fold in range(1, _LETOR_PIECES + 1) if len(pieces) == _LETOR_PIECES else ():
+            *train, vali, test = pieces[fold - 1 :] + pieces[: fold - 1]
+            found[fold] = {"train": tuple(train), "vali": (vali,), "test": (test,)}
+    return found
 
 
 def _is_folder(path: Path) -> bool:
@@ -209,9 +214,8 @@ def _names(folder: Path) -> list[str]:
         raise DataError(f"data: {folder}: cannot be read: {error.strerror or error}") from error
 
 
-def _parts_layout(folder: Path) -> Layout:
+def _parts_layout(folder: Path, names: Sequence[str]) -> Layout:
     """The parts `train.txt` and so on of a folder; without that one `NAME.train` and so on."""
-    names = _names(folder)
     found = _parts(folder, names, [("", ".txt"), ("set1.", ".txt")])
     stems = sorted({match[1] for name in names if (match := re.fullmatch(r"(.+)\.train(\.gz)?", name))})
     if "train" in found or not stems:
@@ -234,14 +238,11 @@ def _parts(folder: Path, names: Sequence[str], forms: Sequence[tuple[str, str]])
     return layout
 
 
-def _pieces(folder: Path) -> tuple[Path, ...]:
-    """The files NAME1.txt, NAME2.txt and so on, by number from 0 or 1; () without, or with parts or folds.
+def _pieces(folder: Path, names: Sequence[str]) -> tuple[Path, ...]:
+    """The files NAME1.txt, NAME2.txt and so on, by number from 0 or 1; () without.
 
     Other files and folders are passed over, so that a description may lie next to the data.
     """
-    names = _names(folder)
-    if _parts_layout(folder) or any(_FOLD.fullmatch(name) for name in names):
-        return ()
     every = sorted((match[1], int(match[2]), name) for name in names if (match := _PIECE.fullmatch(name)))
     stems = {stem: number for stem, number, _ in every if number < 2}
     if len(stems) > 1:
@@ -254,18 +255,6 @@ def _pieces(folder: Path) -> tuple[Path, ...]:
         if number > last + 1:
             raise DataError(f"data: {folder}: {name}, but no {stem}{last + 1}.txt; expected every piece")
     return tuple(folder / name for _, _, name in found)
-
-
-def _of_pieces(pieces: tuple[Path, ...], fold: int) -> Layout:
-    """All pieces as the training split; of a fold K the three from piece K on, then one for each other part.
-
-    Source: Qin & Liu 2013, "Introducing LETOR 4.0 datasets", on five-fold cross validation: fold 1 is trained
-    on S1, S2 and S3, validated on S4 and tested on S5, and the other folds rotate them.
-    """
-    if not fold:
-        return {"train": pieces}
-    *train, vali, test = pieces[fold - 1 :] + pieces[: fold - 1]
-    return {"train": tuple(train), "vali": (vali,), "test": (test,)}
 
 
 _SPLIT_SHARE = 0.2  # of the queries, for each missing part

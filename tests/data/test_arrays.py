@@ -278,7 +278,7 @@ def test_features_of_judgements_that_are_refused() -> None:
         with pytest.raises(DataError, match=message):
             fa.make_data_of_qrels(qrels, features)
     with pytest.raises(DataError, match="no attribute 'query_id'; expected judgements with query_id, doc_id"):
-        fa.make_data_of_qrels([(1, 2, 3)], {})  # type: ignore[list-item]
+        fa.make_data_of_qrels([(1, 2, 3)], {})
     with pytest.raises(DataError, match="qrels: no judgement"):
         fa.make_data_of_qrels([], lambda *_: [1.0])
     assert fa.make_data_of_qrels(qrels, lambda *_: [1.0, math.nan], missing="mean").n_missing == 240

@@ -50,7 +50,7 @@ def judged(qrels: Qrels) -> dict[tuple[str, str], list[int]]:
 @pytest.mark.skipif(not TREC.is_dir(), reason="the shared data are not here")
 def test_trec_counts_are_the_published_ones() -> None:
     qrels = read_qrels(str(TREC))
-    assert qrels.relevant.tolist() == [14_191, 10_297, 8_324, 5_226]
+    assert (qrels.grades > 0).sum(axis=1).tolist() == [14_191, 10_297, 8_324, 5_226]
     assert qrels.grades.shape == (4, 101_407)
     assert len(qrels.topics) == 198
 
@@ -63,7 +63,7 @@ def test_grades_by_topic_and_document(tmp_path: Path) -> None:
     }
     qrels = read_qrels(str(lay(tmp_path, files)))
     assert judged(qrels) == {("7", "a"): [1, 0], ("7", "b"): [0, 0], ("8", "a"): [0, 3], ("7", "c"): [0, 1]}
-    assert qrels.relevant.tolist() == [1, 2]
+    assert (qrels.grades > 0).sum(axis=1).tolist() == [1, 2]
     assert qrels.topics == ("7", "8")
 
 
