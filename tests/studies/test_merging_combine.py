@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 from tests.data.test_synthetic import ndcg10
-from tests.studies.test_merging_lambdamart import SETTING, TUNING, data
+from tests.studies.test_merging_trainers import SETTING, TUNING, data
 
 VALI = data().vali
 
@@ -56,28 +56,19 @@ def test_a_grid_is_as_fine_as_it_may_be(models: int) -> None:
     assert grid_steps(2) == 100  # .01, as in the paper
 
 
-def test_the_weight_is_the_best_of_the_grid() -> None:
-    first, second = noisy(1, 5), noisy(2, 6)
-    alphas, ndcg = best_weights(RankingJudge(VALI), [first, second])
-    grid = [ndcg10(VALI, (1 - step / 100) * first + step / 100 * second) for step in range(101)]
-    assert ndcg == pytest.approx(max(grid))
-    assert grid[round(100 * alphas[1])] == pytest.approx(max(grid))
-    assert max(grid) > max(grid[0], grid[-1])  # so that the ends are not what was found
-    assert 0 < alphas[1] < 0.5  # the better model weighs more
-
-
-def test_the_weights_of_three_models_are_the_best_of_their_grid() -> None:
-    scores = [noisy(1, 5), noisy(2, 6), noisy(1.5, 7)]
+@pytest.mark.parametrize("models", [2, 3])
+def test_the_weights_are_the_best_of_the_grid(models: int) -> None:
+    scores = [noisy(1, 5), noisy(2, 6), noisy(1.5, 7)][:models]
     alphas, ndcg = best_weights(RankingJudge(VALI), scores)
-    best = max(
-        ndcg10(VALI, (first * scores[0] + second * scores[1] + (50 - first - second) * scores[2]) / 50)
-        for first in range(51)
-        for second in range(51 - first)
-    )
-    assert ndcg == pytest.approx(best)
+    steps = grid_steps(models)
+    points = [point for point in product(range(steps + 1), repeat=models) if sum(point) == steps]
+    grid = {point: ndcg10(VALI, np.einsum("m,md->d", np.array(point) / steps, scores)) for point in points}
+    assert ndcg == pytest.approx(max(grid.values()))
+    assert ndcg10(VALI, combine_scores(scores, alphas)) == pytest.approx(ndcg)
     assert sum(alphas) == pytest.approx(1)
-    assert ndcg10(VALI, combine_scores(scores, alphas)) == pytest.approx(best)
-    assert ndcg > best_weights(RankingJudge(VALI), scores[:2])[1]
+    # Of two models the better weighs more, and neither end is what was found.
+    assert models > 2 or (alphas[0] > 0.5 and ndcg > max(grid[0, steps], grid[steps, 0]))
+    assert models == 2 or ndcg > best_weights(RankingJudge(VALI), scores[:2])[1]
 
 
 def test_equally_good_weights_go_to_the_middle() -> None:

@@ -1,4 +1,7 @@
-"""Trained rankers: same seed, same bytes; stopped and chosen by nDCG@10 as foltr-audit has it."""
+"""Trained rankers: same seed, same bytes; stopped and chosen by nDCG@10 as foltr-audit has it.
+
+LambdaMART by LightGBM, and regression trees of scikit-learn behind the same interface.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.studies.model_merging import trainers
 from foltr_audit.studies.model_merging.trainers import (
     LEARNING_RATES,
     LambdaMARTRanker,
     LambdaMARTTrainer,
+    RandomStudy,
     Ranker,
     RankingJudge,
+    RegressionTrainer,
+    Trainer,
     TuningBudget,
+    sample,
 )
 from numpy.typing import NDArray
 
@@ -66,10 +74,29 @@ def _trees(model: str) -> str:
     return model.partition("\nparameters:")[0]
 
 
-def test_it_learns() -> None:
-    test = data().test
-    scores = trained().scores(test.features)
+both = pytest.mark.parametrize("trainer", [LambdaMARTTrainer, RegressionTrainer])
+
+
+@both
+def test_it_learns_and_repeats(trainer: type[Trainer]) -> None:
+    test, budget = data().test, TuningBudget(trials=1, trees=12)
+    first, again = (trainer(data().train, data().vali, budget).train(SETTING) for _ in "ab")
+    scores = first.scores(test.features)
     assert ndcg10(test, scores) > ndcg10(test, np.zeros(test.n_documents)) + 0.1
+    assert (again.scores(test.features) == scores).all()
+
+
+@both
+def test_importances_are_those_of_the_features_that_matter(trainer: type[Trainer]) -> None:
+    part, budget = data().train, TuningBudget(trials=1, trees=5)
+    features = np.random.default_rng(2).normal(size=(part.n_documents, 4))
+    features[:, 2] = part.labels
+    known = part.with_features(features.astype(np.float32))
+    found = trainer(known, known, budget).train(SETTING)
+    assert int(found.importances("gain").argmax()) == 2
+    assert found.importances("split").sum() >= found.trees
+    nothing = known.with_features(np.zeros((part.n_documents, 4), dtype=np.float32))
+    assert not trainer(nothing, nothing, budget).train(SETTING).importances("gain").any()
 
 
 def test_it_is_chosen_by_ndcg_over_all_validation_queries() -> None:
@@ -142,3 +169,48 @@ def test_what_lightgbm_would_refuse_is_one_clear_line() -> None:
     said = "^merge: query q0 has 10001 documents; LightGBM ranks at most 10000$"
     with pytest.raises(DataError, match=said):
         LambdaMARTTrainer(long, long, TUNING)
+
+
+@pytest.mark.parametrize("patience", [5, 100])
+def test_the_best_trees_are_those_of_one_whole_fit(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model grows in steps of the patience; scikit-learn fits it here at once."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    monkeypatch.setattr(trainers, "PATIENCE", patience)
+    found = RegressionTrainer(data().train, data().vali, TuningBudget(trials=1, trees=40)).train(
+        {**SETTING, "min_sum_hessian_in_leaf": 25}
+    )
+    train, vali = data().train, data().vali
+    whole = HistGradientBoostingRegressor(
+        max_iter=40, learning_rate=0.1, max_leaf_nodes=15, min_samples_leaf=25, early_stopping=False
+    ).fit(train.features, train.labels)
+    stages = list(whole.staged_predict(vali.features))
+    ndcg = [ndcg10(vali, scores) for scores in stages]
+    best = 0
+    for trees, value in enumerate(ndcg):
+        if value > ndcg[best]:
+            best = trees
+        if trees - best == patience:
+            break
+    assert found.trees == best + 1
+    assert found.model.n_iter_ <= 40
+    assert found.validation == pytest.approx(ndcg[best], abs=1e-12)
+    np.testing.assert_allclose(found.scores(vali.features), stages[best])
+
+
+def test_tuning_keeps_the_best_of_its_random_settings() -> None:
+    tuning = RegressionTrainer(data().train, data().vali, TUNING)
+    found = tuning.tune(Streams(1), "M")
+    rng = Streams(1).generator("merge/tune/M")
+    tried = [tuning.train(sample(RandomStudy(rng))) for _ in range(TUNING.trials)]
+    assert found.validation == max(each.validation for each in tried)
+    assert found.parameters in [each.parameters for each in tried]
+
+
+def test_random_settings_fill_the_space_of_lambdamart() -> None:
+    rng = np.random.default_rng(1)
+    drawn = [sample(RandomStudy(rng)) for _ in range(5000)]
+    assert {one["learning_rate"] for one in drawn} == set(LEARNING_RATES)
+    assert {one["num_leaves"] for one in drawn} == set(range(15, 256))
+    assert {one["min_data_in_leaf"] for one in drawn} == set(range(10, 501, 5))
+    assert {one["min_sum_hessian_in_leaf"] for one in drawn} == set(range(1, 101))
