@@ -62,7 +62,7 @@ def test_each_preparation_and_each_folder_has_its_own_entry(
 
 
 def test_every_field_of_the_data_has_entries_of_its_own(cache_place: Path, letor_file: Path) -> None:
-    fields = (
+    fields: tuple[dict[str, str], ...] = (
         {},
         {"normalise": "none"},
         {"dtype": "float64"},

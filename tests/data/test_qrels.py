@@ -93,16 +93,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("files", "line"), REFUSED.values(), ids=REFUSED)
-def test_refused(tmp_path: Path, files: Mapping[str, str | bytes], line: str) -> None:
-    lay(tmp_path, files)
-    with pytest.raises(DataError) as caught:
-        read_qrels(str(tmp_path))
-    assert str(caught.value).startswith("qrels: ")
-    assert line in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_gzip_is_known_by_its_content_and_refused_if_damaged(tmp_path: Path) -> None:
     (tmp_path / "1.txt.gz").write_text(GOOD)
     assert read_qrels(str(tmp_path)).topics
@@ -181,13 +171,18 @@ REFUSED_FILES = {
 }
 
 
-@pytest.mark.parametrize(("text", "line"), REFUSED_FILES.values(), ids=REFUSED_FILES)
-def test_refused_files(tmp_path: Path, text: str, line: str) -> None:
-    lay(tmp_path, {"f": text})
+@pytest.mark.parametrize(
+    ("files", "line"),
+    [*REFUSED.values(), *(({"f": text}, line) for text, line in REFUSED_FILES.values())],
+    ids=[*REFUSED, *(f"file {name}" for name in REFUSED_FILES)],
+)
+def test_refused(tmp_path: Path, files: Mapping[str, str | bytes], line: str) -> None:
+    lay(tmp_path, files)
     with pytest.raises(DataError) as caught:
-        read_qrels(str(tmp_path / "f"))
+        read_qrels(str(tmp_path / "f" if "f" in files else tmp_path))
     assert str(caught.value).startswith("qrels: ")
     assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("number", [0, 1, 11, 9999])
@@ -291,31 +286,3 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     made = synthesise("clueweb-intents", queries=5)
     with pytest.raises(DataError, match=r"^qrels: .*qrels: cannot be written: File exists"):
         write_qrels({"train": made.train}, tmp_path / "qrels")
-
-
-@pytest.mark.parametrize("comment", ["# {}", "#{}", "#docid = {}", "# docid={} inc = 1"])
-@pytest.mark.parametrize(
-    "name",
-    ["http://ex.org/{}", "https://ex.org/?docid={}&a=b#c", "doi:10.1145/{}", "a=b{}", "clueweb09-en-{}"],
-)
-def test_documents_join_by_ids_of_any_form(tmp_path: Path, name: str, comment: str) -> None:
-    names = {topic: [name.format(f"{topic}-{row}") for row in range(3)] for topic in range(5)}
-    rows = [
-        f"0 qid:{topic} 1:{row} {comment.format(each)}\n"
-        for topic in names
-        for row, each in enumerate(names[topic])
-    ]
-    judged_by = {
-        f"{intent}.txt": "".join(
-            f"{topic} {intent} {each} {(row + intent) % 3}\n"
-            for topic in names
-            for row, each in enumerate(names[topic])
-        )
-        for intent in (1, 2)
-    }
-    (tmp_path / "all.txt").write_text("".join(rows))
-    data = load_data(str(tmp_path / "all.txt"), intents=str(lay(tmp_path / "qrels", judged_by)))
-    assert data.n_documents == 15
-    assert sorted(
-        each for part in (data.train, data.vali, data.test) for each in part.document_ids
-    ) == sorted(each for own in names.values() for each in own)
