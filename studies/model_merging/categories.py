@@ -51,8 +51,6 @@ class CategoryRule:
 
     def columns(self, collection: Collection, streams: Streams) -> dict[str, Ints]:
         """The category of each document of each part, int64 (documents,); the data must not be normalised."""
-        if collection.normalised != "none":
-            raise UsageError(f"merge: data normalised by {collection.normalised}; expected none")
         parts = {name: collection.part(name) for name in collection.PARTS}
         if self.feature is None:
             return _clusters(parts, self.number, collection.source, streams)

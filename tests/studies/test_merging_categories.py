@@ -10,7 +10,6 @@ from foltr_audit.studies.model_merging.categories import CategoryRule
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection
-from foltr_audit.data.sources import normalise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from tests.fixtures.reference import dataset
@@ -55,12 +54,6 @@ def test_a_column_that_is_no_category() -> None:
     many = collection([(0, number) for number in range(1200)])
     with pytest.raises(DataError, match=r"^tiny: feature 2 has 1200 distinct values; .* at most 1000$"):
         of("feature", many, 2)
-
-
-def test_normalised_data_have_no_categories() -> None:
-    data = normalise(collection([(5, 1), (7, 2)]), "zscore")
-    with pytest.raises(UsageError, match="normalised by zscore; expected none"):
-        of("feature", data, 1)
 
 
 def test_quantiles_by_sorting() -> None:
