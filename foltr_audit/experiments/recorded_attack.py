@@ -32,11 +32,10 @@ from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_er
 from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
-from foltr_audit.judge.fact_check import FactCheck, check_facts
+from foltr_audit.judge.fact_check import FactCheck, TruthCheck, check_facts, check_truth
 from foltr_audit.judge.observer import Observer, check_collection, query_names
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
 from foltr_audit.judge.round_sums import RoundSums
-from foltr_audit.judge.truth_check import TruthCheck, check_truth
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on

@@ -5,13 +5,14 @@ A hypothesis is a message's number with the clicks on its lists. Replays of many
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.records.view import View, checked_updates
 from foltr_audit.privacy.events import Ball
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -35,30 +36,15 @@ def why_no_step_replay(view: View) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class StepReplay:
-    """The steps behind the messages of a view that has a client step.
-
-    Of several lists in a message each step starts from the local model that the step before left.
-    """
+class _ViewReplay:
+    """The steps behind the messages of a view. Of several lists each step starts where the last ended."""
 
     view: View
-
-    @property
-    def step(self) -> ClientStep:
-        step = self.view.knowledge.client_step
-        if step is None:
-            raise ValueError("a replay of a client step needs one")
-        return step
 
     @cached_property
     def lengths(self) -> Ints:
         """Number of documents of each list, int64 (n, B)."""
         return np.asarray(self.view.is_document.sum(axis=2))
-
-    def models(self, i: int, b: int, model: Floats, clicks: Floats) -> Floats:
-        """Local models (H, P) after clicks (H, L) on list b of message i, from a local model (P,)."""
-        rows = self.view.features[i, b, : clicks.shape[1]]
-        return self.moved(model, checked_updates(self.step, model, rows, clicks))
 
     def moved(self, model: Floats, updates: Floats) -> Floats:
         """A local model (P,) after each of several updates (H, P), and the clips: (H, P)."""
@@ -67,14 +53,52 @@ class StepReplay:
         models = model + into_ball(updates, known.update_clip)
         return np.where(acts, into_ball(models, known.clip), models)
 
-    def patterns(self, i: int, b: int, model: Floats) -> Iterator[tuple[int, Floats]]:
-        """Local models after every click pattern of a list, some at a time: the first pattern and (H, P)."""
+    def _click_patterns(self, i: int, b: int) -> Iterator[tuple[int, Bools]]:
+        """All click patterns of a list, some at a time: the number of the first, and (H, L)."""
         L = int(self.lengths[i, b])
-        each = max(1, _NUMBERS // max(1, model.size))
+        each = max(1, _NUMBERS // max(1, self.view.parameters.shape[1]))
         for first in range(0, 1 << L, each):
             numbers = np.arange(first, min(first + each, 1 << L))
-            clicks = (numbers[:, np.newaxis] >> np.arange(L)) & 1
+            yield first, (numbers[:, np.newaxis] >> np.arange(L)) & 1 == 1
+
+
+class StepReplay(_ViewReplay):
+    """The steps behind the messages of a view that has a client step."""
+
+    @property
+    def step(self) -> ClientStep:
+        step = self.view.knowledge.client_step
+        if step is None:
+            raise ValueError("a replay of a client step needs one")
+        return step
+
+    def models(self, i: int, b: int, model: Floats, clicks: Floats, step: ClientStep | None = None) -> Floats:
+        """Local models (H, P) after clicks (H, L) on list b of message i, from a local model (P,)."""
+        rows = self.view.features[i, b, : clicks.shape[1]]
+        return self.moved(model, checked_updates(step or self.step, model, rows, clicks))
+
+    def patterns(self, i: int, b: int, model: Floats) -> Iterator[tuple[int, Floats]]:
+        """Local models after every click pattern of a list, some at a time: the first pattern and (H, P)."""
+        for first, clicks in self._click_patterns(i, b):
             yield first, self.models(i, b, model, clicks.astype(np.float64))
+
+    def updates(self, clicks: Bools, steps: Sequence[ClientStep] | None = None) -> Floats:
+        """The updates (n, P) of clicks (n, B, k); `steps` has one for the chance in each message's steps.
+
+        In a sum, each client starts again.
+        """
+        out, senders = np.zeros(self.view.parameters.shape), self.view.senders
+        for i, theta in enumerate(self.view.parameters):
+            model, step = theta, None if steps is None else steps[i]
+            for b, length in enumerate(self.lengths[i].tolist()):
+                if senders is not None and b and senders[i, b] != senders[i, b - 1]:
+                    out[i] += model - theta
+                    model = theta
+                if length:
+                    here = clicks[i, b : b + 1, :length].astype(np.float64)
+                    model = self.models(i, b, model, here, step)[0]
+            out[i] += model - theta
+        return out
 
 
 def into_ball(vectors: Floats, ball: Ball | None) -> Floats:
@@ -102,11 +126,8 @@ def why_no_replay(view: View) -> str | None:
     return None
 
 
-@dataclass(frozen=True, eq=False)
-class Replay:
+class Replay(_ViewReplay):
     """The local steps behind the messages of a view that `why_no_replay` accepts."""
-
-    view: View
 
     @property
     def only_observed(self) -> bool:
@@ -119,11 +140,6 @@ class Replay:
     @property
     def over_candidates(self) -> bool:
         return self.view.knowledge.normaliser == "candidates"
-
-    @cached_property
-    def lengths(self) -> Ints:
-        """Number of documents of each list, int64 (n, B)."""
-        return np.asarray(self.view.is_document.sum(axis=2))
 
     @cached_property
     def first(self) -> Ints:
@@ -174,6 +190,22 @@ class Replay:
         there = (self.lengths[messages, b] > 0)[:, np.newaxis]
         acts = there & (moved | self.view.knowledge.clip_without_pairs)
         return np.where(acts, into_ball(stepped, self.view.knowledge.clip), stepped)
+
+    def patterns(self, i: int, b: int, model: Floats) -> Iterator[tuple[int, Floats]]:
+        """Local models after every click pattern of a list, some at a time: the first pattern and (H, P)."""
+        row, L = np.array([i]), self.lengths[i, b]
+        rows = self.learning_rate * self.jacobian(model[np.newaxis], row, b)[0, :L]
+        weights = self.weights(model[np.newaxis], row, b)[0, :L, :L]
+        for first, clicks in self._click_patterns(i, b):
+            there = np.ones(clicks.shape, np.bool_)
+            seen = observed_documents(clicks, there, only_observed=self.only_observed).astype(np.float64)
+            c = seen * clicks
+            coefficients = seen * (c * (seen @ weights) - c @ weights)
+            yield first, self.moved(model, coefficients @ rows)
+
+    def updates(self, clicks: Bools) -> Floats:
+        """The updates (n, P) of clicks (n, B, k)."""
+        return np.asarray(self.paths(np.arange(len(self.view)), clicks)[-1] - self.view.parameters)
 
     def paths(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
         """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k).

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
-from foltr_audit.core.records.view import Candidates, View, checked_updates
+from foltr_audit.core.records.view import Candidates, View
 from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
 from foltr_audit.inference.pattern_decoder import noise_law
 from foltr_audit.inference.replay import Replay, StepReplay
@@ -113,7 +113,12 @@ def shadow_messages(view: View, row: int, form: MessageForm, count: int, part: i
     reported, law = clicks, view.knowledge.click_law
     if law is not None:
         reported = (rng.random(clicks.shape) < np.where(clicks, law.clicked, law.unclicked)) & there
-    updates = _updates(started, reported, rng)
+    step = view.knowledge.client_step
+    if step is None:
+        updates = Replay(started).updates(reported)
+    else:
+        drawn = [step.drawn(int(seed)) for seed in rng.integers(0, _SEEDS, size=count)]
+        updates = StepReplay(started).updates(reported, drawn)
     noise = noise_law(view.knowledge)
     if isinstance(noise, AdditiveNoise):
         clients = streams.clients("shadow messages", 0, np.arange(count))
@@ -225,25 +230,6 @@ def _clicks(view: View, grades: Ints, rng: np.random.Generator) -> Bools:
     drawn = rng.random((n * B, 2 * k))
     clicks: Bools = cascade_clicks(grades.reshape(n * B, k), drawn, belief.click.copy(), belief.stop.copy())
     return clicks.reshape(n, B, k)
-
-
-def _updates(view: View, clicks: Bools, rng: np.random.Generator) -> Floats:
-    """The updates (n, P) of clicks (n, B, k)."""
-    step = view.knowledge.client_step
-    if step is None:
-        return np.asarray(Replay(view).paths(np.arange(len(view)), clicks)[-1] - view.parameters)
-    replay, out = StepReplay(view), np.zeros(view.parameters.shape)
-    drawn = [step.drawn(int(seed)) for seed in rng.integers(0, _SEEDS, size=len(view))]
-    for i, theta in enumerate(view.parameters):
-        model = theta
-        for b, length in enumerate(replay.lengths[i]):
-            if view.senders is not None and b and view.senders[i, b] != view.senders[i, b - 1]:
-                out[i] += model - theta
-                model = theta
-            rows, here = view.features[i, b, :length], clicks[i, b : b + 1, :length].astype(np.float64)
-            model = replay.moved(model, checked_updates(drawn[i], model, rows, here))[0]
-        out[i] += model - theta
-    return out
 
 
 def _sent(updates: Floats, form: MessageForm) -> Floats:

@@ -15,6 +15,7 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import table_in
 from foltr_audit.inference.linear_systems import observed_lengths
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
 from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.federation import Federation
@@ -170,6 +171,20 @@ def test_a_message_may_hold_fewer_lists_than_others() -> None:
     wide = np.zeros(more.shown.shape, dtype=np.bool_)
     wide[:, :1, :10] = clicks[:, :1]
     np.testing.assert_allclose(ends(more, wide), ends(short, clicks[:, :1]), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("clip", [None, Ball(norm=1.5, ord=2)])
+@pytest.mark.parametrize(("pairs", "normaliser"), SETTINGS)
+def test_steps_of_all_patterns_are_those_of_each(pairs: str, normaliser: str, clip: Ball | None) -> None:
+    seen = view(6, k=5)
+    known = seen.knowledge.having(pairs=pairs, normaliser=normaliser, clip=clip)
+    replay = Replay(replace(seen, knowledge=known))
+    for i, start in enumerate(seen.parameters):
+        ((_, models),) = replay.patterns(i, 0, start)
+        for pattern, model in enumerate(models):
+            clicks = patterns_as_clicks(np.array([pattern]), 5)
+            stepped = replay.step(seen.parameters[[i]], np.array([i]), 0, clicks)[0]
+            np.testing.assert_allclose(model, stepped, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize(("pairs", "normaliser"), SETTINGS)

@@ -12,13 +12,12 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.fact_check import FactCheck, PdgdSteps, check_facts, coefficients
+from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace import Trace
-from tests.fixtures import foreign_trace, tiny
+from tests.fixtures import foreign_trace
 from tests.fixtures.command import run
 from tests.fixtures.foreign_trace import System
 from tests.fixtures.there import there
@@ -330,32 +329,3 @@ def test_nothing_is_checked_without_the_fact(own_run: Path) -> None:
     checked = facts(own_run, "--know", "perturbation=other")
     assert checked["state"] == "not checked"
     assert "perturbation" in checked["reason"]
-
-
-# --- steps of every click pattern -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("pairs", ["all", "last-click+1"])
-@pytest.mark.parametrize("normaliser", ["shown", "candidates"])
-def test_steps_of_all_patterns_are_those_of_the_replay(pairs: str, normaliser: str) -> None:
-    seen = tiny.view(6, seed=4, k=5)
-    known = replace(seen.knowledge, pairs=pairs, normaliser=normaliser)
-    view = replace(seen, knowledge=known)
-    pdgd, replay = PdgdSteps(view), Replay(view)
-    for i in range(len(view)):
-        ((_, updates, _),) = pdgd.of(i)
-        length = int(replay.lengths[i, 0])
-        for pattern in range(1 << length):
-            clicks = np.zeros((1, 5), dtype=np.bool_)
-            clicks[0, :length] = (pattern >> np.arange(length)) & 1
-            stepped = replay.step(view.parameters[[i]], np.array([i]), 0, clicks)[0] - view.parameters[i]
-            np.testing.assert_allclose(updates[pattern], stepped, rtol=0, atol=1e-14)
-
-
-def test_coefficients_are_sums_over_pairs() -> None:
-    rng = np.random.default_rng(2)
-    weights = rng.random((4, 4))
-    weights = np.triu(weights, 1) + np.triu(weights, 1).T
-    clicks = np.array([[False, True, False, False]])
-    (found,) = coefficients(weights, clicks, only_observed=True)
-    assert found == pytest.approx([-weights[0, 1], weights[0, 1] + weights[1, 2], -weights[1, 2], 0.0])

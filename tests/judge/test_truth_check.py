@@ -14,8 +14,8 @@ import pytest
 import foltr_audit as fa
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError
+from foltr_audit.judge.fact_check import TruthCheck, check_truth
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.truth_check import TruthCheck, check_truth
 from foltr_audit.trace import Trace, TraceWriter
 from tests.fixtures import foreign_trace, listwise_trace
 from tests.fixtures.command import SMALL, refusal, run
