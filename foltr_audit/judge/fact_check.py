@@ -687,7 +687,7 @@ def _own_clicks(sample: _TrueMessages, compared: UpdateComparison, times: float)
     They cannot but for a chance of `_CHANCE`. A message that is the opposite of its update may follow from
     it: a client may reverse it, and other clicks may have the opposite effect.
     """
-    from scipy.stats import binom
+    from scipy.special import bdtr
 
     replayed, noise = replay_of(sample.view).updates(sample.clicks), sample.view.knowledge.noise
     agrees = compared.explained_by(replayed, times)
@@ -695,7 +695,7 @@ def _own_clicks(sample: _TrueMessages, compared: UpdateComparison, times: float)
     if noise not in (None, "none"):  # it rarely leaves so few numbers near the right ones
         law, hits = parse_law(str(noise)), compared.reproduced(replayed, times).sum(axis=1)
         within = None if law is None else law.probability_within(times * compared.near.min(axis=1))
-        chance = binom.cdf(hits, replayed.shape[1], 0.0 if within is None else within)
+        chance = bdtr(hits, replayed.shape[1], 0.0 if within is None else within)
         possible = possible | (chance >= _CHANCE)
     return compared.counts & agrees, compared.counts & ~(agrees | possible)
 

@@ -225,8 +225,7 @@ def judge(
         promises = promises or RecordedPromises.of(
             observer.header, first or record, recording.n_rounds, protocol
         )
-        for each, messages, its_truth in _sights(tasks, record, truth, streams):
-            _judge_round(each, messages, its_truth)
+        _judge_round(tasks, record, truth, streams)
         tick()
     return TaskEvidence(
         found={task.name: task.evidence() for task in tasks},
@@ -253,11 +252,8 @@ def stand_ins(
     That is, if these refuse the first view, or if its messages were compressed, which they do not model. A
     shadow run and its fit take seconds for each global model, so on training rounds it runs only if named.
     """
-    if (
-        protocol.methods is not None
-        or protocol.target != "fresh"
-        or (protocol.sums and not protocol.sums_of_rounds)
-    ):
+    pooled = protocol.sums and not protocol.sums_of_rounds
+    if protocol.methods is not None or protocol.target != "fresh" or pooled:
         return ()
     store: ObservedRounds = recording
     if protocol.sums_of_rounds:
@@ -267,9 +263,10 @@ def stand_ins(
     if view is None or stand_in.why_not(view) is not None:
         return ()
     exact = (make(Attack, name) for name in (ONE_LIST_ATTACK, SEVERAL_LISTS_ATTACK))
-    if all(attack.why_not(view) is not None for attack in exact):
+    refused = all(attack.why_not(view) is not None for attack in exact)
+    if refused or (observer.client_step is None and is_compressed(view)):
         return (stand_in.text,)
-    return (stand_in.text,) if observer.client_step is None and is_compressed(view) else ()
+    return ()
 
 
 def _by_task(
@@ -280,9 +277,8 @@ def _by_task(
     In sums over clients who saw one list, clicks are counted, without baselines; in the sums of rounds, also
     the clicks on each list are found, and what lasts about each client.
     """
-    if protocol.sums:
-        return _by_task_in_sums(attacks, rounds=protocol.sums_of_rounds)
     asked: dict[TaskClass, list[Attack]] = {task: [] for task in TASKS.values()}
+    not_here: dict[str, str] = {}
     for attack in attacks:
         task = task_of(attack)
         if task.name in OF_CLICKS or any(other.name == task.name for other in asked if other is not task):
@@ -290,55 +286,42 @@ def _by_task(
                 f"attack {attack.name}: its task has the name {task.name!r} of another task; "
                 "expected a name of its own"
             )
-        asked.setdefault(task, []).append(attack)
-    not_here = {
-        attack.label: "it counts the clicks in sums of messages; expected --view aggregate or pooled"
-        for attack in asked.pop(CountTask)
-    } | {
-        attack.label: "it reads sums of training rounds; expected --target training --view aggregate"
-        for attack in asked.pop(ParticipantTask)
-    }
-    return {task: asking for task, asking in asked.items() if asking}, not_here
+        reason = _why_not_seen(task, protocol)
+        if reason is None:
+            asked.setdefault(task, []).append(attack)
+        elif not (attack.baseline and protocol.sums):
+            not_here[attack.label] = reason
+    wanted = {CountTask} if protocol.sums and not protocol.sums_of_rounds else set()  # for its baselines
+    return {task: asking for task, asking in asked.items() if asking or task in wanted}, not_here
 
 
-def _by_task_in_sums(
-    attacks: Sequence[Attack], *, rounds: bool
-) -> tuple[dict[TaskClass, list[Attack]], dict[str, str]]:
-    """As `_by_task`, in sums over clients who saw one list, or over those of a round."""
-    of_rounds: tuple[TaskClass, ...] = (ClickTask, CountTask, ParticipantTask)
-    asked: dict[TaskClass, list[Attack]] = {task: [] for task in of_rounds} if rounds else {CountTask: []}
-    not_here = {}
-    for attack in attacks:
-        task = task_of(attack)
-        if task in asked:
-            asked[task].append(attack)
-        elif not attack.baseline:
-            rest = "sums over clients who saw the same list" if task is ClickTask else "sums"
-            if task is ParticipantTask:
-                not_here[attack.label] = "it reads sums of training rounds; expected --target training"
-                continue
-            not_here[attack.label] = f"it finds the {task.name} behind single messages, and these are {rest}"
-    counting = {CountTask} if not rounds else set()  # sums without an attack still have their baselines
-    return {task: asking for task, asking in asked.items() if asking or task in counting}, not_here
+def _why_not_seen(task: TaskClass, protocol: AttackSpec) -> str | None:
+    """Why the view of a protocol shows nothing that a task asks for, or None."""
+    sums, rounds = protocol.sums, protocol.sums_of_rounds
+    if task is ParticipantTask and not rounds:
+        more = "" if sums else " --view aggregate"
+        return f"it reads sums of training rounds; expected --target training{more}"
+    if task is CountTask and not sums:
+        return "it counts the clicks in sums of messages; expected --view aggregate or pooled"
+    if not sums or task in (CountTask, ParticipantTask) or (task is ClickTask and rounds):
+        return None
+    rest = "sums over clients who saw the same list" if task is ClickTask else "sums"
+    return f"it finds the {task.name} behind single messages, and these are {rest}"
 
 
-def _sights(
+def _judge_round(
     tasks: Sequence[AttackTask[Evidence]], record: RoundRecord, truth: RoundTruth, streams: Streams
-) -> Iterator[tuple[list[AttackTask[Evidence]], RoundRecord, RoundTruth]]:
-    """Tasks that see the same of a round, with the round in the order in which they see it."""
+) -> None:
+    """Show a round to all tasks; those that see the same share its views."""
     together: dict[tuple[bool, frozenset[str]], list[AttackTask[Evidence]]] = {}
     for task in tasks:
         together.setdefault((task.shuffled, task.observer.hidden), []).append(task)
     other = shuffled(record, truth, streams) if any(turned for turned, _ in together) else (record, truth)
     for (turned, _), same in together.items():
-        yield same, *(other if turned else (record, truth))
-
-
-def _judge_round(tasks: Sequence[AttackTask[Evidence]], record: RoundRecord, truth: RoundTruth) -> None:
-    looking = [task for task in tasks if task.begin(record, truth)]
-    if looking:
-        for seen in looking[0].observer.views(record):
+        messages, its_truth = other if turned else (record, truth)
+        looking = [task for task in same if task.begin(messages, its_truth)]
+        for seen in looking[0].observer.views(messages) if looking else ():
             for task in looking:
                 task.see(seen)
-    for task in tasks:
-        task.end()
+        for task in same:
+            task.end()

@@ -140,11 +140,19 @@ class QueryTask(MessageTask[QueryEvidence]):
         self._views: list[View] = []
         choices, header = self.setting.protocol.choices, self.observer.header
         self._names = query_names(record, header, self.observer.collection)
-        queries = RoundQueries.of(record, self._names)
-        self._reason = why_not_one_list(record, header) or queries.why_not(choices)
+        self._reason = why_not_one_list(record, header)
+        # `reshape` below, since NumPy 2.0 gives these numbers another shape than other versions do.
+        keys = np.stack([record.part, record.query], axis=1)
+        _, first, query = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        if self._reason is None and first.size < 2:
+            self._reason = (
+                f"a round holds {first.size} different queries; expected {choices} to choose from, or 2"
+            )
         if self._reason is None:
-            offered, self._right = queries.offered(choices, self.session.streams, record.round)
-            self._lists, self._prior = queries.first[offered], queries.prior(offered)
+            streams = (f"decoys/{record.round}/{name}" for name in self._names[first])
+            drawn = draw_choices(np.arange(first.size), first.size, choices, streams, self.session.streams)
+            offered, self._right = (each[query.reshape(-1)] for each in drawn)
+            self._lists, self._prior = first[offered], usual_choice(query.reshape(-1), offered)
         return self._reason is None
 
     def see(self, seen: RoundView) -> None:
@@ -184,47 +192,13 @@ class QueryTask(MessageTask[QueryEvidence]):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class RoundQueries:
-    """The different queries of a round, sorted by their number.
+def usual_choice(query: Ints, offered: Ints) -> Floats:
+    """How likely the most frequent of the offered queries (M, m) is the right one, float64 (M,).
 
-    The first message of each, int64 (Q,), which of them each message asked, int64 (M,), and its name, (M,).
+    By the query of each message (M,): whoever knows how often each is asked needs no message for that.
     """
-
-    first: Ints
-    query: Ints
-    names: NDArray[np.str_]
-
-    @classmethod
-    def of(cls, record: RoundRecord, names: NDArray[np.str_]) -> RoundQueries:
-        """The queries of a round whose messages hold one interaction each."""
-        keys = np.stack([record.part, record.query], axis=1)
-        # `reshape` below, since NumPy 2.0 gives these numbers another shape than other versions do.
-        _, first, query = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        return cls(first, query.reshape(-1), names)
-
-    def why_not(self, choices: int) -> str | None:
-        if self.first.size >= 2:
-            return None
-        return f"a round holds {self.first.size} different queries; expected {choices} to choose from, or 2"
-
-    def offered(self, choices: int, streams: Streams, round_: int) -> tuple[Ints, Ints]:
-        """Which queries each message may have asked (M, m), in their order, and which of them it did (M,).
-
-        Decoys are drawn without replacement, for each query from a stream of its own.
-        """
-        Q = self.first.size
-        names = (f"decoys/{round_}/{self.names[first]}" for first in self.first)
-        offered, right = draw_choices(np.arange(Q), Q, choices, names, streams)
-        return offered[self.query], right[self.query]
-
-    def prior(self, offered: Ints) -> Floats:
-        """How likely the most frequent of the offered queries (M, m) is the right one, float64 (M,).
-
-        Whoever knows how often each query is asked needs no message for that.
-        """
-        often = np.bincount(self.query, minlength=self.first.size)[offered]
-        return np.asarray(often.max(axis=1) / often.sum(axis=1))
+    often = np.bincount(query)[offered]
+    return np.asarray(often.max(axis=1) / often.sum(axis=1))
 
 
 def draw_choices(

@@ -19,7 +19,7 @@ from foltr_audit.judge.intents import IntentDecisions, IntentEvidence, usual_int
 from foltr_audit.judge.linkage import counts_are_alike
 from foltr_audit.judge.promises import RecordedPromises, any_click_ceiling, click_ceilings
 from foltr_audit.judge.protocol import TaskEvidence
-from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
+from foltr_audit.judge.queries import QueryEvidence, TruthRanks, usual_choice
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.judge.task import Evidence, TaskScore
 from foltr_audit.privacy.accounting import AccountingContext, SumMembers
@@ -292,17 +292,15 @@ def report_of(**found: Evidence) -> AttackReport:
 
 def test_a_query_that_most_clients_ask_is_named_without_a_message() -> None:
     """Nine of ten clients ask the first of two queries: who knows that is right nine times in ten."""
-    names = np.array([*"aaaaaaaaa", "b"])
-    queries = RoundQueries(np.array([0, 9]), np.array([0] * 9 + [1]), names)
-    offered, right = queries.offered(2, Streams(1), 0)
+    query = np.array([0] * 9 + [1])
     popular = np.tile([0.9, 0.1], (10, 1))
     evidence = QueryEvidence(
-        query=names,
+        query=query.astype(np.str_),
         has_pairs=np.ones(10, np.bool_),
         choices=np.full(10, 2),
-        prior=queries.prior(offered),
+        prior=usual_choice(query, np.tile([0, 1], (10, 1))),
         asked=2,
-        placed={"popular": TruthRanks.of(popular, right)},
+        placed={"popular": TruthRanks.of(popular, query)},
     )
     (row,) = report_of(query=evidence).query_identification
     assert (row["chance"], row.number("accuracy")) == (0.5, 0.9)

@@ -22,7 +22,7 @@ from foltr_audit.inference.count_decoder import cascade_rates, median_rates
 from foltr_audit.judge.counts import CountEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import judge
-from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
+from foltr_audit.judge.queries import QueryEvidence, TruthRanks, draw_choices
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
@@ -195,9 +195,7 @@ def test_decoys_depend_on_no_attacks_or_chunks(setup_of: SetupOf, monkeypatch: p
 
 def test_the_place_of_the_truth_tells_nothing() -> None:
     """Of many queries in the middle, each place is as frequent as decoys below are."""
-    names = np.array([f"q{i}" for i in range(101)])
-    pages = RoundQueries(np.arange(101), np.arange(101), names)
-    places = [pages.offered(3, Streams(seed), 0)[1][50] for seed in range(600)]
+    places = [draw_choices(np.array([50]), 101, 3, ["q50"], Streams(seed))[1][0] for seed in range(600)]
     expected = np.array([0.25, 0.5, 0.25]) * 600  # 50 queries below and 50 above, two decoys
     counts = np.bincount(places, minlength=3)
     assert ((counts - expected) ** 2 / expected).sum() < 18.4  # chi-square, 2 degrees, 1 in 10,000
@@ -205,13 +203,10 @@ def test_the_place_of_the_truth_tells_nothing() -> None:
 
 @pytest.mark.parametrize(("choices", "offered"), [(2, 2), (4, 4), (5, 5), (9, 5)])
 def test_fewer_queries_than_asked_for_are_all_used(choices: int, offered: int) -> None:
-    names = np.array(list("aabccde"))
-    pages = RoundQueries(np.array([0, 2, 3, 5, 6]), np.array([0, 0, 1, 2, 2, 3, 4]), names)
-    lists, right = pages.offered(choices, Streams(1), 0)
-    assert lists.shape == (7, offered)
-    assert np.array_equal(np.take_along_axis(lists, right[:, np.newaxis], axis=1)[:, 0], pages.query)
-    assert np.array_equal(lists[0], lists[1]), "the same query, the same choices"
-    assert pages.why_not(choices) is None
+    truth = np.arange(5)
+    lists, right = draw_choices(truth, 5, choices, "abcde", Streams(1))
+    assert lists.shape == (5, offered)
+    assert np.array_equal(np.take_along_axis(lists, right[:, np.newaxis], axis=1)[:, 0], truth)
 
 
 # --- refusals and pieces --------------------------------------------------------------------------
