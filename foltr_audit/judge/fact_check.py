@@ -22,8 +22,8 @@ from foltr_audit.inference.joint_search import StepSearch, joint_clicks
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks, why_too_long
 from foltr_audit.inference.replay import NEEDS, Replay, StepReplay, why_no_replay, why_no_step_replay
 from foltr_audit.inference.seeded_clients import perturbed_scores
-from foltr_audit.judge.observer import InteractionPlacement, Observer, knowledge_of
-from foltr_audit.judge.pieces import with_messages, with_rows
+from foltr_audit.judge.observer import InteractionPlacement, Observer, knowledge_of, with_lists
+from foltr_audit.judge.pieces import with_messages
 from foltr_audit.judge.round_sums import isolated_client, not_subtracted
 from foltr_audit.privacy.accounting.walk import CHANGES_MESSAGES, ChainAction
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
@@ -154,18 +154,6 @@ class UpdateComparison:
 
 def replay_of(view: View) -> Replay | StepReplay:
     return Replay(view) if view.knowledge.client_step is None else StepReplay(view)
-
-
-def rows_of(view: View, rows: Ints) -> View:
-    """Some messages of a view of single messages, without grades."""
-    candidates = view.candidates
-    return with_rows(
-        view,
-        (("parameters", "messages", "shown", "features", "clients"), rows),
-        candidates=None if candidates is None else replace(candidates, query=candidates.query[rows]),
-        labels=None,
-        intent_labels=None,
-    )
 
 
 def _sampled(
@@ -527,7 +515,7 @@ class _TrueMessages(NamedTuple):
     def at(self, rows: Ints) -> _TrueMessages:
         """Some of the messages."""
         return _TrueMessages(
-            view=rows_of(self.view, rows),
+            view=with_lists(self.view, rows),
             clicks=self.clicks[rows],
             nearby=self.nearby[:, rows],
             updates=self.updates[rows],

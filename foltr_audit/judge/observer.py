@@ -72,61 +72,40 @@ class InteractionPlacement:
 
 def knowledge_of(header: TraceHeader) -> Knowledge:
     """What the server of a trace knows in addition to the messages, from its header."""
-    facts = header.knowledge
-
     # A header may come from another system: a fact of an unexpected type counts as not known.
-    def text(name: str) -> str | None:
-        value = facts.get(name)
-        return value if isinstance(value, str) else None
-
-    def number(name: str) -> float | None:
-        value = facts.get(name)
-        return float(value) if isinstance(value, int | float) else None
-
-    norm, order, update_norm = number("clip_norm"), number("clip_ord") or 2.0, number("update_clip_norm")
-    interactions = number("interactions")
-    noise = text("noise") or ("none" if "defense" in facts else None)
+    facts = header.knowledge
+    texts = {name: fact for name, fact in facts.items() if isinstance(fact, str)}
+    numbers = {name: float(fact) for name, fact in facts.items() if isinstance(fact, int | float)}
+    norm, order, update_norm = map(numbers.get, ("clip_norm", "clip_ord", "update_clip_norm"))
+    order, interactions = order or 2.0, numbers.get("interactions")
+    # Seeds drive the generator of `foltr-audit` in its own Runs, else what the header says.
+    generator = (
+        "foltr-audit" if header.spec_hash and "perturbation" not in facts else texts.get("perturbation")
+    )
+    coarse = header.encoding is not None and header.encoding.error > _FLOAT64_LIKE
+    laws = [act.reports for act in NoiseDeclaration.of(header).acts or () if act.reports is not None]
     return Knowledge(
         ranker=header.ranker,
         interactions=None if interactions is None else int(interactions),
-        lists=text("lists"),
-        learning_rate=number("learning_rate"),
-        pairs=text("pairs"),
-        normaliser=text("normaliser"),
-        rank_with=text("rank_with") or "local",
+        lists=texts.get("lists"),
+        learning_rate=numbers.get("learning_rate"),
+        pairs=texts.get("pairs"),
+        normaliser=texts.get("normaliser"),
+        rank_with=texts.get("rank_with") or "local",
         clip=Ball(norm=norm, ord=int(order)) if norm is not None and order in (1.0, 2.0) else None,
         clip_without_pairs=facts.get("clip_without_pairs", True) is not False,
-        sigma=number("sigma"),
-        metric=text("metric"),
+        sigma=numbers.get("sigma"),
+        metric=texts.get("metric"),
         antithetic=facts.get("antithetic", True) is not False,
-        perturbation=_perturbation(header),
-        noise=noise,
-        click_law=_click_law(header),
-        number_format=_number_format(header),
+        perturbation=generator if generator in PERTURBATIONS else None,
+        noise=texts.get("noise") or ("none" if "defense" in facts else None),
+        click_law=reduce(ClickLaw.then, laws) if laws else None,
+        # That whose precision is nearest to that of the decoded messages.
+        number_format="float32" if coarse else header.number_format,
         feature_format=header.feature_format,
-        click_model=text("click_model"),
+        click_model=texts.get("click_model"),
         update_clip=Ball(norm=update_norm, ord=2) if update_norm is not None else None,
     )
-
-
-def _click_law(header: TraceHeader) -> ClickLaw | None:
-    """How the defenses of a trace randomise clicks, one after the other; None where none says so."""
-    acts = NoiseDeclaration.of(header).acts or ()
-    laws = [act.reports for act in acts if act.reports is not None]
-    return reduce(ClickLaw.then, laws) if laws else None
-
-
-def _perturbation(header: TraceHeader) -> str | None:
-    """The generator behind seeds: `foltr-audit` in its own Runs, else what the header says; None: another."""
-    stated = header.knowledge.get("perturbation", "foltr-audit" if header.spec_hash else "other")
-    return stated if isinstance(stated, str) and stated in PERTURBATIONS else None
-
-
-def _number_format(header: TraceHeader) -> str:
-    """The number format whose precision is nearest to that of the decoded messages."""
-    if header.encoding is not None and header.encoding.error > _FLOAT64_LIKE:
-        return "float32"
-    return header.number_format
 
 
 def readable(record: RoundRecord, header: TraceHeader) -> Floats:
@@ -174,27 +153,42 @@ def features_of(
 
     With an own client step the header's ranker need not fit the features.
     """
-    if record.features is not None:
-        if not own_step:
-            _check_width(header, record.features.shape[2])
-        if collection is not None and not header.dataset.fingerprint:
-            _check_documents(record, header, collection)
-        return record.features
-    if collection is None:
+    if record.features is None and collection is None:
         raise UsageError("trace: features are not embedded; give the data set with --data")
-    if not own_step:
-        _check_width(header, collection.n_features)
-    return _features_in(record, header, collection)
-
-
-def _check_documents(record: RoundRecord, header: TraceHeader, collection: Collection) -> None:
-    """Refuse data whose documents are not those that a round shows."""
-    given, expected = record.features, _features_in(record, header, collection)
-    if given is None or given.shape != expected.shape or not np.allclose(given, expected, _SAME, _SAME):
+    width = n_features(record, collection)
+    if not own_step and not fits_ranker(header, width):
+        if not known_ranker(header.ranker):
+            raise UsageError(
+                f"trace: ranker {header.ranker!r} is not known; give what its clients compute with "
+                "--client-step"
+            )
+        raise TraceError(
+            f"trace: {width} features, but a {header.ranker} ranker of {header.parameters} parameters"
+        )
+    if collection is None or (record.features is not None and header.dataset.fingerprint):
+        return cast(Features, record.features)
+    found = _features_in(record, header, collection)
+    if record.features is None:
+        return found
+    if width != found.shape[2] or not np.allclose(record.features, found, _SAME, _SAME):
         raise TraceError(
             f"trace: round {record.round} shows documents with other features than {collection.source} has "
             "under these numbers; give its own data with --data"
         )
+    return record.features
+
+
+def n_features(record: RoundRecord, collection: Collection | None) -> int:
+    if record.features is not None:
+        return int(record.features.shape[2])
+    return 0 if collection is None else collection.n_features
+
+
+def fits_ranker(header: TraceHeader, features: int) -> bool:
+    """Whether the header's ranker is known, and has as many parameters as the models of the trace."""
+    if not known_ranker(header.ranker):
+        return False
+    return make_ranker(header.ranker, features).n_parameters == header.parameters
 
 
 def _features_in(record: RoundRecord, header: TraceHeader, collection: Collection) -> Features:
@@ -209,25 +203,6 @@ def _features_in(record: RoundRecord, header: TraceHeader, collection: Collectio
             raise TraceError(f"trace: round {record.round} shows documents that the data set does not have")
         rows[here] = data.shown_features(query, shown)
     return rows
-
-
-def _check_width(header: TraceHeader, features: int) -> None:
-    if not known_ranker(header.ranker):
-        raise UsageError(
-            f"trace: ranker {header.ranker!r} is not known; give what its clients compute with --client-step"
-        )
-    expected = make_ranker(header.ranker, features).n_parameters
-    if expected != header.parameters:
-        raise TraceError(
-            f"trace: {features} features, but a {header.ranker} ranker of {header.parameters} parameters"
-        )
-
-
-def fits_ranker(header: TraceHeader, features: int) -> bool:
-    """Whether the header's ranker is known, and has as many parameters as the models of the trace."""
-    if not known_ranker(header.ranker):
-        return False
-    return make_ranker(header.ranker, features).n_parameters == header.parameters
 
 
 def query_names(record: RoundRecord, header: TraceHeader, collection: Collection | None) -> NDArray[np.str_]:
@@ -257,14 +232,15 @@ def whole_round(parts: Sequence[View]) -> View:
     return replace(first, candidates=candidates, **arrays)
 
 
-def with_lists(view: View, messages: Ints, lists: Ints) -> View:
-    """Some messages (n,) of a view of one list each, with the lists of other messages (n, B) as theirs."""
+def with_lists(view: View, messages: Ints, lists: Ints | None = None) -> View:
+    """Some messages (n,) of a view; of a view of one list each also with lists of others (n, B) as theirs."""
+    at = messages if lists is None else (lists, 0)
     candidates = view.candidates
     return with_rows(
         view,
         (_ROWS_OF_MESSAGES, messages),
-        (_ROWS_OF_LISTS, (lists, 0)),
-        candidates=None if candidates is None else replace(candidates, query=candidates.query[lists, 0]),
+        (_ROWS_OF_LISTS, at),
+        candidates=None if candidates is None else replace(candidates, query=candidates.query[at]),
     )
 
 
@@ -279,10 +255,6 @@ def why_not_one_list(record: RoundRecord, header: TraceHeader) -> str | None:
 
 
 _UNSEEN = 0.5  # counts of every grade before the first list, so that no grade is impossible
-
-_last: WeakKeyDictionary[Collection, tuple[tuple[str, bytes, bool, int], Floats]] = WeakKeyDictionary()
-"""The last grades by position counted in each data set. Counting ranks the whole training split; click
-models, observers, and repetitions of fresh clients share it. Weak keys do not keep a data set alive."""
 
 
 def click_belief(
@@ -301,19 +273,17 @@ def click_belief(
     sampled = lists not in ("deterministic", "interleaved")
     key = (ranker, parameters.tobytes(), sampled, len(click))
     if collection not in _last or _last[collection][0] != key:
-        _last[collection] = key, _count_grades(collection.train, ranker, parameters, len(click), sampled)
+        _last[collection] = key, _usual_grades(collection.train, ranker, parameters, len(click), sampled)
     return ClickBelief(click=np.array(click), stop=np.array(stop), grades=_last[collection][1])
 
 
-def _count_grades(train: Dataset, ranker: str, parameters: Floats, grades: int, sampled: bool) -> Floats:
-    """P(grade | position) for G grades, float64 (k, G)."""
-    labels = train.shown_labels(np.arange(train.n_queries), _shown(train, ranker, parameters, sampled))
-    counts = np.stack([(labels == grade).sum(axis=0) for grade in range(grades)], axis=1) + _UNSEEN
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+_last: WeakKeyDictionary[Collection, tuple[tuple[str, bytes, bool, int], Floats]] = WeakKeyDictionary()
+"""The last grades of each data set: counting ranks the whole training split, and click models, observers, and
+repetitions of fresh clients share it. Weak keys do not keep a data set alive."""
 
 
-def _shown(train: Dataset, ranker: str, parameters: Floats, sampled: bool) -> Ints:
-    """The list of every training query under the model, int64 (queries, k)."""
+def _usual_grades(train: Dataset, ranker: str, parameters: Floats, grades: int, sampled: bool) -> Floats:
+    """P(grade | position) for G grades in the lists of all training queries under a model, float64 (k, G)."""
     from foltr_audit.kernels.plackett_luce import sampled_lists
 
     queries = np.arange(train.n_queries)
@@ -321,10 +291,14 @@ def _shown(train: Dataset, ranker: str, parameters: Floats, sampled: bool) -> In
     # A fixed seed: the belief is stored under model and settings, and must not depend on which experiment
     # asked for it first.
     streams = Streams(0).clients("belief", 0, queries)
-    if not sampled:
-        return lists_in_score_order(scores, starts, train, queries, streams)
-    key, purpose = np.uint64(streams.key), streams.purpose_code
-    return sampled_lists(scores, starts, LIST_LENGTH, 0, streams.clients, streams.round, purpose, key)
+    if sampled:
+        key, purpose = np.uint64(streams.key), streams.purpose_code
+        shown = sampled_lists(scores, starts, LIST_LENGTH, 0, streams.clients, streams.round, purpose, key)
+    else:
+        shown = lists_in_score_order(scores, starts, train, queries, streams)
+    labels = train.shown_labels(queries, shown)
+    counts = np.stack([(labels == grade).sum(axis=0) for grade in range(grades)], axis=1) + _UNSEEN
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
 # A view has at most `_CHUNK` messages, and `_CHUNK_NUMBERS` numbers (256 MB) in their Jacobian: attacks hold
@@ -415,7 +389,11 @@ class Observer:
         placement = InteractionPlacement.of(record)
         features = features_of(record, header, self.collection, own_step=self.client_step is not None)
         step = self.client_step
-        problem = None if step is None else step.why_not(record.parameters.size, self._features(record))
+        problem = (
+            None
+            if step is None
+            else step.why_not(record.parameters.size, n_features(record, self.collection))
+        )
         if step is not None and problem is not None:
             raise PluginError(f"client step {step.text}: it does not fit the trace: {problem}")
         messages, everything = readable(record, header), self._everything(record)
@@ -435,7 +413,7 @@ class Observer:
         given = knowledge_of(self.header.in_round(record.facts))
         ranker_fits = True
         if self.client_step is not None:
-            ranker_fits = fits_ranker(self.header, self._features(record))
+            ranker_fits = fits_ranker(self.header, n_features(record, self.collection))
             ranker = given.ranker if ranker_fits else UNKNOWN_RANKER
             given = given.having(client_step=self.client_step, ranker=ranker)
         if self.collection is not None:
@@ -447,11 +425,6 @@ class Observer:
             several = self.collection.n_intents > 1
             return given.having(candidates=True, relevance=True, intents=several, belief=belief)
         return given.having(candidates=record.candidates is not None)
-
-    def _features(self, record: RoundRecord) -> int:
-        if record.features is not None:
-            return int(record.features.shape[2])
-        return 0 if self.collection is None else self.collection.n_features
 
     def _as_seen(self, view: View, record: RoundRecord) -> View:
         return view
