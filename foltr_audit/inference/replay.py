@@ -106,6 +106,17 @@ def into_ball(vectors: Floats, ball: Ball | None) -> Floats:
     return vectors if ball is None else ball.projected(np.ascontiguousarray(vectors))
 
 
+def pair_coefficients(weights: Floats, clicks: Bools, observed: Bools) -> Floats:
+    """What PDGD multiplies the Jacobian row of each document of H lists by, (H, k).
+
+    Of clicks and observed documents (H, k), with pair weights (k, k) or (H, k, k).
+    """
+    seen = observed.astype(np.float64)
+    clicked = seen * clicks
+    ahead, behind = (np.matmul(weights, each[..., np.newaxis])[..., 0] for each in (seen, clicked))
+    return np.asarray(seen * (clicked * ahead - behind))
+
+
 NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "normaliser"})
 """Knowledge that a replay needs."""
 
@@ -198,10 +209,8 @@ class Replay(_ViewReplay):
         weights = self.weights(model[np.newaxis], row, b)[0, :L, :L]
         for first, clicks in self._click_patterns(i, b):
             there = np.ones(clicks.shape, np.bool_)
-            seen = observed_documents(clicks, there, only_observed=self.only_observed).astype(np.float64)
-            c = seen * clicks
-            coefficients = seen * (c * (seen @ weights) - c @ weights)
-            yield first, self.moved(model, coefficients @ rows)
+            observed = observed_documents(clicks, there, only_observed=self.only_observed)
+            yield first, self.moved(model, pair_coefficients(weights, clicks, observed) @ rows)
 
     def updates(self, clicks: Bools) -> Floats:
         """The updates (n, P) of clicks (n, B, k)."""

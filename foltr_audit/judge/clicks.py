@@ -18,7 +18,7 @@ from foltr_audit.core.records.view import Inference, Knowledge, View
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.inference.linear_systems import least_squares, roundings, singular_vectors, with_model_column
 from foltr_audit.inference.pattern_decoder import PatternDecoder
-from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
+from foltr_audit.inference.replay import NEEDS, Replay, pair_coefficients, why_no_replay
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses, ClickPriors, click_priors
 from foltr_audit.judge.observer import InteractionPlacement, Observer, RoundView, query_names
 from foltr_audit.judge.pieces import join_pieces
@@ -35,64 +35,37 @@ _FLOOR = 1e-10  # singular values below this, relative to the largest, count as 
 _SURE = 8.0  # rounding errors (standard deviations) that a weight must exceed
 
 
-class Identifiability(NamedTuple):
-    """Facts about each list of n messages of up to B lists.
+class Revealed(NamedTuple):
+    """What messages can reveal about each of their lists, to any attack.
 
     Attributes:
-        independent: documents whose Jacobian is no combination of the others' in the message, bool (n, B, k).
+        told: documents that a message without noise reveals, bool (n, B, k): their column is no combination
+            of the others' in the message, and they have no coefficient or one above rounding.
         rank: rank of the message's columns, int64 (n, B), the same for all its lists.
         unknowns: its documents, int64 (n, B), the same for all its lists.
-        faintest: PDGD coefficients below this are lost in the rounding of the message, float64 (n, B, k).
-        weights: PDGD's pair weights at the global model, float64 (n, B, k, k); 0 where they are not known.
-        only_first: lists whose message depends on their first click alone, bool (n, B).
     """
 
-    independent: Bools
+    told: Bools
     rank: Ints
     unknowns: Ints
-    faintest: Floats
-    weights: Floats
-    only_first: Bools
-
-    def at(self, rows: tuple[Ints, Ints]) -> Identifiability:
-        """The facts about some lists, by message and place; without messages about none."""
-        return Identifiability._make(array[rows] for array in self)
-
-    def told(self, clicks: Bools, observed: Bools) -> Bools:
-        """Documents (L, k) of lists with these clicks that a message without noise reveals.
-
-        The fields must have been picked for these lists. A document is revealed if its column is independent
-        and it has no coefficient or one above rounding. In lists that send their first click alone, documents
-        below it are not.
-        """
-        c = np.where(observed, np.where(clicks, 1.0, 0.0), 0.0)
-        W = self.weights * (observed[:, :, np.newaxis] & observed[:, np.newaxis])
-        coefficients = np.abs(np.einsum("lij,li->li", W, c) - np.einsum("lij,lj->li", W, c))
-        below = self.only_first[:, np.newaxis] & (np.cumsum(clicks, axis=1) - clicks > 0)
-        received = ~observed | (coefficients > self.faintest) | ~self._known
-        return np.asarray(self.independent & received & ~below)
-
-    @property
-    def _known(self) -> Bools:
-        return np.asarray(self.weights.any(axis=(1, 2)))[:, np.newaxis]
 
 
-def identifiability(view: View) -> Identifiability:
-    """What the messages of a view can reveal about their documents.
+def revealed(view: View, clicks: Bools, observed: Bools) -> Revealed:
+    """What messages of a view can reveal if these documents (n, B, k) were clicked, and observed in pairs.
 
     Where a message has several lists, all are taken at the global model; the drift of the local model is
     ignored.
     """
     n, B, k = view.shown.shape
-    if view.kind == "es":
-        return _of_metrics(view)
     unknowns = np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1)
+    if view.kind == "es":
+        return Revealed(*_of_metrics(view, clicks), unknowns)
     if view.kind == "clicks":  # in clear, they reveal everything
-        facts = nothing_identifiable(n, B, k)
-        return facts._replace(independent=view.is_document, rank=unknowns, unknowns=unknowns)
+        return Revealed(view.is_document, unknowns, unknowns)
     columns = view.columns
     if not columns.size:
-        return nothing_identifiable(n, B, k)
+        nothing = np.zeros((n, B), dtype=np.int64)
+        return Revealed(np.zeros((n, B, k), np.bool_), nothing, nothing)
     # Columns get one size first. The floor is relative to the largest singular value, and documents with
     # small features would fall below it, although scaling a column does not change which are independent.
     sizes = np.max(np.abs(columns), axis=1, keepdims=True, initial=0.0)
@@ -100,51 +73,36 @@ def identifiability(view: View) -> Identifiability:
     _, s, Vt = singular_vectors(scaled)
     kept = s > _FLOOR * s.max(axis=1, keepdims=True, initial=0.0)
     inside = np.einsum("nr,nrm->nm", kept, Vt**2)  # 1 where a unit vector lies in the row space
-    independent = (inside > 1 - 1e-6).reshape(n, B, k) & view.is_document
+    told = np.asarray((inside > 1 - 1e-6).reshape(n, B, k) & view.is_document)
     rank = np.broadcast_to(kept.sum(axis=1)[:, np.newaxis], (n, B)).astype(np.int64)
-    known = columns if view.knowledge.clip is None else with_model_column(view)
-    fit = least_squares(known, view.click_updates, roundings(view), view.feature_resolution)
-    errors = fit.errors[:, : B * k].reshape(n, B, k)
-    faintest = _SURE * errors / (view.knowledge.learning_rate or 1.0)
-    only_first = np.zeros((n, B), dtype=np.bool_)
-    return Identifiability(independent, rank, unknowns, faintest, _pair_weights(view), only_first)
+    if all(view.knowledge.has(name) for name in NEEDS) and why_no_replay(view) is None:
+        known = columns if view.knowledge.clip is None else with_model_column(view)
+        fit = least_squares(known, view.click_updates, roundings(view), view.feature_resolution)
+        errors = fit.errors[:, : B * k].reshape(n, B, k)
+        faintest, replay = _SURE * errors / (view.knowledge.learning_rate or 1.0), Replay(view)
+        for b in range(B):
+            weights = replay.weights(view.parameters, np.arange(n), b)
+            sent = np.abs(pair_coefficients(weights, clicks[:, b], observed[:, b])) > faintest[:, b]
+            told[:, b] &= ~observed[:, b] | sent | ~weights.any(axis=(1, 2))[:, np.newaxis]
+    return Revealed(told, rank, unknowns)
 
 
-def _of_metrics(view: View) -> Identifiability:
+def _of_metrics(view: View, clicks: Bools) -> tuple[Bools, Ints]:
     """Online metrics: a single one reveals its list, with MaxRR down to the first click.
 
     A mean of several metrics counts as revealing nothing. The rank counts the metrics that a message has.
     """
-    n, B, k = view.shown.shape
+    B = view.shown.shape[1]
     there = view.is_document.any(axis=2)
     count = np.where(there, np.arange(1, B + 1), 0).max(axis=1, initial=0)
     half = (count + 1) // 2 if view.knowledge.antithetic else count
     first = np.arange(B) < half[:, np.newaxis]
     alone = np.where(first, half[:, np.newaxis], (count - half)[:, np.newaxis]) == 1
+    told = view.is_document & alone[..., np.newaxis]
+    if view.knowledge.metric != "dcg":
+        told &= np.cumsum(clicks, axis=2) - clicks == 0
     metrics = (half > 0).astype(np.int64) + (count > half)
-    facts = nothing_identifiable(n, B, k)
-    return facts._replace(
-        independent=view.is_document & alone[..., np.newaxis],
-        rank=np.repeat(metrics[:, np.newaxis], B, axis=1),
-        unknowns=np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1),
-        only_first=np.full((n, B), view.knowledge.metric != "dcg"),
-    )
-
-
-def nothing_identifiable(n: int, B: int, k: int) -> Identifiability:
-    """The facts about lists without documents."""
-    counts, sizes = np.zeros((n, B), dtype=np.int64), np.zeros((n, B, k))
-    return Identifiability(sizes > 0, counts, counts, sizes, np.zeros((n, B, k, k)), counts > 0)
-
-
-def _pair_weights(view: View) -> Floats:
-    n, B, k = view.shown.shape
-    weights = np.zeros((n, B, k, k))
-    if all(view.knowledge.has(name) for name in NEEDS) and why_no_replay(view) is None:
-        replay, every = Replay(view), np.arange(n)
-        for b in range(B):
-            weights[:, b] = replay.weights(view.parameters, every, b)
-    return weights
+    return told, np.repeat(metrics[:, np.newaxis], B, axis=1)
 
 
 class RoundAnswers:
@@ -210,12 +168,13 @@ class _ClickSurprisals:
     """How surprising the true clicks on each list of a round are, before and after its message, in bits."""
 
     def __init__(self, record: RoundRecord, truth: RoundTruth, header: TraceHeader) -> None:
-        self._clicks = InteractionPlacement.of(record).spread(truth.clicks, False)
+        self.placement = InteractionPlacement.of(record)
+        self.clicks = self.placement.spread(truth.clicks, False)
         self._header = header
 
     def after(self, seen: RoundView, answer: Inference) -> Floats:
         """-log2 of the probability that an attack gave the true clicks on each list, (n, B); else NaN."""
-        clicks = self._clicks[seen.rows]
+        clicks = self.clicks[seen.rows]
         if seen.order is not None:
             clicks = np.take_along_axis(clicks, seen.order, axis=2)
         if answer.patterns is None:
@@ -226,7 +185,7 @@ class _ClickSurprisals:
 
     def before(self, rows: slice, view: View) -> Floats:
         """-log2 of the probability of each list's clicks before its message, given the grades, (n, B)."""
-        clicks = self._clicks[rows]
+        clicks = self.clicks[rows]
         bits, every = np.full(clicks.shape[:2], np.nan), np.arange(len(view))
         if view.knowledge.belief is None or view.labels is None or self._header.intents > 1:
             return bits  # under several intents grades alone do not say how a user clicks
@@ -268,36 +227,38 @@ class ClickTask(AttackTask[ClickEvidence]):
 
     _surprisals: _ClickSurprisals
     _answers: RoundAnswers
-    _facts: list[Identifiability]
+    _observed: Bools
+    _revealed: list[Revealed]
     _before: list[Floats]
     _priors: list[ClickPriors]
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        wanted = super().begin(record, truth)
-        self._surprisals = _ClickSurprisals(record, truth, self.observer.header)
+        wanted, header = super().begin(record, truth), self.observer.header
+        self._surprisals = _ClickSurprisals(record, truth, header)
         self._answers = RoundAnswers(record, self.session, self._surprisals)
-        self._facts, self._before, self._priors = [], [], []
+        self._revealed, self._before, self._priors = [], [], []
+        self._observed = record.shown >= 0
+        if header.holds_models:
+            last = header.knowledge.get("pairs") == "last-click+1"
+            self._observed = observed_documents(truth.clicks, self._observed, only_observed=last)
         return wanted
 
     def see(self, seen: RoundView) -> None:
+        surprisals = self._surprisals
+        observed = surprisals.placement.spread(self._observed, False)[seen.rows]
         with one_blas_thread():  # attacks share decompositions with it
-            self._facts.append(identifiability(seen.full))
-        self._before.append(self._surprisals.before(seen.rows, seen.full))
+            self._revealed.append(revealed(seen.full, surprisals.clicks[seen.rows], observed))
+        self._before.append(surprisals.before(seen.rows, seen.full))
         self._priors.append(click_priors(seen.full, self.observer.header.intents))
         self._answers.add(seen)
 
     def end(self) -> None:
         """Put the truth next to the answers on the round, also on one without messages."""
         record, truth, header = self.record, self.truth, self.observer.header
-        at = InteractionPlacement.of(record).rows
-        found = nothing_identifiable(0, 0, record.shown.shape[1])
-        if self._facts:
-            found = Identifiability(*(np.concatenate(arrays) for arrays in zip(*self._facts, strict=True)))
-        found = found.at(at)
-        observed = record.shown >= 0
-        if header.holds_models:
-            pairs = header.knowledge.get("pairs")
-            observed = observed_documents(truth.clicks, observed, only_observed=pairs == "last-click+1")
+        at, L = self._surprisals.placement.rows, len(truth.clicks)
+        found = Revealed(np.zeros(record.shown.shape, np.bool_), *np.zeros((2, L), dtype=np.int64))
+        if self._revealed:
+            found = Revealed(*(np.concatenate(arrays)[at] for arrays in zip(*self._revealed, strict=True)))
         answers, groups = self._answers, self.setting.groups
         known = np.ones(len(truth.clicks), np.bool_) if truth.known is None else truth.known
         everything = ClickEvidence(
@@ -305,8 +266,8 @@ class ClickTask(AttackTask[ClickEvidence]):
             message=record.origins if isinstance(record, SummedRound) else record.slot,
             shown=record.shown,
             clicks=truth.clicks,
-            observed=observed,
-            told=found.told(truth.clicks, observed),
+            observed=self._observed,
+            told=found.told,
             rank=found.rank,
             unknowns=found.unknowns,
             guessed=answers.guessed,

@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack, Ball, View
 from foltr_audit.inference.relaxation import ClickRelaxation
-from foltr_audit.judge.clicks import identifiability
+from foltr_audit.judge.clicks import revealed
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.attacks.test_maximum_posterior import Simulated, simulated
@@ -31,12 +31,12 @@ EVERY: tuple[Attack, ...] = (OLSR(), OLSRTheta(), LeastAbsolute(), Tukey(), *BOX
 
 def tells(real: Sent) -> Bools:
     """Documents (n, k) that messages of one list tell."""
-    n, clicks, there = len(real.view), real.clicks[:, 0], real.view.is_document[:, 0]
+    clicks, there = real.clicks[:, 0], real.view.is_document[:, 0]
     only = real.view.knowledge.pairs == "last-click+1"
     observed = observed_documents(clicks, there, only_observed=only)
-    facts = identifiability(real.view).at((np.arange(n), np.zeros(n, dtype=np.int64)))
+    told = revealed(real.view, real.clicks, observed[:, np.newaxis]).told[:, 0]
     ties = ~clicks.any(axis=1) | (clicks == there).all(axis=1)  # all clicked sends what none clicked does
-    return np.asarray(facts.told(clicks, observed) & there & ~ties[:, np.newaxis])
+    return np.asarray(told & there & ~ties[:, np.newaxis])
 
 
 # --- without noise --------------------------------------------------------------------------------

@@ -294,7 +294,7 @@ def test_an_attack_whose_equations_cannot_be_solved_is_refused(
 def test_equations_outside_of_an_attack_that_cannot_be_solved(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foltr_audit.judge.clicks.identifiability", unsolved)
+    monkeypatch.setattr("foltr_audit.judge.clicks.revealed", unsolved)
     with pytest.raises(UsageError, match=r"of messages and features cannot be solved \(SVD did not"):
         recorded_report(TraceAttack.open(trace, changes={"methods": ("olsr",)}))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,11 +15,12 @@ from hypothesis.extra.numpy import arrays
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.records import Collection
-from foltr_audit.judge.clicks import Identifiability, identifiability
+from foltr_audit.inference.replay import Replay, pair_coefficients
+from foltr_audit.judge.clicks import Revealed, revealed
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
 from tests.fixtures.reference import dataset, observed_pairs
-from tests.fixtures.tiny import collection_of, cut, rearranged, view, with_updates
+from tests.fixtures.tiny import FEATURES, collection_of, cut, rearranged, view, with_updates
 from tests.inference.test_replay import SETTINGS, Sent, learner, sent, wide
 
 
@@ -29,6 +30,12 @@ def with_features(seen: View, features: Floats) -> View:
     plain = seen.knowledge.having(pairs=None)  # no weights: candidates have other features
     model = np.ones((n, d))
     return replace(seen, features=features, parameters=model, messages=2 * model, knowledge=plain)
+
+
+def alone(seen: View) -> Revealed:
+    """What is told of documents that form no pairs: their columns decide."""
+    nothing = np.zeros(seen.shown.shape, np.bool_)
+    return revealed(seen, nothing, nothing)
 
 
 def full(k: int, n: int = 1, B: int = 1) -> View:
@@ -54,58 +61,57 @@ def test_a_document_stands_for_itself_if_the_rank_falls_without_it(
     flat = rows.reshape(6, 4)
     flat[twin[0]] = flat[twin[1]]
     flat[nothing] = 0.0
-    found = identifiability(with_features(full(3, B=2), (rows * stretch)[np.newaxis]))
+    found = alone(with_features(full(3, B=2), (rows * stretch)[np.newaxis]))
     rank = np.linalg.matrix_rank(flat)
     assert found.rank.tolist() == [[rank, rank]]
     assert found.unknowns.tolist() == [[6, 6]]
-    alone = [np.linalg.matrix_rank(np.delete(flat, j, axis=0)) < rank for j in range(6)]
-    assert found.independent.reshape(-1).tolist() == alone
-    assert not alone[nothing]
+    falls = [np.linalg.matrix_rank(np.delete(flat, j, axis=0)) < rank for j in range(6)]
+    assert found.told.reshape(-1).tolist() == falls
+    assert not falls[nothing]
 
 
 def test_more_documents_than_parameters_are_reported() -> None:
     """Ten random documents and six parameters: no click is told for sure; six documents: every one."""
     for k, independent in ((10, False), (6, True)):
         rows = np.random.default_rng(k).normal(size=(5, 1, k, 6))
-        found = identifiability(with_features(full(k, n=5), rows))
+        found = alone(with_features(full(k, n=5), rows))
         assert np.all(found.rank == 6)
         assert np.all(found.unknowns == k)
-        assert np.all(found.independent == independent)
+        assert np.all(found.told == independent)
 
 
 def test_a_sum_of_others_takes_them_all_along() -> None:
     features = np.random.default_rng(0).normal(size=(1, 1, 5, 9))
     features[0, 0, 4] = features[0, 0, 1] - 2 * features[0, 0, 3]
-    found = identifiability(with_features(full(5), features))
-    assert found.independent[0, 0].tolist() == [True, False, True, False, False]
+    found = alone(with_features(full(5), features))
+    assert found.told[0, 0].tolist() == [True, False, True, False, False]
     assert found.rank[0, 0] == 4
 
 
 def test_nearly_equal_documents_are_told_apart_by_exact_messages_only() -> None:
-    features = np.random.default_rng(0).normal(size=(1, 1, 4, 9))
-    features[0, 0, 1] = features[0, 0, 0] * (1 + 1e-8 * np.random.default_rng(1).normal(size=9))
-    clicks, observed = np.array([[True, False, False, False]]), np.ones((1, 4), dtype=np.bool_)
-    seen = with_features(full(4), features)
-    seen = with_updates(seen, 0.1 * features[:, 0, 0] - 0.1 * features[:, 0, 2])
+    seen = full(4)
+    features = seen.features.astype(np.float64)
+    features[0, 0, 1] = features[0, 0, 0] * (1 + 1e-8 * np.random.default_rng(1).normal(size=FEATURES))
+    clicks, observed = np.array([[[True, False, False, False]]]), np.ones((1, 1, 4), dtype=np.bool_)
+    seen = replace(seen, features=features)
     told = {}
     for name in ("float32", "float64"):
-        known = seen.knowledge.having(number_format=name)
-        found = identifiability(replace(seen, knowledge=known))
-        assert found.independent.all()
-        weights = np.full((1, 4, 4), 0.1)
-        told[name] = facts_of(found, weights).told(clicks, observed)[0].tolist()
+        known = replace(seen, knowledge=seen.knowledge.having(number_format=name, normaliser="shown"))
+        known = with_updates(known, Replay(known).updates(clicks))
+        assert alone(known).told.all()
+        told[name] = revealed(known, clicks, observed).told[0, 0].tolist()
     assert told["float32"] == [False, False, True, True]
     assert told["float64"] == [True] * 4
 
 
 def test_padding_and_empty_messages() -> None:
     seen = view(6, B=3)
-    found = identifiability(seen)
-    assert not found.independent[~seen.is_document].any()
+    found = alone(seen)
+    assert not found.told[~seen.is_document].any()
     assert np.array_equal(found.unknowns[:, 0], seen.is_document.sum(axis=(1, 2)))
     assert np.all(found.rank == np.minimum(found.unknowns, 6))
     for empty in (cut(seen, B=0), rearranged(seen, np.arange(0))):
-        nothing = identifiability(empty)
+        nothing = alone(empty)
         for array in nothing:
             assert array.shape[:2] == empty.shown.shape[:2]
             assert array.size == 0
@@ -113,57 +119,47 @@ def test_padding_and_empty_messages() -> None:
 
 def test_messages_do_not_depend_on_each_other() -> None:
     seen = view(6, B=2)
-    together = identifiability(seen)
+    clicks = seen.is_document & (np.arange(10) % 3 == 1)
+    together = revealed(seen, clicks, seen.is_document)
     for i in range(6):
-        alone = identifiability(rearranged(seen, np.array([i])))
-        for whole, part in zip(together, alone, strict=True):
-            np.testing.assert_allclose(part[0], whole[i], rtol=1e-12, atol=1e-300)
+        row = np.array([i])
+        part = revealed(rearranged(seen, row), clicks[row], seen.is_document[row])
+        assert all(np.array_equal(mine[0], whole[i]) for mine, whole in zip(part, together, strict=True))
 
 
 # --- clicks ---------------------------------------------------------------------------------------
-
-
-def facts_of(found: Identifiability, weights: Floats) -> Identifiability:
-    """Those of the first list of each message, with other pair weights (n, k, k)."""
-    first: Any = [values[:, 0] for values in found]
-    return Identifiability(*first)._replace(weights=weights)
 
 
 @settings(max_examples=60, derandomize=True)
 @given(
     clicks=arrays(np.bool_, (4, 6)),
     sizes=arrays(np.float64, (4, 6, 6), elements=st.sampled_from([0.0, 1e-9, 0.01, 0.2])),
-    independent=arrays(np.bool_, (4, 6)),
     only=st.booleans(),
 )
-def test_told_against_a_loop_over_pairs(clicks: Bools, sizes: Floats, independent: Bools, only: bool) -> None:
-    """A document is told by its own column, if its pairs weigh more than rounding or it has none."""
+def test_coefficients_against_a_loop_over_pairs(clicks: Bools, sizes: Floats, only: bool) -> None:
     weights = sizes + sizes.transpose(0, 2, 1)
-    faintest = np.full((4, 6), 0.005)
     observed = observed_documents(clicks, np.ones((4, 6), dtype=np.bool_), only_observed=only)
-    nothing, every = np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.bool_)
-    found = Identifiability(independent, nothing, nothing, faintest, weights, every).told(clicks, observed)
+    expected = np.zeros((4, 6))
     for i in range(4):
-        coefficients, paired = np.zeros(6), np.zeros(6, dtype=np.bool_)
         for winner, loser in observed_pairs(clicks[i].tolist(), only):
-            for document in (winner, loser):
-                coefficients[document] += weights[i, winner, loser]
-                paired[document] = True
-        unknown = not weights[i].any()
-        expected = independent[i] & (unknown | ~paired | (coefficients > 0.005))
-        assert found[i].tolist() == expected.tolist()
+            expected[i, winner] += weights[i, winner, loser]
+            expected[i, loser] -= weights[i, winner, loser]
+    found = pair_coefficients(weights, clicks, observed)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+    one = pair_coefficients(weights[0], clicks, observed)[0]
+    np.testing.assert_allclose(one, expected[0], rtol=1e-12, atol=1e-15)
 
 
 def test_without_pdgds_settings_columns_alone_decide() -> None:
+    """Else no message tells of documents that cancel out, as where all are clicked."""
     seen = view(4)
+    clicks = seen.is_document
+    expected = alone(seen).told
+    assert expected.any()
+    assert not revealed(seen, clicks, clicks).told.any()
     for name in ("learning_rate", "pairs", "normaliser", "order"):
         blind = replace(seen, knowledge=seen.knowledge.without(frozenset({name})))
-        found = identifiability(blind)
-        assert not found.weights.any()
-        clicks = seen.is_document[:, 0] & (np.arange(10) % 2 == 0)
-        told = facts_of(found, found.weights[:, 0]).told(clicks, seen.is_document[:, 0])
-        assert np.array_equal(told, found.independent[:, 0])
-    assert identifiability(seen).weights.any()
+        assert np.array_equal(revealed(blind, clicks, clicks).told, expected)
 
 
 # --- real messages --------------------------------------------------------------------------------
@@ -183,8 +179,7 @@ def read(real: Sent) -> Read:
     there = seen.is_document[:, 0]
     ties = ~clicks.any(axis=1) | (clicks == there).all(axis=1)
     observed = observed_documents(clicks, there, only_observed=seen.knowledge.pairs == "last-click+1")
-    found = identifiability(seen)
-    told = facts_of(found, found.weights[:, 0]).told(clicks, observed)
+    told = revealed(seen, real.clicks, observed[:, np.newaxis]).told[:, 0]
     answer: Inference = OLSR().infer(seen, np.random.default_rng(0))
     shown = there & ~ties[:, np.newaxis]
     return Read(answer.guess[:, 0] == clicks, told & shown, shown)
@@ -271,19 +266,11 @@ def of_kind(kind: str, B: int, metric: str | None = None, *, antithetic: bool = 
     )
 
 
-def told_of(seen: View, clicks: Bools) -> Bools:
-    """Documents (n, B, k) that are told where these (n, B, k) were clicked."""
-    n, B, k = clicks.shape
-    at = (np.repeat(np.arange(n), B), np.tile(np.arange(B), n))
-    here = seen.is_document.reshape(n * B, k)
-    return identifiability(seen).at(at).told(clicks.reshape(n * B, k), here).reshape(n, B, k)
-
-
 def test_clicks_in_clear_tell_everything() -> None:
     seen = of_kind("clicks", 3)
     clicks = seen.is_document & (np.arange(10) % 2 == 0)
-    facts = identifiability(seen)
-    assert np.array_equal(told_of(seen, clicks), seen.is_document)
+    facts = revealed(seen, clicks, seen.is_document)
+    assert np.array_equal(facts.told, seen.is_document)
     assert np.array_equal(facts.rank, facts.unknowns)
     assert np.array_equal(facts.unknowns[:, 0], seen.is_document.sum(axis=(1, 2)))
 
@@ -305,11 +292,11 @@ def test_one_metric_tells_a_list(metric: str, B: int, antithetic: bool, alone: l
     seen = of_kind("es", B, metric, antithetic=antithetic)
     here = seen.is_document
     clicks = here & (np.arange(10) >= 2) & (np.arange(6) > 1)[:, np.newaxis, np.newaxis]
-    told = told_of(seen, clicks)
+    told, ranks, unknowns = revealed(seen, clicks, here)
     down = np.arange(10) <= 2 if metric == "maxrr" else np.ones(10, dtype=np.bool_)
     for i in range(6):
         for b in range(B):
             expected = here[i, b] & (down if clicks[i, b].any() else True) & alone[b]
             assert told[i, b].tolist() == expected.tolist()
-    assert (identifiability(seen).rank == rank).all()
-    assert (identifiability(seen).unknowns[:, 0] == here.sum(axis=(1, 2))).all()
+    assert (ranks == rank).all()
+    assert (unknowns[:, 0] == here.sum(axis=(1, 2))).all()
