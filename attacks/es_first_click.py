@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.ranking_metrics import LIST_LENGTH, ListMetric, list_metric
-from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior
+from foltr_audit.inference.pattern_decoder import PatternAnswer, PatternDecoder, Prior
 from foltr_audit.inference.seeded_clients import first_half, interactions, perturbed_scores
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import RandomizedResponse
@@ -223,11 +223,10 @@ class _PatternPosterior:
         return np.asarray(other * weights.sum(axis=-1, keepdims=True) + (self.law.p - other) * weights)
 
     def answer(self) -> Inference:
-        from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
+        from foltr_audit.kernels.patterns import MOST_DOCUMENTS
 
-        n, B, k = self.view.shown.shape
-        scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
-        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
+        _, B, k = self.view.shown.shape
+        answer = PatternAnswer(self.view.shown.shape, MOST_DOCUMENTS)
         believer, blind = PatternDecoder(self.view, self.prior), PatternDecoder(self.view, "uniform")
         outcomes = self.metric.outcomes[: 1 << k]
         for rows in believer.chunks():
@@ -239,11 +238,9 @@ class _PatternPosterior:
                 with np.errstate(divide="ignore"):
                     posterior = beliefs + np.log(likely[:, b, outcomes])
                 lengths = self.view.is_document[rows, b].sum(axis=1)
-                scores[rows, b], _, any_click[rows, b], _ = marginals(posterior, lengths, k)
-                guess[rows, b] = self.named(posterior, lengths)
-                if patterns is not None:
-                    patterns[rows, b] = pattern_probabilities(posterior, lengths)
-        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)
+                answer.add(rows, b, posterior, lengths)
+                answer.guess[rows, b] = self.named(posterior, lengths)
+        return answer.inference()
 
     def named(self, posterior: Floats, lengths: Ints) -> Bools:
         """Clicks (H, k) of the most probable outcome, each more likely than not given that outcome.

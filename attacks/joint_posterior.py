@@ -76,15 +76,6 @@ class JointMaximumPosterior(Attack):
         """The score is the posterior probability of a click given the guess of all other lists."""
         if view.knowledge.client_step is not None:
             return StepSearch(PatternDecoder(view, self.prior), self.sweeps).answer()
-        from foltr_audit.kernels.patterns import MOST_DOCUMENTS
-
-        n, B, k = view.shown.shape
-        scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
-        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
         told = self.lists is None and why_no_evidence(view) is None
-        search = JointSearch(PatternDecoder(view, self.prior), self.shortlist, self.sweeps, lists=told)
-        for found in search.found():
-            rows = found.best.message
-            part = None if patterns is None else patterns[rows[0] : rows[-1] + 1]
-            scores[rows], guess[rows], any_click[rows] = search.answer(found, part)
-        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)
+        decoder = PatternDecoder(view, self.prior)
+        return JointSearch(decoder, self.shortlist, self.sweeps, lists=told).answer()

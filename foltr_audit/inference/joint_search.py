@@ -12,7 +12,7 @@ import numpy as np
 from foltr_audit.core.records.view import Inference, effects_of_clicks
 from foltr_audit.inference.linear_systems import clicks_in_box, with_model_column
 from foltr_audit.inference.list_decoder import ListDecoder, ListLikelihood
-from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import PatternAnswer, PatternDecoder, patterns_as_clicks
 from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.inference.replay import StepReplay
 from foltr_audit.privacy.noise import ScaleFreeNoise
@@ -227,36 +227,30 @@ class JointSearch:
         likely = self.decoder.likelihoods(state.message, b, local, rest)
         return likely + self.decoder.log_priors(state.message, b)
 
-    def answer(
-        self, found: JointSearchResult, patterns: Floats | None = None
-    ) -> tuple[Floats, Bools, Floats]:
-        """P(click) of each document and guesses (n, B, k), and P(any click) of each list (n, B).
+    def answer(self) -> Inference:
+        """The best clicks found; scores are probabilities given the clicks found on the other lists.
 
-        Given the clicks found on the other lists; of a lost message, given the share of ends that clicked
-        each document. Fills `patterns` (n, B, 2^k), if given, with the probability of each click pattern.
+        Of a lost message they are the share of ends of the search that clicked each document.
         """
-        from foltr_audit.kernels.patterns import marginals, pattern_probabilities
+        from foltr_audit.kernels.patterns import MOST_DOCUMENTS
 
-        state, randomised = found.best, self.view.knowledge.click_law is not None
-        n, B, k = state.clicks.shape
-        scores, guess, any_click = np.zeros((n, B, k)), found.clicks, np.zeros((n, B))
-        for b in range(B):
-            lengths = self.decoder.replay.lengths[state.message, b]
-            posterior = self.posteriors(state, b)
-            if self.evidence is not None:
-                before = self.decoder.replay.paths(state.message, state.clicks)[b]
-                posterior = self.evidence.of_patterns(before, state.message, b, posterior, state.clicks)
-            if randomised:
-                posterior[found.lost] = _log_chances(found.votes[found.lost, b])
-                posterior = self.decoder.of_true_clicks(posterior, state.message, b)
-            scores[:, b], likely, any_click[:, b], _ = marginals(posterior, lengths, k)
-            if randomised:
-                guess[:, b] = patterns_as_clicks(likely, k)
-            if patterns is not None:
-                patterns[:, b] = pattern_probabilities(posterior, lengths)
-        if not randomised:
-            scores[found.lost] = found.votes[found.lost]
-        return scores, guess, any_click
+        answer = PatternAnswer(self.view.shown.shape, MOST_DOCUMENTS)
+        randomised = self.view.knowledge.click_law is not None
+        for found in self.found():
+            state, rows = found.best, found.best.message
+            for b in range(state.clicks.shape[1]):
+                posterior = self.posteriors(state, b)
+                if self.evidence is not None:
+                    before = self.decoder.replay.paths(rows, state.clicks)[b]
+                    posterior = self.evidence.of_patterns(before, rows, b, posterior, state.clicks)
+                if randomised:
+                    posterior[found.lost] = _log_chances(found.votes[found.lost, b])
+                    posterior = self.decoder.of_true_clicks(posterior, rows, b)
+                answer.add(rows, b, posterior, self.decoder.replay.lengths[rows, b])
+            if not randomised:
+                answer.guess[rows] = found.clicks
+                answer.scores[rows[found.lost]] = found.votes[found.lost]
+        return answer.inference()
 
 
 def _log_chances(clicked: Floats) -> Floats:
@@ -310,27 +304,18 @@ class StepSearch:
 
     def answer(self) -> Inference:
         """The best clicks found; scores are probabilities of a click given the guess of all other lists."""
-        from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
+        from foltr_audit.kernels.patterns import MOST_DOCUMENTS
 
-        n, B, k = self.view.shown.shape
-        scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
-        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
-        starts = self._starts()
-        for i in range(n):
-            best = self._best(i, starts[i])
-            guess[i] = best.clicks
-            for b in range(B):
+        answer = PatternAnswer(self.view.shown.shape, MOST_DOCUMENTS)
+        for i, starts in enumerate(self._starts()):
+            best, row = self._best(i, starts), np.array([i])
+            for b in range(len(best.clicks)):
                 posterior = self._posterior(self.decoder, i, b, best.path)
-                posterior = self.decoder.of_true_clicks(posterior, np.array([i]), b)
-                length = self.replay.lengths[i, [b]]
-                scores[i, b], likely, any_click[i, b], _ = (
-                    part[0] for part in marginals(posterior, length, k)
-                )
-                if self.view.knowledge.click_law is not None:
-                    guess[i, b] = patterns_as_clicks(likely, k)
-                if patterns is not None:
-                    patterns[i, b] = pattern_probabilities(posterior, length)[0]
-        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)
+                posterior = self.decoder.of_true_clicks(posterior, row, b)
+                answer.add(row, b, posterior, self.replay.lengths[row, b])
+            if self.view.knowledge.click_law is None:
+                answer.guess[i] = best.clicks
+        return answer.inference()
 
     def _starts(self) -> Bools:
         """Rounded clicks of regressions, each repeated at the local models of the last, (n, 2, B, k)."""

@@ -291,6 +291,36 @@ def shares(evidence: Floats) -> Floats:
     return np.where(possible, softmax(np.where(possible, evidence, 0.0), axis=-1), 0.0)
 
 
+class PatternAnswer:
+    """The answer of an attack, list by list from posteriors of click patterns; lists without one have none.
+
+    Attributes:
+        scores, guess: P(click) and the most probable clicks of each document, (n, B, k).
+        any_click: P(any click), (n, B).
+        patterns: probability of each pattern, (n, B, 2^k); None for lists of more than `most` documents.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], most: int) -> None:
+        n, B, k = shape
+        self.scores, self.guess, self.any_click = np.zeros(shape), np.zeros(shape, np.bool_), np.zeros((n, B))
+        self.patterns = np.zeros((n, B, 1 << k)) if k <= most else None
+
+    def add(self, rows: Ints, b: int, posterior: Floats, lengths: Ints) -> None:
+        """List b of some messages (H,): log posterior up to a constant, (H, 2^k), and lengths (H,)."""
+        from foltr_audit.kernels.patterns import marginals, pattern_probabilities
+
+        k = self.scores.shape[2]
+        self.scores[rows, b], best, self.any_click[rows, b], _ = marginals(posterior, lengths, k)
+        self.guess[rows, b] = patterns_as_clicks(best, k)
+        if self.patterns is not None:
+            self.patterns[rows, b] = pattern_probabilities(posterior, lengths)
+
+    def inference(self) -> Inference:
+        return Inference(
+            scores=self.scores, guess=self.guess, any_click=self.any_click, patterns=self.patterns
+        )
+
+
 def answer_of(
     decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, Floats]], guess: Guess
 ) -> Inference:
@@ -300,15 +330,11 @@ def answer_of(
     that list up to a constant, (H, 2^k). The guess is the most probable pattern, or every document that is
     more likely clicked than not.
     """
-    from foltr_audit.kernels.patterns import MOST_WEIGHED, marginals, pattern_probabilities
+    from foltr_audit.kernels.patterns import MOST_WEIGHED
 
-    n, B, k = decoder.view.shown.shape
-    scores, named, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
-    patterns = np.zeros((n, B, 1 << k)) if k <= MOST_WEIGHED else None
+    answer = PatternAnswer(decoder.view.shown.shape, MOST_WEIGHED)
     for rows, b, posterior in posteriors:
-        lengths = decoder.replay.lengths[rows, b]
-        scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)
-        named[rows, b] = patterns_as_clicks(best, k) if guess == "pattern" else scores[rows, b] > 0.5
-        if patterns is not None:
-            patterns[rows, b] = pattern_probabilities(posterior, lengths)
-    return Inference(scores=scores, guess=named, any_click=any_click, patterns=patterns)
+        answer.add(rows, b, posterior, decoder.replay.lengths[rows, b])
+    if guess == "marginal":
+        answer.guess = answer.scores > 0.5
+    return answer.inference()

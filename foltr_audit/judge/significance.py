@@ -205,13 +205,16 @@ def mean_ends(
     >>> [round(end, 3) for end in mean_ends(np.ones(5), 0.0, 1.0)]
     [0.478, 1.0]
     """
+    from scipy.special import stdtrit
+
     n, mean = values.size, float(values.mean())
     counted = n if counted is None else counted
     if np.ptp(values) <= max(_ROUNDING * np.abs(values).max(), _SMALLEST):
         unseen = 1.0 - tail ** (1.0 / counted)  # such a share of other values is missed with this probability
         return mean + unseen * (lowest - mean), mean + unseen * (highest - mean)
     error = float(values.std(ddof=1)) / math.sqrt(n)
-    low, high = _logit_ends(mean, student_quantile(tail, counted - 1) * error, lowest, highest, n)
+    reach = -float(stdtrit(counted - 1, tail)) * error
+    low, high = _logit_ends(mean, reach, lowest, highest, n)
     if n > MOST_RESAMPLED:
         return low, high
     t = studentised(values, streams)
@@ -297,18 +300,6 @@ def _logit_ends(mean: float, reach: float, lowest: float, highest: float, n: int
     step, at = reach / width / (share * (1.0 - share)), math.log(share / (1.0 - share))
     low, high = (lowest + width / (1.0 + math.exp(min(-x, 700.0))) for x in (at - step, at + step))
     return min(low, mean), max(high, mean)
-
-
-@lru_cache(maxsize=64)
-def student_quantile(tail: float, freedom: int) -> float:
-    """The value that Student's t exceeds with a probability of `tail` < .5.
-
-    >>> round(student_quantile(0.025, 9), 6)
-    2.262157
-    """
-    from scipy.special import stdtrit
-
-    return -float(stdtrit(freedom, tail))
 
 
 # --- many tests ------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from foltr_audit.judge.significance import (
     paired_t_test,
     simultaneous_tail,
     stars,
-    student_quantile,
 )
 from foltr_audit.rng import Streams
 from tests.fixtures.evidence import plain_ends
@@ -220,11 +219,6 @@ def test_of_values_that_are_0_or_1_no_end_is_farther_than_that_of_clopper_and_pe
     exact = binomtest(hits, 12).proportion_ci(0.95, method="exact")
     assert low >= exact.low - 0.02
     assert high <= exact.high + 0.02
-
-
-@given(st.integers(1, 400), st.floats(1e-4, 0.4))
-def test_quantiles_of_students_t_are_those_of_scipy(freedom: int, tail: float) -> None:
-    assert student_quantile(tail, freedom) == pytest.approx(student.isf(tail, freedom), rel=1e-9)
 
 
 @given(
