@@ -73,7 +73,7 @@ def revealed(view: View, clicks: Bools, observed: Bools) -> Revealed:
     _, s, Vt = singular_vectors(scaled)
     kept = s > _FLOOR * s.max(axis=1, keepdims=True, initial=0.0)
     inside = np.einsum("nr,nrm->nm", kept, Vt**2)  # 1 where a unit vector lies in the row space
-    told = np.asarray((inside > 1 - 1e-6).reshape(n, B, k) & view.is_document)
+    told: Bools = (inside > 1 - 1e-6).reshape(n, B, k) & view.is_document
     rank = np.broadcast_to(kept.sum(axis=1)[:, np.newaxis], (n, B)).astype(np.int64)
     if all(view.knowledge.has(name) for name in NEEDS) and why_no_replay(view) is None:
         known = columns if view.knowledge.clip is None else with_model_column(view)
@@ -83,7 +83,8 @@ def revealed(view: View, clicks: Bools, observed: Bools) -> Revealed:
         for b in range(B):
             weights = replay.weights(view.parameters, np.arange(n), b)
             sent = np.abs(pair_coefficients(weights, clicks[:, b], observed[:, b])) > faintest[:, b]
-            told[:, b] &= ~observed[:, b] | sent | ~weights.any(axis=(1, 2))[:, np.newaxis]
+            known_weights = np.asarray(weights.any(axis=(1, 2)))[:, np.newaxis]
+            told[:, b] &= ~observed[:, b] | sent | ~known_weights
     return Revealed(told, rank, unknowns)
 
 
