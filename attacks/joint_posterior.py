@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from foltr_audit.core.records.view import without_padding
-from foltr_audit.inference.joint_search import JointSearch, StepSearch
+from foltr_audit.inference.joint_search import JointSearch
 from foltr_audit.inference.list_decoder import why_no_evidence
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay, why_no_step_replay
@@ -74,8 +74,7 @@ class JointMaximumPosterior(Attack):
     @without_padding
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click given the guess of all other lists."""
-        if view.knowledge.client_step is not None:
-            return StepSearch(PatternDecoder(view, self.prior), self.sweeps).answer()
-        told = self.lists is None and why_no_evidence(view) is None
+        pdgd = view.knowledge.client_step is None
+        told = pdgd and self.lists is None and why_no_evidence(view) is None
         decoder = PatternDecoder(view, self.prior)
         return JointSearch(decoder, self.shortlist, self.sweeps, lists=told).answer()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.core.records.view import Inference, effects_of_clicks
+from foltr_audit.core.records.view import Inference, View, effects_of_clicks
 from foltr_audit.inference.linear_systems import clicks_in_box, with_model_column
 from foltr_audit.inference.list_decoder import ListDecoder, ListLikelihood
 from foltr_audit.inference.pattern_decoder import PatternAnswer, PatternDecoder, patterns_as_clicks
 from foltr_audit.inference.relaxation import ClickRelaxation
-from foltr_audit.inference.replay import StepReplay
+from foltr_audit.inference.replay import StepReplay, replay_of
 from foltr_audit.privacy.noise import ScaleFreeNoise
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -23,6 +23,9 @@ _TRIED = 32  # patterns of one list that are tried with the best pattern of anot
 _SOFT = tuple(ScaleFreeNoise(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
 _SOFT_SWEEPS = 2  # passes over the lists at each of these resolutions
 _HISTORIES = 16  # click histories kept for each message by the start from lists alone
+_STEP_SOFT = tuple(ScaleFreeNoise(resolution=10.0**level) for level in (-1.5, -2.5, -3.5))
+_STEP_TURNS = 4  # regressions by a client step, each at the local models of the one before
+_REPLAYED = 8  # patterns of a list that are replayed by a client step, which may be slow
 _NO_CHANCE = 1e-9  # of a click that no end of a search has
 _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
@@ -74,7 +77,8 @@ class JointSearch:
 
     Where lists depend on the clicks on earlier lists, their probability is multiplied with that of the
     message, and the clicks decoded from lists alone are one more start. Where a defense randomises clicks, it
-    searches those that clients learn from.
+    searches those that clients learn from. By a client step, which may be slow, it starts from fewer places
+    and tries less.
 
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
     section 2.5.
@@ -88,7 +92,10 @@ class JointSearch:
         """
         self.decoder = replace(decoder, reported=True)
         self.evidence = ListLikelihood(self.decoder) if lists else None
-        self.view = decoder.view
+        self.view, self.replay = decoder.view, replay_of(decoder.view)
+        self.by_step = self.view.knowledge.client_step is not None
+        if self.by_step:
+            shortlist = _REPLAYED
         patterns = 1 << self.view.shown.shape[2]
         self.shortlist, self.tried = min(shortlist, patterns), min(_TRIED, patterns)
         self.sweeps = sweeps
@@ -96,7 +103,7 @@ class JointSearch:
     def found(self) -> Iterator[JointSearchResult]:
         """Results for all messages, in chunks and in order; none for messages without lists."""
         n, B, _ = self.view.shown.shape
-        starts = ClickRelaxation(self.view).starts(_TURNS)
+        starts = self.starts()
         if self.evidence is not None:
             told = ListDecoder(self.decoder, _HISTORIES).clicks(np.arange(n))
             starts = np.concatenate([told[:, np.newaxis], starts], axis=1)
@@ -104,8 +111,14 @@ class JointSearch:
             rows = np.arange(first, min(first + _CHUNK, n))
             best, votes = self.best(rows, starts[rows])
             # Without a criterion the usual fit is infinite: every message is below it, and none is lost.
-            explained = ~self.unexplained(best) | (self.decoder.usual_fit == np.inf)
+            explained = ~self.unexplained(best) | (self.decoder.usual_fit == np.inf) | self.by_step
             yield JointSearchResult(best, votes, ~explained)
+
+    def starts(self) -> Bools:
+        """Clicks that the search starts from, (n, S, B, k)."""
+        if self.by_step:
+            return regression_starts(self.view)
+        return ClickRelaxation(self.view).starts(_TURNS)
 
     def best(self, rows: Ints, starts: Bools) -> tuple[SearchState, Floats]:
         """The best hypothesis found for each of some messages, from starts (rows, S, B, k).
@@ -125,7 +138,7 @@ class JointSearch:
         best = ends.at(by_message[np.arange(n), ends.value[by_message].argmax(axis=1)])
         votes = ends.clicks[by_message].mean(axis=1)
         open_ = np.flatnonzero(self.unexplained(best))
-        if open_.size and B > 1:
+        if open_.size and B > 1 and not self.by_step:
             best = best.with_rows(open_, self.settled(best.at(open_), self.paired_sweep, self.sweeps))
         return best, votes
 
@@ -136,12 +149,13 @@ class JointSearch:
         one; a coarse likelihood has fewer local optima. Blake & Zisserman 1987, "Visual reconstruction",
         chapter 7, call this graduated non-convexity.
         """
-        for law in _SOFT:
+        laws, sweeps = (_STEP_SOFT, 1) if self.by_step else (_SOFT, _SOFT_SWEEPS)
+        for law in laws:
             coarse = JointSearch(
                 replace(self.decoder, law=law), self.shortlist, self.sweeps, lists=self.evidence is not None
             )
             state = SearchState(message, clicks, coarse.values(message, clicks))
-            clicks = coarse.settled(state, coarse.sweep, _SOFT_SWEEPS).clicks
+            clicks = coarse.settled(state, coarse.sweep, sweeps).clicks
         return clicks
 
     def settled(
@@ -197,7 +211,7 @@ class JointSearch:
 
     def begun(self, state: SearchState, same: int, times: int) -> BegunPaths:
         """The first `same` lists of each hypothesis, as its `times` alternatives share them."""
-        models = self.decoder.replay.walk(state.message, state.clicks[:, :same])
+        models = self.replay.walk(state.message, state.clicks[:, :same])
         told = None
         if self.evidence is not None:
             told = same, np.repeat(self.evidence.of_path(models, state.message), times)
@@ -206,7 +220,7 @@ class JointSearch:
     def values(self, message: Ints, clicks: Bools, begun: BegunPaths | None = None) -> Floats:
         """Log posterior of hypotheses, up to a constant for each message: (H,)."""
         models, told = (None, None) if begun is None else begun
-        path = self.decoder.replay.paths(message, clicks, models)
+        path = self.replay.paths(message, clicks, models)
         fit = self.decoder.fit(message, path[-1])
         if self.evidence is not None:
             fit += self.evidence.of_path(path[:-1], message, told)
@@ -216,13 +230,13 @@ class JointSearch:
 
     def unexplained(self, state: SearchState) -> Bools:
         """Hypotheses that leave a larger residual of a message than the noise law allows, (H,)."""
-        final = self.decoder.replay.paths(state.message, state.clicks)[-1]
+        final = self.replay.paths(state.message, state.clicks)[-1]
         return self.decoder.fit(state.message, final) < self.decoder.usual_fit
 
     def posteriors(self, state: SearchState, b: int) -> Floats:
         """Log posterior of every pattern of list b, the others fixed and later steps unchanged: (H, 2^k)."""
-        path = self.decoder.replay.paths(state.message, state.clicks)
-        local = self.decoder.replay.before(path, state.message, b)
+        path = self.replay.paths(state.message, state.clicks)
+        local = self.replay.before(path, state.message, b)
         rest = path[-1] - path[b + 1] + (path[b] - local)
         likely = self.decoder.likelihoods(state.message, b, local, rest)
         return likely + self.decoder.log_priors(state.message, b)
@@ -241,12 +255,12 @@ class JointSearch:
             for b in range(state.clicks.shape[1]):
                 posterior = self.posteriors(state, b)
                 if self.evidence is not None:
-                    before = self.decoder.replay.paths(rows, state.clicks)[b]
+                    before = self.replay.paths(rows, state.clicks)[b]
                     posterior = self.evidence.of_patterns(before, rows, b, posterior, state.clicks)
                 if randomised:
                     posterior[found.lost] = _log_chances(found.votes[found.lost, b])
                     posterior = self.decoder.of_true_clicks(posterior, rows, b)
-                answer.add(rows, b, posterior, self.decoder.replay.lengths[rows, b])
+                answer.add(rows, b, posterior, self.replay.lengths[rows, b])
             if not randomised:
                 answer.guess[rows] = found.clicks
                 answer.scores[rows[found.lost]] = found.votes[found.lost]
@@ -265,139 +279,37 @@ def joint_clicks(decoder: PatternDecoder, shortlist: int, sweeps: int) -> Bools:
 
     Where a defense randomises clicks, those that clients learn from.
     """
+    search = JointSearch(decoder, shortlist, sweeps)
     if not sweeps:
-        return np.asarray(ClickRelaxation(decoder.view).starts(_TURNS)[:, 0])
+        return np.asarray(search.starts()[:, 0])
     clicks = np.zeros(decoder.view.shown.shape, np.bool_)
-    for found in JointSearch(decoder, shortlist, sweeps).found():
+    for found in search.found():
         clicks[found.best.message] = found.clicks
     return clicks
 
 
-_STEP_SOFT = tuple(ScaleFreeNoise(resolution=10.0**level) for level in (-1.5, -2.5, -3.5))
-_STEP_TURNS = 4  # regressions, each at the local models of the one before
-_REPLAYED = 8  # patterns of a list that are replayed through the later lists
+def regression_starts(view: View) -> Bools:
+    """Rounded clicks of regressions by a client step, each at the local models of the last, (n, 2, B, k)."""
+    shape, found = view.shown.shape, list[Bools]()
+    for absolute in (True, False):
+        columns, values = with_model_column(view), view.click_updates
+        for turn in range(_STEP_TURNS if shape[1] > 1 else 1):
+            if turn:
+                columns[:, :, :-1], values = _added_columns(view, found.pop())
+            solved = clicks_in_box(view, columns, absolute=absolute, values=values).reshape(shape)
+            found.append((solved > 0.5) & view.is_document)
+    return np.stack(found, axis=1)
 
 
-class ReplayedClicks(NamedTuple):
-    """Clicks (B, k) on the lists of one message, local models (B + 1, P) on the way, and log posterior."""
-
-    clicks: Bools
-    path: Floats
-    value: float
-
-
-class StepSearch:
-    """The search for the most probable clicks of all lists of a message, by a view's client step.
-
-    It starts from least absolute deviations and least squares, with and without passes under a coarser noise
-    law. Then each list in turn takes its best pattern given the others: all 2^k patterns are weighed with the
-    later steps held fixed, and the best few are replayed through the later lists.
-
-    Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
-    section 2.5.
-    """
-
-    def __init__(self, decoder: PatternDecoder, sweeps: int) -> None:
-        """Search with the belief and the noise law of a decoder, in at most so many passes over the lists."""
-        self.decoder, self.sweeps = replace(decoder, reported=True), sweeps
-        self.view, self.replay = decoder.view, StepReplay(decoder.view)
-
-    def answer(self) -> Inference:
-        """The best clicks found; scores are probabilities of a click given the guess of all other lists."""
-        from foltr_audit.kernels.patterns import MOST_DOCUMENTS
-
-        answer = PatternAnswer(self.view.shown.shape, MOST_DOCUMENTS)
-        for i, starts in enumerate(self._starts()):
-            best, row = self._best(i, starts), np.array([i])
-            for b in range(len(best.clicks)):
-                posterior = self._posterior(self.decoder, i, b, best.path)
-                posterior = self.decoder.of_true_clicks(posterior, row, b)
-                answer.add(row, b, posterior, self.replay.lengths[row, b])
-            if self.view.knowledge.click_law is None:
-                answer.guess[i] = best.clicks
-        return answer.inference()
-
-    def _starts(self) -> Bools:
-        """Rounded clicks of regressions, each repeated at the local models of the last, (n, 2, B, k)."""
-        view, shape = self.view, self.view.shown.shape
-        found: list[Bools] = []
-        for absolute in (True, False):
-            columns, values = with_model_column(view), view.click_updates
-            for turn in range(_STEP_TURNS if shape[1] > 1 else 1):
-                if turn:
-                    columns[:, :, :-1], values = self._columns(found.pop())
-                solved = clicks_in_box(view, columns, absolute=absolute, values=values).reshape(shape)
-                found.append((solved > 0.5) & view.is_document)
-        return np.stack(found, axis=1)
-
-    def _columns(self, clicks: Bools) -> tuple[Floats, Floats]:
-        """What clicks add at the local models of clicks (n, B, k), (n, P, B k); what they explain, (n, P)."""
-        n, B, k = clicks.shape
-        P = self.view.parameters.shape[1]
-        added, values = np.zeros((n, B, k, P)), self.view.updates.copy()
-        for i, b in zip(*np.nonzero(self.replay.lengths), strict=True):
-            L = int(self.replay.lengths[i, b])
-            if b == 0 or not self.replay.lengths[i, :b].any():
-                model = self.view.parameters[i]
-            still, added[i, b, :L] = effects_of_clicks(self.replay.step, model, self.view.features[i, b, :L])
-            values[i] -= still
-            model = self.replay.models(i, int(b), model, clicks[i, b : b + 1, :L].astype(np.float64))[0]
-        return added.reshape(n, B * k, P).transpose(0, 2, 1), values
-
-    def _best(self, i: int, starts: Bools) -> ReplayedClicks:
-        """The best end of the search for one message, from starts (S, B, k)."""
-        ends = []
-        for start in starts:
-            ends.append(self._settled(self.decoder, i, start, self.sweeps))
-            soft = start
-            for law in _STEP_SOFT:
-                soft = self._settled(replace(self.decoder, law=law), i, soft, 1).clicks
-            ends.append(self._settled(self.decoder, i, soft, self.sweeps))
-        return max(ends, key=lambda end: end.value)
-
-    def _settled(self, decoder: PatternDecoder, i: int, clicks: Bools, most: int) -> ReplayedClicks:
-        """Pass over the lists until nothing gets better, at most `most` times."""
-        now = self._replayed(decoder, i, clicks)
-        for _ in range(most):
-            before = now.value
-            for b in np.flatnonzero(self.replay.lengths[i]).tolist():
-                likely = np.argsort(-self._posterior(decoder, i, b, now.path)[0], kind="stable")
-                # Of the last list the best alone is replayed: its weight is exact.
-                enough = _REPLAYED if self.replay.lengths[i, b + 1 :].any() else 1
-                tried = patterns_as_clicks(likely[:enough], clicks.shape[1])
-                now = max((now, *self._alternatives(decoder, i, b, now, tried)), key=lambda one: one.value)
-            if not now.value > before:
-                break
-        return now
-
-    def _alternatives(
-        self, decoder: PatternDecoder, i: int, b: int, now: ReplayedClicks, tried: Bools
-    ) -> Sequence[ReplayedClicks]:
-        """The same clicks with other patterns (H, k) of list b."""
-        found = []
-        for pattern in tried:
-            clicks = now.clicks.copy()
-            clicks[b] = pattern
-            found.append(self._replayed(decoder, i, clicks, now.path[: b + 1]))
-        return found
-
-    def _replayed(
-        self, decoder: PatternDecoder, i: int, clicks: Bools, known: Floats | None = None
-    ) -> ReplayedClicks:
-        """Clicks (B, k) replayed from a part of the path that is known."""
-        path = list(self.view.parameters[i : i + 1] if known is None else known)
-        for b in range(len(path) - 1, len(clicks)):
-            L = int(self.replay.lengths[i, b])
-            here = clicks[b : b + 1, :L].astype(np.float64)
-            path.append(self.replay.models(i, b, path[-1], here)[0] if L else path[-1])
-        row = np.array([i])
-        value = float(decoder.fit(row, path[-1][np.newaxis])[0])
-        for b in range(len(clicks)):
-            value += float(decoder.log_prior_of(row, b, clicks[b : b + 1])[0])
-        return ReplayedClicks(clicks, np.array(path), value)
-
-    def _posterior(self, decoder: PatternDecoder, i: int, b: int, path: Floats) -> Floats:
-        """Log posterior of every pattern of list b, the others fixed and later steps unchanged: (1, 2^k)."""
-        row, rest = np.array([i]), (path[-1] - path[b + 1])[np.newaxis]
-        likely = decoder.likelihoods(row, b, path[b][np.newaxis], rest)
-        return likely + decoder.log_priors(row, b)
+def _added_columns(view: View, clicks: Bools) -> tuple[Floats, Floats]:
+    """What clicks add at the local models of clicks (n, B, k), (n, P, B k); what they explain, (n, P)."""
+    n, B, k = clicks.shape
+    replay, P = StepReplay(view), view.parameters.shape[1]
+    added, values = np.zeros((n, B, k, P)), view.updates.copy()
+    models = replay.walk(np.arange(n), clicks)
+    for i, b in zip(*np.nonzero(replay.lengths), strict=True):
+        L = int(replay.lengths[i, b])
+        rows = view.features[i, b, :L]
+        still, added[i, b, :L] = effects_of_clicks(replay.client_step, models[b, i], rows)
+        values[i] -= still
+    return added.reshape(n, B * k, P).transpose(0, 2, 1), values

@@ -164,8 +164,8 @@ class StepRelaxation:
             for b in np.flatnonzero(self.replay.lengths[i]).tolist():
                 L = int(self.replay.lengths[i, b])
                 rows, here = self.view.features[i, b, :L].astype(np.float64), clicks[i, b, :L]
-                slopes[b] = checked_slopes(self.replay.step, model, rows, here)
-                update = checked_updates(self.replay.step, model, rows, here[np.newaxis])
+                slopes[b] = checked_slopes(self.replay.client_step, model, rows, here)
+                update = checked_updates(self.replay.client_step, model, rows, here[np.newaxis])
                 size = float(np.linalg.norm(model + update[0]))
                 model = self.replay.moved(model, update)[0]
                 factor *= float(np.linalg.norm(model)) / size if size > 0 else 1.0

@@ -5,6 +5,7 @@ A hypothesis is a message's number with the clicks on its lists. Replays of many
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,10 +37,18 @@ def why_no_step_replay(view: View) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _ViewReplay:
+class ViewReplay(ABC):
     """The steps behind the messages of a view. Of several lists each step starts where the last ended."""
 
     view: View
+
+    @abstractmethod
+    def step(self, models: Floats, messages: Ints, b: int, clicks: Bools) -> Floats:
+        """Local models (H, P) after list b of some messages (H,) with clicks (H, k), and the clips."""
+
+    @abstractmethod
+    def patterns(self, i: int, b: int, model: Floats) -> Iterator[tuple[int, Floats]]:
+        """Local models after every click pattern of a list, some at a time: the first pattern and (H, P)."""
 
     @cached_property
     def lengths(self) -> Ints:
@@ -53,6 +62,57 @@ class _ViewReplay:
         models = model + into_ball(updates, known.update_clip)
         return np.where(acts, into_ball(models, known.clip), models)
 
+    @cached_property
+    def first(self) -> Ints:
+        """The first list of each list's client, int64 (n, B): in a sum, each client starts again."""
+        n, B, _ = self.view.shown.shape
+        senders, place = self.view.senders, np.broadcast_to(np.arange(B), (n, B))
+        if senders is None:
+            return np.zeros((n, B), dtype=np.int64)
+        begins = np.ones((n, B), dtype=np.bool_)
+        begins[:, 1:] = senders[:, 1:] != senders[:, :-1]
+        return np.array(np.maximum.accumulate(np.where(begins, place, 0), axis=1), dtype=np.int64)
+
+    def before(self, path: Floats, messages: Ints, b: int) -> Floats:
+        """The local models (H, P) before interaction b, from the models of a path (B + 1, H, P).
+
+        In a sum, a path adds up the changes of all clients, and a local model has those of its own alone.
+        """
+        if self.view.senders is None:
+            return np.asarray(path[b])
+        first = path[self.first[messages, b], np.arange(messages.size)]
+        return np.asarray(self.view.parameters[messages] + (path[b] - first))
+
+    def updates(self, clicks: Bools) -> Floats:
+        """The updates (n, P) of clicks (n, B, k)."""
+        return np.asarray(self.paths(np.arange(len(self.view)), clicks)[-1] - self.view.parameters)
+
+    def paths(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
+        """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k).
+
+        Of a sum, they have the changes of all clients so far; see `before`. Models before the first
+        interactions, as `walk` finds them, are not computed again if they are given as `begun` (b + 1, H, P).
+        """
+        path = self.walk(messages, clicks, begun)
+        if self.view.knowledge.update_clip is not None:
+            path[-1] = path[0] + into_ball(path[-1] - path[0], self.view.knowledge.update_clip)
+        return path
+
+    def walk(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
+        """Local models before each of the first b interactions and after them, (b + 1, H, P).
+
+        Of clicks (H, b, k); without the clip of whole updates. `begun` as for `paths`.
+        """
+        path = np.empty((clicks.shape[1] + 1, messages.size, self.view.parameters.shape[1]))
+        done = 0 if begun is None else len(begun) - 1
+        path[: done + 1] = self.view.parameters[messages] if begun is None else begun
+        for b in range(done, clicks.shape[1]):
+            local = self.before(path, messages, b)
+            path[b + 1] = self.step(local, messages, b, clicks[:, b])
+            if self.view.senders is not None:
+                path[b + 1] += path[b] - local
+        return path
+
     def _click_patterns(self, i: int, b: int) -> Iterator[tuple[int, Bools]]:
         """All click patterns of a list, some at a time: the number of the first, and (H, L)."""
         L = int(self.lengths[i, b])
@@ -62,43 +122,39 @@ class _ViewReplay:
             yield first, (numbers[:, np.newaxis] >> np.arange(L)) & 1 == 1
 
 
-class StepReplay(_ViewReplay):
-    """The steps behind the messages of a view that has a client step."""
+@dataclass(frozen=True, eq=False)
+class StepReplay(ViewReplay):
+    """The steps behind the messages of a view that has a client step.
+
+    `drawn` has one for each message where the chance in it was drawn.
+    """
+
+    drawn: Sequence[ClientStep] | None = None
 
     @property
-    def step(self) -> ClientStep:
+    def client_step(self) -> ClientStep:
         step = self.view.knowledge.client_step
         if step is None:
             raise ValueError("a replay of a client step needs one")
         return step
 
-    def models(self, i: int, b: int, model: Floats, clicks: Floats, step: ClientStep | None = None) -> Floats:
+    def models(self, i: int, b: int, model: Floats, clicks: Floats) -> Floats:
         """Local models (H, P) after clicks (H, L) on list b of message i, from a local model (P,)."""
         rows = self.view.features[i, b, : clicks.shape[1]]
-        return self.moved(model, checked_updates(step or self.step, model, rows, clicks))
+        step = self.client_step if self.drawn is None else self.drawn[i]
+        return self.moved(model, checked_updates(step, model, rows, clicks))
+
+    def step(self, models: Floats, messages: Ints, b: int, clicks: Bools) -> Floats:
+        out = models.copy()
+        for h in np.flatnonzero(self.lengths[messages, b]).tolist():
+            i = int(messages[h])
+            here = clicks[h : h + 1, : self.lengths[i, b]].astype(np.float64)
+            out[h] = self.models(i, b, models[h], here)[0]
+        return out
 
     def patterns(self, i: int, b: int, model: Floats) -> Iterator[tuple[int, Floats]]:
-        """Local models after every click pattern of a list, some at a time: the first pattern and (H, P)."""
         for first, clicks in self._click_patterns(i, b):
             yield first, self.models(i, b, model, clicks.astype(np.float64))
-
-    def updates(self, clicks: Bools, steps: Sequence[ClientStep] | None = None) -> Floats:
-        """The updates (n, P) of clicks (n, B, k); `steps` has one for the chance in each message's steps.
-
-        In a sum, each client starts again.
-        """
-        out, senders = np.zeros(self.view.parameters.shape), self.view.senders
-        for i, theta in enumerate(self.view.parameters):
-            model, step = theta, None if steps is None else steps[i]
-            for b, length in enumerate(self.lengths[i].tolist()):
-                if senders is not None and b and senders[i, b] != senders[i, b - 1]:
-                    out[i] += model - theta
-                    model = theta
-                if length:
-                    here = clicks[i, b : b + 1, :length].astype(np.float64)
-                    model = self.models(i, b, model, here, step)[0]
-            out[i] += model - theta
-        return out
 
 
 def into_ball(vectors: Floats, ball: Ball | None) -> Floats:
@@ -137,7 +193,7 @@ def why_no_replay(view: View) -> str | None:
     return None
 
 
-class Replay(_ViewReplay):
+class Replay(ViewReplay):
     """The local steps behind the messages of a view that `why_no_replay` accepts."""
 
     @property
@@ -152,27 +208,6 @@ class Replay(_ViewReplay):
     def over_candidates(self) -> bool:
         return self.view.knowledge.normaliser == "candidates"
 
-    @cached_property
-    def first(self) -> Ints:
-        """The first list of each list's client, int64 (n, B): in a sum, each client starts again."""
-        n, B, _ = self.view.shown.shape
-        senders, place = self.view.senders, np.broadcast_to(np.arange(B), (n, B))
-        if senders is None:
-            return np.zeros((n, B), dtype=np.int64)
-        begins = np.ones((n, B), dtype=np.bool_)
-        begins[:, 1:] = senders[:, 1:] != senders[:, :-1]
-        return np.array(np.maximum.accumulate(np.where(begins, place, 0), axis=1), dtype=np.int64)
-
-    def before(self, path: Floats, messages: Ints, b: int) -> Floats:
-        """The local models (H, P) before interaction b, from the models of a path (B + 1, H, P).
-
-        In a sum, a path adds up the changes of all clients, and a local model has those of its own alone.
-        """
-        if self.view.senders is None:
-            return np.asarray(path[b])
-        first = path[self.first[messages, b], np.arange(messages.size)]
-        return np.asarray(self.view.parameters[messages] + (path[b] - first))
-
     def weights(self, models: Floats, messages: Ints, b: int) -> Floats:
         """PDGD's pair weights of list b of some messages (H,) at local models (H, P): (H, k, k)."""
         from foltr_audit.kernels.pdgd import pair_weights
@@ -186,7 +221,6 @@ class Replay(_ViewReplay):
         return np.where(self.view.is_document[messages, b][..., np.newaxis], rows, 0.0)
 
     def step(self, models: Floats, messages: Ints, b: int, clicks: Bools) -> Floats:
-        """Local models (H, P) after interaction b with clicks (H, k) and the step stage."""
         from foltr_audit.kernels.jit import read_only
         from foltr_audit.kernels.pdgd import pdgd_coefficients
 
@@ -203,7 +237,6 @@ class Replay(_ViewReplay):
         return np.where(acts, into_ball(stepped, self.view.knowledge.clip), stepped)
 
     def patterns(self, i: int, b: int, model: Floats) -> Iterator[tuple[int, Floats]]:
-        """Local models after every click pattern of a list, some at a time: the first pattern and (H, P)."""
         row, L = np.array([i]), self.lengths[i, b]
         rows = self.learning_rate * self.jacobian(model[np.newaxis], row, b)[0, :L]
         weights = self.weights(model[np.newaxis], row, b)[0, :L, :L]
@@ -211,36 +244,6 @@ class Replay(_ViewReplay):
             there = np.ones(clicks.shape, np.bool_)
             observed = observed_documents(clicks, there, only_observed=self.only_observed)
             yield first, self.moved(model, pair_coefficients(weights, clicks, observed) @ rows)
-
-    def updates(self, clicks: Bools) -> Floats:
-        """The updates (n, P) of clicks (n, B, k)."""
-        return np.asarray(self.paths(np.arange(len(self.view)), clicks)[-1] - self.view.parameters)
-
-    def paths(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
-        """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k).
-
-        Of a sum, they have the changes of all clients so far; see `before`. Models before the first
-        interactions, as `walk` finds them, are not computed again if they are given as `begun` (b + 1, H, P).
-        """
-        path = self.walk(messages, clicks, begun)
-        if self.view.knowledge.update_clip is not None:
-            path[-1] = path[0] + into_ball(path[-1] - path[0], self.view.knowledge.update_clip)
-        return path
-
-    def walk(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
-        """Local models before each of the first b interactions and after them, (b + 1, H, P).
-
-        Of clicks (H, b, k); without the clip of whole updates. `begun` as for `paths`.
-        """
-        path = np.empty((clicks.shape[1] + 1, messages.size, self.view.parameters.shape[1]))
-        done = 0 if begun is None else len(begun) - 1
-        path[: done + 1] = self.view.parameters[messages] if begun is None else begun
-        for b in range(done, clicks.shape[1]):
-            local = self.before(path, messages, b)
-            path[b + 1] = self.step(local, messages, b, clicks[:, b])
-            if self.view.senders is not None:
-                path[b + 1] += path[b] - local
-        return path
 
     def _scored(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
         """Flat scores, `starts` (H + 1,) and the lists (H, k) as indices into each row of scores."""
@@ -262,3 +265,8 @@ class Replay(_ViewReplay):
         # The query of a missing list is -1. Any query will do instead, since no step follows.
         query = np.maximum(candidates.query[messages, b], 0)
         return self.view.ranker.scores(np.ascontiguousarray(models), candidates, query)
+
+
+def replay_of(view: View) -> ViewReplay:
+    """A replay of the client step of a view, or of PDGD."""
+    return Replay(view) if view.knowledge.client_step is None else StepReplay(view)

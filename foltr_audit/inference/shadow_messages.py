@@ -15,7 +15,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.view import Candidates, View
 from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
 from foltr_audit.inference.pattern_decoder import noise_law
-from foltr_audit.inference.replay import Replay, StepReplay
+from foltr_audit.inference.replay import StepReplay, replay_of
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -113,12 +113,11 @@ def shadow_messages(view: View, row: int, form: MessageForm, count: int, part: i
     reported, law = clicks, view.knowledge.click_law
     if law is not None:
         reported = (rng.random(clicks.shape) < np.where(clicks, law.clicked, law.unclicked)) & there
-    step = view.knowledge.client_step
-    if step is None:
-        updates = Replay(started).updates(reported)
-    else:
+    replay, step = replay_of(started), view.knowledge.client_step
+    if step is not None:
         drawn = [step.drawn(int(seed)) for seed in rng.integers(0, _SEEDS, size=count)]
-        updates = StepReplay(started).updates(reported, drawn)
+        replay = StepReplay(started, drawn)
+    updates = replay.updates(reported)
     noise = noise_law(view.knowledge)
     if isinstance(noise, AdditiveNoise):
         clients = streams.clients("shadow messages", 0, np.arange(count))

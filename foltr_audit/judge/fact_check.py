@@ -18,9 +18,9 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import STEP_FACTS, View
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.inference.joint_search import StepSearch, joint_clicks
+from foltr_audit.inference.joint_search import joint_clicks
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks, why_too_long
-from foltr_audit.inference.replay import NEEDS, Replay, StepReplay, why_no_replay, why_no_step_replay
+from foltr_audit.inference.replay import NEEDS, replay_of, why_no_replay, why_no_step_replay
 from foltr_audit.inference.seeded_clients import perturbed_scores
 from foltr_audit.judge.observer import InteractionPlacement, Observer, knowledge_of, with_lists
 from foltr_audit.judge.pieces import with_messages
@@ -150,10 +150,6 @@ class UpdateComparison:
     def explained_by(self, replayed: Floats, times: float = 1.0) -> Bools:
         """Which messages updates (n, P) explain, (n,)."""
         return np.asarray((self.reproduced(replayed, times) & self.moved).sum(axis=1) > self.enough)
-
-
-def replay_of(view: View) -> Replay | StepReplay:
-    return Replay(view) if view.knowledge.client_step is None else StepReplay(view)
 
 
 def _sampled(
@@ -706,8 +702,6 @@ def _likely_clicks(view: View) -> Bools:
         likely = decoder.likelihoods(np.arange(len(view)), 0, view.parameters)
         best = likely + decoder.log_priors(np.arange(len(view)), 0)
         return patterns_as_clicks(best.argmax(axis=1)[:, np.newaxis], view.shown.shape[2])
-    if view.knowledge.client_step is not None:
-        return np.asarray(StepSearch(decoder, _SWEEPS).answer().guess)
     return joint_clicks(decoder, _SHORTLIST, _SWEEPS)
 
 
