@@ -288,19 +288,6 @@ def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection:
         assert equal(evidence, again)
 
 
-def test_least_squares_reads_an_undefended_message(setup_of: SetupOf, collection: Collection) -> None:
-    """As many numbers as documents or more: the weights of a message without noise are those of PDGD."""
-    setup = setup_of(rounds=1, clients=80, learner="fpdgd:interactions=1,pairs=all,normaliser=shown")
-    recording = recording_of(setup, rounds=1)
-    evidence = judge(recording, collection, [make(Attack, "olsr")], Streams(1))
-    short = evidence.is_document.sum(axis=1) <= FEATURES
-    mixed = evidence.clicks.sum(axis=1) < evidence.is_document.sum(axis=1)
-    twins = np.array([collection.train.lengths[int(name[5:])] > 3 for name in evidence.query])
-    solvable = short & mixed & ~twins
-    assert solvable.sum() >= 5
-    assert np.array_equal(evidence.guessed["olsr"].guess[solvable], evidence.clicks[solvable])
-
-
 # --- rounds in another order of messages ----------------------------------------------------------
 
 
