@@ -106,63 +106,39 @@ def _of_metrics(view: View, clicks: Bools) -> tuple[Bools, Ints]:
     return told, np.repeat(metrics[:, np.newaxis], B, axis=1)
 
 
-class RoundAnswers:
-    """What attacks answer about the interactions of a round, collected view by view."""
+class RoundAnswers(NamedTuple):
+    """What attacks answered about all interactions of a round, and why others could not run, by label."""
 
-    def __init__(
-        self, record: RoundRecord, session: AttackSession, surprisals: _ClickSurprisals | None = None
-    ) -> None:
-        """Without `surprisals`, which hold the truth, no answer is weighed."""
-        self._round, self._session, self._surprisals = record.round, session, surprisals
-        self._at = InteractionPlacement.of(record).rows
-        self._pieces: dict[str, list[ClickGuesses]] = {}
-        self._inexact: set[str] = set()
-
-    def add(self, seen: RoundView) -> None:
-        place, truth = f"{self._round}/{seen.rows.start}", self._surprisals
-        for attack, answer in self._session.answers(seen.view, self._round, place):
-            bits = None if truth is None else truth.after(seen, answer)
-            self._pieces.setdefault(attack.label, []).append(_guesses(seen, answer, bits))
-            if truth is None or answer.patterns is None or not truth.is_exact(attack, seen.view):
-                self._inexact.add(attack.label)
-
-    @property
-    def refused(self) -> dict[str, str]:
-        return dict(self._session.refused)
-
-    @property
-    def guessed(self) -> dict[str, ClickGuesses]:
-        """Each attack's answers for all I interactions of the round, by label."""
-        found = {}
-        for label, pieces in self._pieces.items():
-            if label not in self._session.refused:
-                whole = join_pieces(pieces).at(self._at)
-                silent = whole.surprisal is None or np.isnan(whole.surprisal).all()
-                found[label] = replace(whole, surprisal=None) if silent else whole
-        return found
-
-    @property
-    def exact(self) -> frozenset[str]:
-        """Labels of the attacks that have weighed patterns by their true posterior."""
-        return frozenset(self._pieces) - self._inexact
+    guessed: dict[str, ClickGuesses]
+    refused: dict[str, str]
 
 
 def infer_round(
     record: RoundRecord, observer: Observer, attacks: Sequence[Attack], streams: Streams
 ) -> RoundAnswers:
     """Each attack's answer for every interaction of a round."""
-    answers = RoundAnswers(record, AttackSession(attacks, streams))
+    session = AttackSession(attacks, streams)
     for seen in observer.views(record):
-        answers.add(seen)
-    return answers
+        for attack, answer in session.answers_to(seen, record.round):
+            session.keep(attack, _guesses(seen, answer))
+    return _collected(session, InteractionPlacement.of(record))
 
 
-def _guesses(seen: RoundView, answer: Inference, bits: Floats | None) -> ClickGuesses:
+def _guesses(seen: RoundView, answer: Inference, bits: Floats | None = None) -> ClickGuesses:
     any_click = answer.any_click
     if any_click is None:
         any_click = np.where(seen.view.is_document, answer.scores, -np.inf).max(axis=2, initial=-np.inf)
     scores, guess = seen.restored(answer.scores), seen.restored(answer.guess)
     return ClickGuesses(scores=scores, guess=guess, any_click=any_click, surprisal=bits)
+
+
+def _collected(session: AttackSession, placement: InteractionPlacement) -> RoundAnswers:
+    found: dict[str, ClickGuesses] = {}
+    for label, kept in session.collect().items():
+        whole = kept.at(placement.rows)
+        silent = whole.surprisal is None or np.isnan(whole.surprisal).all()
+        found[label] = replace(whole, surprisal=None) if silent else whole
+    return RoundAnswers(found, dict(session.refused))
 
 
 class _ClickSurprisals:
@@ -227,7 +203,7 @@ class ClickTask(AttackTask[ClickEvidence]):
     name: ClassVar[str] = "clicks"
 
     _surprisals: _ClickSurprisals
-    _answers: RoundAnswers
+    _inexact: set[str]
     _observed: Bools
     _revealed: list[Revealed]
     _before: list[Floats]
@@ -236,8 +212,7 @@ class ClickTask(AttackTask[ClickEvidence]):
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
         wanted, header = super().begin(record, truth), self.observer.header
         self._surprisals = _ClickSurprisals(record, truth, header)
-        self._answers = RoundAnswers(record, self.session, self._surprisals)
-        self._revealed, self._before, self._priors = [], [], []
+        self._revealed, self._before, self._priors, self._inexact = [], [], [], set()
         self._observed = record.shown >= 0
         if header.holds_models:
             last = header.knowledge.get("pairs") == "last-click+1"
@@ -251,7 +226,10 @@ class ClickTask(AttackTask[ClickEvidence]):
             self._revealed.append(revealed(seen.full, surprisals.clicks[seen.rows], observed))
         self._before.append(surprisals.before(seen.rows, seen.full))
         self._priors.append(click_priors(seen.full, self.observer.header.intents))
-        self._answers.add(seen)
+        for attack, answer in self.session.answers_to(seen, self.record.round):
+            self.session.keep(attack, _guesses(seen, answer, surprisals.after(seen, answer)))
+            if answer.patterns is None or not surprisals.is_exact(attack, seen.view):
+                self._inexact.add(attack.label)
 
     def end(self) -> None:
         """Put the truth next to the answers on the round, also on one without messages."""
@@ -260,7 +238,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         found = Revealed(np.zeros(record.shown.shape, np.bool_), *np.zeros((2, L), dtype=np.int64))
         if self._revealed:
             found = Revealed(*(np.concatenate(arrays)[at] for arrays in zip(*self._revealed, strict=True)))
-        answers, groups = self._answers, self.setting.groups
+        answers, groups = _collected(self.session, self._surprisals.placement), self.setting.groups
         known = np.ones(len(truth.clicks), np.bool_) if truth.known is None else truth.known
         everything = ClickEvidence(
             query=query_names(record, header, self.observer.collection),
@@ -276,7 +254,7 @@ class ClickTask(AttackTask[ClickEvidence]):
             probabilities=frozenset(one.label for one in self.session.attacks if one.probabilities),
             surprisal=np.concatenate(self._before)[at] if self._before else np.empty(0),
             priors=join_pieces(self._priors).at(at) if self._priors else ClickPriors.unknown((0, 0)),
-            exact=answers.exact,
+            exact=frozenset(answers.guessed) - self._inexact,
             same_message=header.holds_models,
             group=groups.of_clients(truth.clients)[record.slot],
             groups=groups.names,

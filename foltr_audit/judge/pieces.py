@@ -45,18 +45,19 @@ def join_pieces(pieces: Sequence[Record], refused: Mapping[str, str] | None = No
     whole: dict[str, object] = {}
     for each in fields(pieces[0]):
         values = [getattr(piece, each.name) for piece in pieces]
-        whole[each.name] = sum(values) if "summed" in each.metadata else _join(values, refused)
+        whole[each.name] = sum(values) if "summed" in each.metadata else join(values, refused)
     if "refused" in whole:
         whole["refused"] = dict(refused)
     return type(pieces[0])(**whole)
 
 
-def _join(values: Sequence[object], refused: Mapping[str, str]) -> object:
+def join(values: Sequence[object], refused: Mapping[str, str]) -> object:
+    """Arrays, records of arrays, or tables of these by label as one; without the refused labels."""
     first = values[0]
     tables = [value for value in values if isinstance(value, dict)]
     if len(tables) == len(values):
         labels = [name for name in tables[0] if name not in refused and all(name in each for each in tables)]
-        return {label: _join([each[label] for each in tables], refused) for label in labels}
+        return {label: join([each[label] for each in tables], refused) for label in labels}
     if any(value is None for value in values):
         return None
     if isinstance(first, np.ndarray):

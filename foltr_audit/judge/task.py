@@ -18,7 +18,7 @@ from foltr_audit.core.results import AttackRecord, Estimate
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.observer import Observer, RoundView
-from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.pieces import join, join_pieces
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
@@ -32,7 +32,7 @@ class AttackSession:
     attacks: Sequence[Attack]
     streams: Streams
     refused: dict[str, str] = field(default_factory=dict)
-    _rows: dict[str, list[Floats]] = field(default_factory=dict)
+    _kept: dict[str, list[Any]] = field(default_factory=dict)
 
     def answers(self, view: View, round_: int, place: str) -> Iterator[tuple[Attack, Inference]]:
         """The answer of each attack that can run on a view; the reasons of the others go to `refused`.
@@ -58,14 +58,18 @@ class AttackSession:
     def refuse_all(self, reason: str) -> None:
         self.refused |= {attack.label: reason for attack in self.attacks}
 
-    def keep(self, attack: Attack, rows: Floats) -> None:
-        """Store what an attack says about the messages of one view, a row for each."""
-        self._rows.setdefault(attack.label, []).append(rows)
+    def answers_to(self, seen: RoundView, round_: int) -> Iterator[tuple[Attack, Inference]]:
+        """As `answers`, to a view of a round."""
+        return self.answers(seen.view, round_, f"{round_}/{seen.rows.start}")
 
-    def collect(self) -> dict[str, Floats]:
-        """Take what each attack said since the last call, by label, without the refused ones."""
-        rows, self._rows = self._rows, {}
-        return {label: np.concatenate(said) for label, said in rows.items() if label not in self.refused}
+    def keep(self, attack: Attack, said: Any) -> None:
+        """Store what an attack says about the messages of one view: an array, or a record of arrays."""
+        self._kept.setdefault(attack.label, []).append(said)
+
+    def collect(self) -> dict[str, Any]:
+        """Take what each attack said since the last call, joined, by label, without the refused ones."""
+        kept, self._kept = self._kept, {}
+        return {label: join(said, {}) for label, said in kept.items() if label not in self.refused}
 
 
 def checked_answer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
@@ -234,7 +238,8 @@ class MessageTask(AttackTask[Judged]):
 
     def see(self, seen: RoundView) -> None:
         """Have the attacks answer a view of some of the round's messages."""
-        self.ask(seen.view, self.record.round, f"{self.record.round}/{seen.rows.start}")
+        for attack, answer in self.session.answers_to(seen, self.record.round):
+            self.session.keep(attack, self.checked(attack, seen.view, answer))
 
     def end(self) -> None:
         if self.record.n_messages:
