@@ -27,9 +27,9 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.participants import ParticipantTask
 from foltr_audit.judge.pieces import find_refusals, shuffled
 from foltr_audit.judge.promises import RecordedPromises, any_click_ceiling, click_ceilings
-from foltr_audit.judge.published_models import PublishedModels, SingledOut, seen_as_published
+from foltr_audit.judge.published_models import PublishedModels, SingledOut
 from foltr_audit.judge.queries import QueryTask
-from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums
+from foltr_audit.judge.round_sums import RoundSums, SumObserver
 from foltr_audit.judge.scoring import any_click_records, click_records, group_records
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting, TaskScore, task_record
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
@@ -240,8 +240,11 @@ def seen_as_rounds(
     store: RoundStore, observer: Observer, protocol: AttackSpec, streams: Streams
 ) -> tuple[RoundSums, SumObserver]:
     """The rounds of a store as the observer of a protocol sees them who sees no single messages."""
-    honest = without_colluders(store, protocol.colluders, streams)
-    return (seen_as_published if protocol.view == "client" else seen_as_sums)(honest, observer)
+    sums = RoundSums(without_colluders(store, protocol.colluders, streams))
+    seen = SumObserver(sums.header, observer.collection, observer.hidden, observer.client_step)
+    if protocol.view == "client":
+        sums = PublishedModels(sums.source, replace(observer, header=sums.header))
+    return sums, seen
 
 
 def stand_ins(

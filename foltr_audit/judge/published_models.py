@@ -24,8 +24,7 @@ from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.judge.observer import Observer, readable
 from foltr_audit.judge.pieces import with_messages
-from foltr_audit.judge.round_sums import RoundSums, SummedRound, SumObserver, added_up, is_read, weight_in_sum
-from foltr_audit.simulation.recorder import ObservedRounds
+from foltr_audit.judge.round_sums import RoundSums, SummedRound, added_up, is_read, weight_in_sum
 from foltr_audit.utils.arrays import Floats, Ints
 
 _POOLED = 8  # documents per parameter whose span is compared with that of one client's documents
@@ -223,10 +222,3 @@ class PublishedModels(RoundSums):
             return added_up(record, self.header, mixed * counts.sum() * change, "view client")
         change = weight_in_sum(record) * change
         return replace(added_up(record, self.header, change, "view client"), clients=1)
-
-
-def seen_as_published(store: ObservedRounds, observer: Observer) -> tuple[PublishedModels, SumObserver]:
-    """The changes of the global model, and who sees those and knows what an observer of the messages does."""
-    header = RoundSums(store).header
-    seen = SumObserver(header, observer.collection, observer.hidden, observer.client_step)
-    return PublishedModels(store, replace(observer, header=header)), seen

@@ -294,9 +294,3 @@ class SumObserver(Observer):
             clients=np.array([record.clients]),
             senders=record.origins[np.newaxis] if record.alike else None,
         )
-
-
-def seen_as_sums(store: ObservedRounds, observer: Observer) -> tuple[RoundSums, SumObserver]:
-    """The sums of recorded rounds, and who sees those and knows what an observer of the messages does."""
-    sums = RoundSums(store)
-    return sums, SumObserver(sums.header, observer.collection, observer.hidden, observer.client_step)

@@ -25,8 +25,8 @@ from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_messages
 from foltr_audit.judge.protocol import without_colluders
-from foltr_audit.judge.published_models import PublishedModels, SingledOut, seen_as_published
-from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums, summed
+from foltr_audit.judge.published_models import PublishedModels, SingledOut
+from foltr_audit.judge.round_sums import RoundSums, SumObserver, summed
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.rng import Streams
@@ -204,7 +204,8 @@ CLIENTS = 6
 def test_a_sum_less_all_other_messages_is_the_message(setup_of: SetupOf) -> None:
     recording = recorded(setup_of, rounds=2, intents=[0, 1] * 3)
     left = without_colluders(recording, CLIENTS - 1, Streams(4))
-    sums, observer = seen_as_sums(left, Observer(recording.header, DATA))
+    sums = RoundSums(left)
+    observer = SumObserver(sums.header, DATA)
     target = {int(truth.members[0]) for truth in sums.truths()}
     assert len(target) == 1, "the same client in every round"
     (place,) = target
@@ -295,7 +296,7 @@ def published(
     store = MemoryRoundStore(header(system, rule))
     for record, truth in rounds:
         store.write(record, truth)
-    return seen_as_published(store, Observer(store.header, None, hidden))[0]
+    return PublishedModels(store, Observer(store.header, None, hidden))
 
 
 def krum_choice(updates: Floats, malicious: int) -> int:
