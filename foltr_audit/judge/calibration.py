@@ -39,13 +39,6 @@ if there are none.
 """
 
 
-def calibration_records(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[AttackRecord]:
-    """Calibration of every attack whose scores are probabilities; arguments as for `calibration`."""
-    for label in evidence.guessed:
-        if label in evidence.probabilities:
-            yield calibration(evidence, label, resamples)
-
-
 def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) -> AttackRecord:
     """How good an attack's scores are as probabilities, over all shown documents of all lists.
 

@@ -17,7 +17,7 @@ from foltr_audit.core.settings.defaults import ONE_LIST_ATTACK, SEVERAL_LISTS_AT
 from foltr_audit.errors import PluginError, UsageError, suggest_name
 from foltr_audit.inference.shadow_messages import is_compressed
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.calibration import calibration_records, information_records
+from foltr_audit.judge.calibration import calibration, information_records
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import ClickTask
 from foltr_audit.judge.counts import CountTask
@@ -155,7 +155,9 @@ class TaskEvidence:
             promise = None if self.promises is None else self.promises.interaction
             yield from click_records(evidence, streams, click_ceilings(evidence, promise))
             yield from any_click_records(evidence, resamples, any_click_ceiling(evidence, promise))
-            yield from calibration_records(evidence, resamples)
+            for label in evidence.guessed:
+                if label in evidence.probabilities:
+                    yield calibration(evidence, label, resamples)
             yield from information_records(evidence, resamples)
             yield from group_records(evidence, streams)
             for record in group_records(evidence.by_followers(), streams):
