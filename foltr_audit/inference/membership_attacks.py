@@ -23,8 +23,7 @@ def update_evidence(changes: Floats, expected: Floats, baseline: Floats) -> Floa
     Changes with and without the client are taken to be Gaussian with the same covariance, their means one
     update apart. Then no statistic separates them better than the inner product of the change with the
     update, both multiplied by the inverse square root of the covariance (Neyman & Pearson 1933; Fisher 1936).
-    The covariance is that of the federations, shrunk towards equal variances (Ledoit & Wolf 2004, "A
-    well-conditioned estimator for large-dimensional covariance matrices", section 3), since there may be more
+    The covariance is that of the federations, shrunk (`shrunk_covariance`), since there may be more
     parameters than federations. Changes of different rounds are taken to be independent.
 
     Of K federations, T rounds and P parameters the changes are (K, T, P); each of M clients is expected to
@@ -40,12 +39,9 @@ def update_evidence(changes: Floats, expected: Floats, baseline: Floats) -> Floa
 
 def _one_round(centred: Floats, shifts: Floats) -> Floats:
     """Evidence (K, M) of centred changes (K, P) for shifts (M, P)."""
-    from sklearn.covariance import ledoit_wolf_shrinkage
-
-    scale = float((centred**2).mean())
+    shrinkage, scale = shrunk_covariance(centred)
     if not scale > 0:
         return np.zeros((len(centred), len(shifts)))
-    shrinkage = ledoit_wolf_shrinkage(centred, assume_centered=True)
     # In the basis of the singular vectors the shrunk covariance is diagonal, also where there are more
     # parameters than federations: the rest of the space holds no change.
     left, size, right = np.linalg.svd(centred, full_matrices=False)
@@ -53,6 +49,27 @@ def _one_round(centred: Floats, shifts: Floats) -> Floats:
     # With as many federations as they have degrees of freedom, the smallest variances may be rounded to 0.
     weights = np.divide(size, spread, out=np.zeros_like(size), where=spread > np.finfo(float).eps * scale)
     return np.asarray((left * weights) @ (right @ shifts.T))
+
+
+def shrunk_covariance(centred: Floats) -> tuple[float, float]:
+    """How far to shrink the covariance of centred rows (K, P), and the variance to shrink it to: s and m.
+
+    The shrunk covariance is `(1 - s) S + s m I`, S the mean of the outer products, m the mean of its
+    diagonal.
+
+    Source: Ledoit & Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices",
+    section 3.
+    """
+    rows, parameters = centred.shape
+    # With the Gram matrix of the rows no matrix of P x P is needed.
+    gram = centred @ centred.T / rows
+    scale = float(np.trace(gram)) / parameters
+    squares = float((gram**2).sum())  # the squared Frobenius norm of S
+    apart = squares / parameters - scale**2
+    if not apart > 0:
+        return 1.0, scale
+    error = (float((np.diag(gram) ** 2).sum()) - squares / rows) / parameters
+    return min(max(error, 0.0) / apart, 1.0), scale
 
 
 FEW = 128

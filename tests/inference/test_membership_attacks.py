@@ -18,6 +18,7 @@ from foltr_audit.inference.membership_attacks import (
     RelativeAttack,
     ShadowEvidence,
     membership_attack,
+    shrunk_covariance,
     update_evidence,
 )
 from foltr_audit.utils.arrays import Floats
@@ -149,12 +150,25 @@ def test_it_is_the_ratio_of_two_gaussian_densities(federations: int, parameters:
     for t in range(rounds):
         mean = changes[:, t].mean(axis=0)
         centred = changes[:, t] - mean
-        covariance, _ = ledoit_wolf(centred, assume_centered=True)
+        shrinkage, scale = shrunk_covariance(centred)
+        covariance = (1 - shrinkage) * centred.T @ centred / federations
+        covariance += shrinkage * scale * np.eye(parameters)
         for client in range(clients):
             half = 0.5 * (expected[client, t] - baseline[t])
             there, absent = (multivariate_normal(mean + sign * half, covariance) for sign in (1, -1))
             direct[:, client] += there.logpdf(changes[:, t]) - absent.logpdf(changes[:, t])
     np.testing.assert_allclose(update_evidence(changes, expected, baseline), direct, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("federations", "parameters"), [(200, 5), (20, 5), (10, 60)])
+def test_the_shrinkage_is_that_of_scikit_learn(federations: int, parameters: int) -> None:
+    rows = changes_of(federations, 1, parameters)[:, 0]
+    centred = rows - rows.mean(axis=0)
+    shrinkage, scale = shrunk_covariance(centred)
+    covariance, theirs = ledoit_wolf(centred, assume_centered=True)
+    assert shrinkage == pytest.approx(theirs, rel=1e-9)
+    mine = (1 - shrinkage) * centred.T @ centred / federations + shrinkage * scale * np.eye(parameters)
+    np.testing.assert_allclose(mine, covariance, rtol=1e-9, atol=1e-9)
 
 
 def test_changes_that_never_differ_say_nothing() -> None:
