@@ -12,12 +12,12 @@ import numpy as np
 from foltr_audit.auditing.canaries import Canary
 from foltr_audit.auditing.declarations import DeclarationCheck, LinkTestInput, check_declarations, check_sums
 from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, FOR_NORMAL, TrialScores, nearly_normal
-from foltr_audit.auditing.evaluation import EarlyStop, Pair, about_best, split
+from foltr_audit.auditing.evaluation import Pair, about_best, every_bound, play_until_decided, split
 from foltr_audit.auditing.games import OtherClients
-from foltr_audit.auditing.played_rounds import PlayedGame, PlayedRounds, PlayedTrial, difference, played_bound
+from foltr_audit.auditing.played_rounds import PlayedRounds, PlayedTrial, difference, played_bound
 from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials, claim_for
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES
-from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, is_proven, verdict_on
+from foltr_audit.auditing.verdict import BROKEN, STRICT, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.results import AuditRecord
@@ -99,7 +99,7 @@ class Audit:
     def _in_rounds(self, games: Sequence[tuple[str, _CanaryGame]]) -> list[PlayedTrial]:
         """Trials of the evaluated canaries in whole rounds; none of a chain that does nothing."""
         views = {view for view, _ in games}
-        distinct = {id(game.canary): PlayedGame(game.session, game.canary) for _, game in games}
+        distinct = {id(game.canary): (game.session, game.canary) for _, game in games}
         session = games[0][1].session
         return PlayedRounds(session).play(list(distinct.values()), views) if session.acts else []
 
@@ -145,7 +145,7 @@ class Audit:
         tested = {members: check_sums(session, members) for members in sizes}
         for found in tested.values():
             if found.failed is not None:
-                declared = declared.with_broken(*found.failed)
+                declared = declared.with_broken(dict([found.failed]))
         for members, found in tested.items():
             if found.law is not None and not declared.broken:
                 session.games.others.follow(members, found.law)
@@ -177,31 +177,38 @@ class Audit:
         chosen = self._estimator(claim, normal=normal)
         upper, run = self._upper(session, canary.unit, view, claim, declared)
         trials = self._played(game, view, claim, upper)
-        purpose = f"{canary.name}/{canary.unit}"
+        streams, purpose = self.setup.streams, f"{canary.name}/{canary.unit}"
         estimates, strict = (
-            tuple(session.estimates(trials, claim.delta, purpose, normal=normal, confidence=confidence))
+            tuple(
+                every_bound(
+                    trials,
+                    lambda name: streams.generator(f"audit/{name}/{purpose}"),
+                    delta=claim.delta,
+                    confidence=confidence,
+                    normal=normal,
+                    among=ANYTIME if self.protocol.stop_early else ESTIMATORS,
+                )
+            )
             for confidence in (self.protocol.confidence, 1.0 - STRICT)
         )
         lower = next(bound for bound in estimates if bound.estimator == chosen)
         surest = next(bound for bound in strict if bound.estimator == _AT_ANY_LEVEL.get(chosen, chosen))
-        own = [trial for trial in played if trial.game.canary is canary]
+        own = [trial for trial in played if trial.game[1] is canary]
         in_rounds = played_bound(own, view, delta=claim.delta, confidence=1.0 - STRICT)
         alarm = STRICT / (len(self.protocol.views) * len(self.protocol.canaries) * len(self.protocol.units))
         # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact
         # What estimators for normal noise assume was checked by `nearly_normal`.
         verdict, why = verdict_on(
-            ClaimEvidence(
-                claimed=claim.epsilon,
-                proven=upper.epsilon,
-                exact=exact,
-                measured=lower.epsilon,
-                strict=max(surest.epsilon, in_rounds),
-                differs="" if declared.broken else difference(played, view, session.members(view), alarm),
-                broken=declared.why if declared.broken else "",
-                worst_case=canary.name != "data:typical",
-                believed=declared.believed,
-            )
+            claimed=claim.epsilon,
+            proven=upper.epsilon,
+            exact=exact,
+            measured=lower.epsilon,
+            strict=max(surest.epsilon, in_rounds),
+            differs="" if declared.broken else difference(played, view, session.members(view), alarm),
+            broken=declared.why if declared.broken else "",
+            worst_case=canary.name != "data:typical",
+            believed=declared.believed,
         )
         if lower.trials < self.protocol.trials:
             why += f"; stopped after {lower.trials} of {self.protocol.trials} trials"
@@ -235,16 +242,22 @@ class Audit:
         """
         first = game.trials
         if not self.protocol.stop_early:
-            return split(first.pair, first.choosing, independent=game.session.independent(view))
+            # Trials share no noise of other clients, and none on the sum.
+            alone = game.session.members(view) == 1 and not game.session.released(view)
+            return split(first.pair, first.choosing, independent=alone)
 
         def play(trials: range) -> Pair:
             return game.session.evaluated(game.canary, view, first.score, trials)
 
         proven = is_proven(claim.epsilon, upper.epsilon)
-        confidence = 1.0 - STRICT if proven else self.protocol.confidence
-        most = self.protocol.trials
-        stop = EarlyStop(claim=claim.epsilon, delta=claim.delta, confidence=confidence, most=most)
-        return stop.played(first.choose, play)
+        return play_until_decided(
+            first.choose,
+            play,
+            claim=claim.epsilon,
+            delta=claim.delta,
+            confidence=1.0 - STRICT if proven else self.protocol.confidence,
+            most=self.protocol.trials,
+        )
 
     def _claim(self, session: AuditSession, unit: str, view: str) -> ChainClaim:
         only_sums = session.masked and without_lists(view) == "individual"

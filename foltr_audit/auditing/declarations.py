@@ -9,11 +9,11 @@ also noise in sums, and that of clicks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,16 +24,13 @@ from foltr_audit.auditing.law_tests import (
     LawTable,
     LawTestResult,
     NoiseDraws,
-    check_balls,
     check_dependence,
     check_distribution,
-    check_grid,
     check_noise,
-    check_pair,
-    check_scaling,
-    check_summed,
+    check_outputs,
     columns_of,
     failure,
+    fair_bits,
     law_table,
     upper_tail,
 )
@@ -59,7 +56,8 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 _STRETCH = 8  # neighbours
 _MOST_CALLS = 512  # of each test
 _BLOCK = 500_000  # numbers of the messages of a call, as in training
-_UNDER = "audit/law/"
+_SEED_MOMENTS = 16  # rounds and local steps that are played under another seed too
+_SEED = "seed of the experiment"
 
 
 def _some(total: int, count: int, rng: np.random.Generator) -> Ints:
@@ -83,78 +81,73 @@ class DrawnRounds:
         """Nothing is drawn yet; `test` names the streams."""
         self.clients = clients
         self.interactions = interactions
-        self.test = test
+        self.under = f"audit/law/{test}"
         self.spec = clients.setup.spec
-        self.rng = clients.setup.streams.generator(f"{_UNDER}{test}")
+        self.rng = clients.setup.streams.generator(self.under)
         # as many messages as training has in memory at once
         most = max(1, _BLOCK // clients.parameters.size)
         self.members = min(self.spec.population.cohort_size, most)
 
-    def rounds(self, count: int) -> Ints:
-        return _some(self.spec.train.rounds, count, self.rng)
+    def rounds(self, count: int) -> list[int]:
+        return [int(round_) for round_ in _some(self.spec.train.rounds, count, self.rng)]
 
-    def cohort(self) -> Ints:
-        """Ids of a cohort, or of those of its clients that are played at once, rising, int64 (members,)."""
-        return np.sort(self.rng.choice(self.spec.population.clients, self.members, replace=False))
+    def cohort(self, count: int | None = None) -> Ints:
+        """Ids of a cohort, or of so many of its clients that are played at once, rising, int64 (C,)."""
+        size = self.members if count is None else count
+        return np.sort(self.rng.choice(self.spec.population.clients, size, replace=False))
 
-    def context(self, run: int, round_: int, ids: Ints, seed: int = 0) -> RoundContext:
-        """The context of a round for these clients, in one of several runs; of another seed by `seed`."""
-        context = self.clients.context(round_, ids, f"{_UNDER}{self.test}/{run}/", self.interactions)
-        other = Streams(self.spec.seed + seed, self.spec.repetition).under(f"{_UNDER}{self.test}/{run}/")
-        return replace(context, source=other) if seed else context
+    def context(
+        self, run: int, round_: int, ids: Ints, seed: int = 0, link: int | None = None
+    ) -> RoundContext:
+        """A round for these clients, in one of several runs, under another seed by `seed`; of one link."""
+        under = f"{self.under}/{run}/"
+        context = self.clients.context(round_, ids, under, self.interactions)
+        if seed:
+            other = Streams(self.spec.seed + seed, self.spec.repetition).under(under)
+            context = replace(context, source=other)
+        return context if link is None else replace(context, prefix=f"{context.prefix}defense/{link}/")
 
-    def calls(self, cohort: Ints, rows: Ints, full: float = 1 / 3) -> list[tuple[Ints, Ints]]:
-        """Clients of calls that together have the `rows` of a cohort, with the places of these among them.
-
-        All of the cohort, or only these, at once or one part after the other.
-        """
-        which = self.rng.random()
-        if which < full:
-            return [(cohort, rows)]
-        cut = int(rows.size ** self.rng.random()) if which > 0.5 * (1 + full) else 0
-        return [(cohort[part], np.arange(part.size)) for part in (rows[:cut], rows[cut:]) if part.size]
-
-    def trail(
+    def in_calls(
         self,
-        models: Floats,
-        run: int,
-        round_: int,
-        calls: Sequence[tuple[Ints, Ints]],
-        step: int = 0,
-        seed: int = 0,
-    ) -> list[tuple[Defense, Floats, Floats]]:
-        """Each link of step and message stage, with input and output for models (M, P) of such clients."""
-        parts, first = [], 0
-        for ids, places in calls:
-            own = models[first : first + places.size]
-            given = own[np.arange(ids.size) % places.size]
-            given[places] = own
-            context = self.context(run, round_, ids, seed)
-            trail = self.clients.setup.chain.trail(given, context, step)
-            parts.append([(link, before[places], after[places]) for link, before, after in trail])
+        given: Any,
+        cohort: Ints,
+        rows: Ints,
+        act: Callable[[Any, Ints], Any],
+        full: float = 1 / 3,
+    ) -> Any:
+        """What `act` makes of rows (C, ...) that the clients at some places of a cohort are given.
+
+        They are called with all of the cohort, or they alone, at once or one part after the other.
+        """
+        which, parts, first = self.rng.random(), [], 0
+        cut = int(rows.size ** self.rng.random()) if which > 0.5 * (1 + full) else 0
+        calls = [(cohort[part], np.arange(part.size)) for part in (rows[:cut], rows[cut:]) if part.size]
+        for ids, places in [(cohort, rows)] if which < full else calls:
+            own = given[first : first + places.size]
+            filled = own[np.arange(ids.size) % places.size]
+            filled[places] = own
+            parts.append(act(filled, ids)[places])
             first += places.size
-        return [
-            (same[0][0], np.concatenate([one[1] for one in same]), np.concatenate([one[2] for one in same]))
-            for same in zip(*parts, strict=True)
-        ]
+        return np.concatenate(parts)
 
 
 _PANEL_LISTS, _LISTS, _CLICK_CLIENTS = 12_288, 16_384, 256
 _CLICK_MOMENTS = 192  # rounds and local steps
-_SEED_MOMENTS = 16  # that are played under another seed too
 
 
 def check_clicks(
-    clients: GameClients, link: Defense, place: int, event: ClickRandomization, interactions: int = 1
+    link: Defense, place: int, event: ClickRandomization, drawn: DrawnRounds
 ) -> Iterator[LawTestResult]:
     """Tests of one link that declares to randomise every click with at most an epsilon, and maybe by a law.
 
-    `place` is that of the link in the chain, which names its streams; B interactions of a client in a round.
+    `place` is that of the link in the chain, which names its streams.
     """
-    lists = _DrawnLists(link, place, DrawnRounds(clients, interactions, f"clicks/{place}"))
+    from scipy.special import pdtrc
+
+    lists = _DrawnLists(link, place, drawn)
     truth, flips, again = lists.panel()
     R, K, C, L = truth.shape
-    alike, rng, epsilon = "randomised clicks are alike in several", lists.drawn.rng, event.epsilon
+    alike, rng, epsilon = "randomised clicks are alike in several", drawn.rng, event.epsilon
     yield from _check_answers(truth, flips, epsilon, {
         "round": np.arange(K)[:, np.newaxis, np.newaxis],
         "client": (np.arange(R)[:, np.newaxis] * C + np.arange(C))[:, np.newaxis, :, np.newaxis],
@@ -176,14 +169,19 @@ def check_clicks(
     # Rare flips, or their absence, are drawn as often as not: fair bits, if flips are independent.
     rare = np.minimum(expected, 1.0 - expected)
     fair = (flips == (expected <= 0.5)) | (rng.random(flips.shape) * (1.0 - rare) < 0.5 - rare)
-    for axis, name in enumerate(axes):
-        if name:
-            yield from _check_common(columns_of(flips, axis), columns_of(expected, axis), f"{alike} {name}s")
+    common = [(columns_of(flips, axis), columns_of(expected, axis), axes[axis]) for axis in (1, 2, 3)]
+    seeds = np.stack([flips[0, : len(again)], again], axis=-1), expected[0, : len(again), ..., np.newaxis]
+    common.append((columns_of(seeds[0], 3), columns_of(np.repeat(seeds[1], 2, axis=-1), 3), _SEED))
+    for seen, rates, name in common:
+        # Whether any two columns of flips (N, d) have more in common than a Poisson number by chance.
+        some = np.unique(np.linspace(0, seen.shape[1] - 1, PAIRED).astype(np.int64))
+        pairs = np.triu_indices(some.size, 1)
+        if pairs[0].size:
+            given, chances = seen[:, some].astype(np.float32), rates[:, some]
+            hits, expected_hits = ((columns.T @ columns)[pairs] for columns in (given, chances))
+            tails = np.where(hits > 0, pdtrc(hits - 1.0, expected_hits), 1.0)
+            yield LawTestResult(min(1.0, float(np.min(tails)) * pairs[0].size), f"{alike} {name}s")
     yield from check_dependence([fair], axes, alike, rng, bits=[flips])
-    seeds = "randomised clicks are alike under two seeds of the experiment"
-    first = flips[0, : len(again)]
-    common, chance = int((first & again).sum()), float((expected[0, : len(again)] ** 2).sum())
-    yield LawTestResult(_poisson_tail(common, chance), seeds)
     yield from lists.check_neighbours(epsilon)
 
 
@@ -211,8 +209,7 @@ class _DrawnLists(NamedTuple):
         tickets[short & (np.arange(documents) >= lengths[:, np.newaxis])] = 2.0
         there = np.arange(LIST_LENGTH) < lengths[:, np.newaxis]
         shown = np.where(there, np.argsort(tickets, axis=1)[:, :LIST_LENGTH], -1)
-        context = self.drawn.context(run, round_, ids, seed)
-        context = replace(context, prefix=f"{context.prefix}defense/{self.place}/")
+        context = self.drawn.context(run, round_, ids, seed, link=self.place)
         reported = self.link.on_clicks(truth & there, shown, step, context)
         return np.asarray(reported ^ truth) & there
 
@@ -237,26 +234,27 @@ class _DrawnLists(NamedTuple):
         for run in range(runs):
             cohort, rows = drawn.cohort(), _some(drawn.members, count, drawn.rng)
             for k, moment in enumerate(moments):
-                first = 0
-                for ids, places in drawn.calls(cohort, rows):
-                    own = slice(first, first + places.size)
-                    clicks = truth[run, k, own][np.arange(ids.size) % places.size]
-                    clicks[places] = truth[run, k, own]
-                    lengths = np.full(ids.size, longest)
-                    flips[run, k, own] = self.flips(clicks, lengths, run, moment, ids)[places]
-                    if run == 0 and k < len(again):
-                        again[k, own] = self.flips(clicks, lengths, run, moment, ids, seed=1)[places]
-                    first += places.size
+                seeds = (0, 1) if run == 0 and k < len(again) else (0,)
+                act = partial(self._full_lists, longest, run, moment, seeds)
+                seen = drawn.in_calls(truth[run, k], cohort, rows, act)
+                flips[run, k] = seen[:, 0]
+                if len(seeds) > 1:
+                    again[k] = seen[:, 1]
         return truth[..., :longest], flips[..., :longest], again[..., :longest]
+
+    def _full_lists(
+        self, length: int, run: int, moment: int, seeds: Sequence[int], clicks: Bools, ids: Ints
+    ) -> Bools:
+        """See `flips`, for lists of one length under some seeds, bool (C, seeds, 10)."""
+        lengths = np.full(ids.size, length)
+        return np.stack([self.flips(clicks, lengths, run, moment, ids, seed) for seed in seeds], axis=1)
 
     def check_neighbours(self, epsilon: float) -> Iterator[LawTestResult]:
         """Tests on lists of any length and number of clicks, which differ in one fair click."""
         drawn, rng = self.drawn, self.drawn.rng
         kinds = []
         for call in range(min(_MOST_CALLS, -(-_LISTS // drawn.members))):
-            cohort = drawn.cohort()
-            count = drawn.members if call % 2 else int(drawn.members ** rng.random())
-            ids = np.sort(rng.choice(cohort, count, replace=False))
+            ids = drawn.cohort(drawn.members if call % 2 else int(drawn.members ** rng.random()))
             lengths = rng.choice(self.lengths, ids.size)
             beyond = np.arange(LIST_LENGTH) >= lengths[:, np.newaxis]
             order = np.argsort(rng.random(beyond.shape) + beyond, axis=1)
@@ -299,22 +297,6 @@ def _check_answers(
             yield LawTestResult(min(1.0, float(tails.min()) * tails.size), problem)
 
 
-def _check_common(flips: Bools, expected: Floats, found: str) -> Iterator[LawTestResult]:
-    """Whether any two columns of flips (N, d) have more in common than a Poisson number by chance."""
-    some = np.unique(np.linspace(0, flips.shape[1] - 1, PAIRED).astype(np.int64))
-    given, rates = flips[:, some].astype(np.float32), expected[:, some]
-    pairs = np.triu_indices(some.size, 1)
-    if pairs[0].size:
-        tails = _poisson_tail((given.T @ given)[pairs], (rates.T @ rates)[pairs])
-        yield LawTestResult(min(1.0, float(np.min(tails)) * pairs[0].size), found)
-
-
-def _poisson_tail(seen: Any, expected: Any) -> Any:
-    from scipy.special import pdtrc
-
-    return np.where(np.asarray(seen) > 0, pdtrc(np.asarray(seen) - 1.0, expected), 1.0)
-
-
 _ROWS = 4096  # messages for each input
 _NUMBERS = 2_000_000  # numbers of their messages at most, 16 MB
 _ROUNDS = 384  # of all inputs together
@@ -323,20 +305,6 @@ _WHOLE = 4  # rounds in which all of a cohort is compared
 _FAR = 1e3  # radii from the centre at which a bound is tested
 _COPIES, _NOISY_COPIES = 32, 96  # clients with the same model, more where noise hides whether a bound holds
 _COARSE = 0.05  # of the scale: random rounding by more would change the law
-
-
-class _LinkNoise(NamedTuple):
-    """Noise of one link.
-
-    Attributes:
-        noise: of R runs, K rounds or local steps, and C clients, float64 (R, K, C, P).
-        again: of the first rounds of the first run under another seed, (K', C, P).
-        resolution: how far off rounding may have put a number.
-    """
-
-    noise: Floats
-    again: Floats
-    resolution: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -356,11 +324,8 @@ class LinkTestInput:
     @classmethod
     def resting(cls, name: str, clients: GameClients) -> LinkTestInput:
         """The input of a client that learns nothing."""
-        return cls(
-            clients=clients,
-            models=clients.parameters[np.newaxis],
-            where=[f"a client that learns nothing, {name} model"],
-        )
+        where = [f"a client that learns nothing, {name} model"]
+        return cls(clients=clients, models=clients.parameters[np.newaxis], where=where)
 
     @classmethod
     def of_canary(cls, name: str, clients: GameClients, canary: Canary) -> LinkTestInput:
@@ -370,21 +335,86 @@ class LinkTestInput:
         return cls(clients=clients, models=local.models, where=where)
 
 
-class LinkTests:
-    """The tests of the links of step and message stage on some inputs."""
+Acts = Sequence[tuple[Defense, PrivacyEvent]]
 
-    def __init__(self, acts: Sequence[tuple[Defense, PrivacyEvent]], interactions: int = 1) -> None:
+
+class _NoisyLink(NamedTuple):
+    """A link that declares one noise, and nothing after it, of a law that can be tested."""
+
+    link: Defense
+    before: Sequence[PrivacyEvent]
+    law: AdditiveNoise
+    table: LawTable
+
+    @property
+    def rounds_before(self) -> float:
+        """The step of a grid to whose nearest point it rounds before its noise, and does no more; or 0."""
+        event = self.before[0] if len(self.before) == 1 else None
+        return event.step if isinstance(event, GridRounding) and event.nearest else 0.0
+
+    def why_not(self, before: Floats) -> str | None:
+        """Why its noise cannot be told from its output alone, for models before it (C, P)."""
+        steps = [event.step for event in self.before if isinstance(event, GridRounding)]
+        if np.any(before != before[0]):
+            return f"{self.link.name} does more than add noise, behind other noise"
+        if before.shape[1] > before.shape[0]:
+            return f"messages are too long to see what {self.link.name} does before its noise"
+        if max(steps, default=0.0) > _COARSE * self.law.scale:
+            return f"{self.link.name} rounds so coarsely that its noise cannot be separated"
+        return None
+
+
+def _trails(
+    drawn: DrawnRounds, moment: tuple[int, int, int], seeds: Sequence[int], models: Floats, ids: Ints
+) -> Floats:
+    """Models (C, P) before and after each link of step and message stage, (C, seeds, links, 2, P).
+
+    Of clients with some ids in a run, a round and a local step, under some seeds.
+    """
+    run, round_, step = moment
+    contexts = [drawn.context(run, round_, ids, seed) for seed in seeds]
+    chain = drawn.clients.setup.chain
+    sides = [[side for _, *side in chain.trail(models, context, step)] for context in contexts]
+    return np.array(sides).reshape(len(seeds), len(sides[0]), 2, *models.shape).transpose(3, 0, 1, 2, 4)
+
+
+class LinkTests:
+    """The tests of the links of step and message stage on some inputs, by the id of each link."""
+
+    def __init__(self, acts: Acts, interactions: int = 1) -> None:
         """`acts` are the events of a chain with the link of each; B interactions behind each message."""
         self.interactions = interactions
         self.events: dict[int, list[PrivacyEvent]] = {}
-        for link, event in acts:
-            self.events.setdefault(id(link), []).append(event)
         self.tests: dict[int, list[LawTestResult]] = {}
         self.not_looked: dict[int, str] = {}
+        self.noisy: dict[int, _NoisyLink] = {}
+        self.only_noise = True  # no link does something unknown to a message before it adds noise
         self._inputs = 0
+        for link, event in acts:
+            self.events.setdefault(id(link), []).append(event)
+        for link in {id(link): link for link, _ in acts}.values():
+            self._learn(link, self.events[id(link)])
+
+    def _learn(self, link: Defense, events: Sequence[PrivacyEvent]) -> None:
+        """Whether the noise of a link can be looked at."""
+        laws = [event.law for event in events if isinstance(event, NoiseAddition)]
+        if not laws:
+            return
+        table, why = law_table(laws[0]), ""
+        if len(laws) > 1:
+            why = "it adds several noises at once"
+        elif not isinstance(events[-1], NoiseAddition):
+            why = f"{link.name} does something after its noise"
+        elif table is None:
+            why = f"the density of {laws[0].text} does not integrate to 1"
+        else:
+            self.noisy[id(link)] = noisy = _NoisyLink(link, events[:-1], laws[0], table)
+        if why:
+            self.not_looked[id(link)] = why
+        self.only_noise &= len(events) == 1 or (not why and noisy.rounds_before > 0)
 
     def run(self, inputs: Sequence[LinkTestInput]) -> None:
-        """Test the links on all inputs; results are stored by the id of each link."""
+        """Test the links on all inputs."""
         rounds = max(_MOST, min(2 * _MOST, _ROUNDS // max(1, sum(len(given.models) for given in inputs))))
         for given in inputs:
             for model, where in zip(given.models, given.where, strict=True):
@@ -400,80 +430,75 @@ class LinkTests:
         rounds = max(_FEWEST, min(rounds, _NUMBERS // (_FEWEST * model.size)))
         clients = min(drawn.members, max(_FEWEST, min(_MOST, _NUMBERS // (rounds * model.size))))
         axes, alone = ("", "round", "client", "coordinate"), ("", "", "client", "coordinate")
-        for link, drawn_noise, law, table in self._lawful(self.draw_noise(drawn, model, rounds, clients)):
-            noise, again, resolution = drawn_noise
+        for noisy, noise, again, resolution in self._draw(drawn, model, rounds, clients):
+            tests = self.tests.setdefault(id(noisy.link), [])
             draws = NoiseDraws(noise, f"for {where}", resolution, axes)
-            tests = self.tests.setdefault(link, [])
-            tests += check_noise(draws, law, table, drawn.rng)
-            tests += check_summed(draws, law)
-            seeds = f"noise for {where} is alike under two seeds of the experiment"
-            tests += check_pair(noise[0, : len(again)], again, table, seeds)
+            tests += check_noise(draws, noisy.law, noisy.table, drawn.rng)
+            bits = fair_bits(np.stack([noise[0, : len(again)], again]), noisy.table, drawn.rng)
+            tests += check_dependence(bits, (_SEED, ""), f"noise for {where} is alike in several", drawn.rng)
         sizes = [(_WHOLE, drawn.members)] if clients < drawn.members else []
-        if self._only_noise:
-            for few_rounds, size in (*sizes, (rounds, 1)):
-                others = self.draw_noise(drawn, model, few_rounds, size, once=True)
-                for link, (noise, _, resolution), law, table in self._lawful(others):
-                    draws = NoiseDraws(noise, f"of cohorts of {size} for {where}", resolution, alone)
-                    self.tests[link] += check_distribution(draws, law, table)
-                    self.tests[link] += check_summed(draws, law)
+        for few_rounds, size in (*sizes, (rounds, 1)) if self.only_noise else ():
+            for noisy, noise, _, resolution in self._draw(drawn, model, few_rounds, size, once=True):
+                draws = NoiseDraws(noise, f"of cohorts of {size} for {where}", resolution, alone)
+                self.tests[id(noisy.link)] += check_distribution(draws, noisy.law, noisy.table)
 
-    @cached_property
-    def _noisy(self) -> dict[int, list[PrivacyEvent]]:
-        """The events of the links that declare noise."""
-        return {
-            link: events
-            for link, events in self.events.items()
-            if any(isinstance(event, NoiseAddition) for event in events)
-        }
-
-    @property
-    def _only_noise(self) -> bool:
-        """Whether no link does something unknown to a message before it adds noise."""
-        return all(len(events) == 1 or _rounds_before(events) for events in self._noisy.values())
-
-    def draw_noise(
+    def _draw(
         self, drawn: DrawnRounds, model: Floats, rounds: int, clients: int, *, once: bool = False
-    ) -> dict[int, _LinkNoise]:
-        """What each link that declares noise adds to messages of some clients in some rounds, by its id.
+    ) -> Iterator[tuple[_NoisyLink, Floats, Floats, float]]:
+        """Each link that adds noise, with its noise of R runs, K rounds or steps and C clients, (R, K, C, P).
 
-        In as many runs as tests need, or `once`, in cohorts of just these clients.
+        Also that of the first rounds of the first run under another seed, (K', C, P), and how far off
+        rounding may have put a number. In as many runs as tests need, or `once`, in cohorts of just these
+        clients.
         """
+        if not self.noisy:
+            return
         chain, rng = drawn.clients.setup.chain, drawn.rng
-        in_steps = {id(link) for link in chain.links("step")} & self._noisy.keys()
+        links = [*chain.links("step"), *chain.links("message")]
+        in_steps = {id(link) for link in chain.links("step")} & self.noisy.keys()
         count = min(2, self.interactions) if in_steps else 1
         moments = [
-            (round_, int(step), number == 0)
-            for round_ in drawn.rounds(max(1, rounds // count)).tolist()
+            (round_, int(step), self.noisy.keys() if number == 0 else in_steps)
+            for round_ in drawn.rounds(max(1, rounds // count))
             for number, step in enumerate(np.sort(rng.choice(self.interactions, count, replace=False)))
         ]
         messages = min(_ROWS, _NUMBERS // model.size, _MOST_CALLS * clients)
         runs = 1 if once else max(1, messages // (clients * len(moments)))
         most = _NUMBERS / (runs * len(moments) * drawn.members * model.size)
         full = float(clients == drawn.members) if once else min(1 / 3, most)
-        seen: dict[int, tuple[list[Floats], list[Floats], list[Floats], list[Floats]]] = {}
+        seen: dict[int, tuple[list[Floats], list[Floats]]] = {link: ([], []) for link in self.noisy}
         for run in range(runs):
             cohort, rows = drawn.cohort(), _some(drawn.members, clients, rng)
-            for number, (round_, step, first) in enumerate(moments):
-                models, calls = self._models(drawn, model, clients), drawn.calls(cohort, rows, full)
-                for seed in (0, 1) if run == 0 and number < _SEED_MOMENTS else (0,):
-                    for link, before, after in drawn.trail(models, run, round_, calls, step, seed):
-                        if id(link) in (self._noisy if first else in_steps):
-                            kept = seen.setdefault(id(link), ([], [], [], []))
-                            kept[2 * seed].append(before)
-                            kept[2 * seed + 1].append(after)
-        noise_of_link = {}
-        for owner in (each for each in chain.defenses if id(each) in seen):
-            befores, afters, more_befores, more_afters = seen[id(owner)]
-            given, sent = np.concatenate(befores + more_befores), np.concatenate(afters + more_afters)
-            centre = self._centre(owner, self._noisy[id(owner)], given, sent)
-            if centre is not None:
-                noise, first_rows = sent - centre, len(befores) * clients
-                noise_of_link[id(owner)] = _LinkNoise(
-                    noise[:first_rows].reshape(runs, -1, clients, model.size),
-                    noise[first_rows:].reshape(-1, clients, model.size),
-                    _resolution(given, sent),
-                )
-        return noise_of_link
+            for number, (round_, step, wanted) in enumerate(moments):
+                seeds = (0, 1) if run == 0 and number < _SEED_MOMENTS else (0,)
+                act = partial(_trails, drawn, (run, round_, step), seeds)
+                made = drawn.in_calls(self._models(drawn, model, clients), cohort, rows, act, full)
+                for seed, (place, link) in product(seeds, enumerate(links)):
+                    if id(link) in wanted:
+                        seen[id(link)][seed].append(made[:, seed, place])
+        for number, (usual, again) in seen.items():
+            given, sent = np.concatenate([*usual, *again]).swapaxes(0, 1)
+            noise = self._noise(self.noisy[number], given, sent)
+            if noise is not None:
+                largest = np.maximum(np.abs(given).max(), np.abs(sent).max())
+                # Of a link that computes in float32 the messages themselves are rounded.
+                single = np.array_equal(sent, sent.astype(np.float32))
+                resolution = float(np.spacing(largest.astype(np.float32) if single else largest))
+                here, other = np.split(noise, [len(usual) * clients])
+                shape = (-1, clients, model.size)
+                yield self.noisy[number], here.reshape(runs, *shape), other.reshape(shape), resolution
+
+    def _noise(self, noisy: _NoisyLink, given: Floats, sent: Floats) -> Floats | None:
+        """What a link's output has beside its output without noise; None where this cannot be determined."""
+        if not noisy.before:
+            return sent - given
+        if noisy.rounds_before:
+            return np.asarray(sent - noisy.rounds_before * np.rint(given / noisy.rounds_before))
+        why = noisy.why_not(given)
+        if why is not None:
+            self.not_looked[id(noisy.link)] = why
+            return None
+        return np.asarray(sent - sent.mean(axis=0))  # its mean output over all clients
 
     def _models(self, drawn: DrawnRounds, model: Floats, clients: int) -> Floats:
         """Local models (C, P): the given one and, of about every second client, drawn ones.
@@ -481,7 +506,7 @@ class LinkTests:
         All of them the given one where a mean must tell what a link does before it adds noise.
         """
         models = np.tile(model, (clients, 1))
-        if self._only_noise:
+        if self.only_noise:
             others = drawn.rng.random(clients) < 0.5
             spread = np.abs(model - drawn.clients.parameters).max() or 0.1
             changes = drawn.rng.normal(size=(int(others.sum()), model.size))
@@ -489,99 +514,36 @@ class LinkTests:
             models[others] = drawn.clients.parameters + sizes * changes
         return models
 
-    def _centre(
-        self, link: Defense, events: Sequence[PrivacyEvent], before: Floats, after: Floats
-    ) -> Floats | None:
-        """A link's output without its noise; None where it cannot be determined.
-
-        Where a link does something else before it adds noise, this is its mean output over all clients.
-        """
-        if not isinstance(events[-1], NoiseAddition):
-            self.not_looked[id(link)] = f"{link.name} does something after its noise"
-            return None
-        if len(events) == 1:
-            return before
-        if _rounds_before(events):
-            step = cast(GridRounding, events[0]).step
-            return np.asarray(step * np.rint(before / step))
-        if np.any(before != before[0]):
-            self.not_looked[id(link)] = f"{link.name} does more than add noise, behind other noise"
-            return None
-        if before.shape[1] > before.shape[0]:
-            self.not_looked[id(link)] = f"messages are too long to see what {link.name} does before its noise"
-            return None
-        steps = [event.step for event in events if isinstance(event, GridRounding)]
-        if max(steps, default=0.0) > _COARSE * events[-1].law.scale:
-            self.not_looked[id(link)] = f"{link.name} rounds so coarsely that its noise cannot be separated"
-            return None
-        return np.broadcast_to(after.mean(axis=0), after.shape)
-
-    def _lawful(
-        self, drawn: dict[int, _LinkNoise]
-    ) -> Iterator[tuple[int, _LinkNoise, AdditiveNoise, LawTable]]:
-        """Links with their noise, its law and table; links whose law cannot be tested are left out."""
-        for link, noise in drawn.items():
-            laws = [event.law for event in self.events[link] if isinstance(event, NoiseAddition)]
-            if len(laws) != 1:
-                self.not_looked[link] = "it adds several noises at once"
-                continue
-            table = law_table(laws[0])
-            if table is None:
-                self.not_looked[link] = f"the density of {laws[0].text} does not integrate to 1"
-                continue
-            yield link, noise, laws[0], table
-
     def _check_bounds(self, given: LinkTestInput) -> None:
         """Test every link on the inputs, and on models far outside every declared ball."""
         clients, P = given.clients, given.models.shape[1]
         axes = np.concatenate([np.eye(P)[:1], np.ones((1, P)), -np.eye(P)[-1:]])
-        balls = [
-            event.norm for events in self.events.values() for event in events if isinstance(event, NormBound)
-        ]
-        far = [axes * size for size in (1.0, *(norm * _FAR for norm in balls))]
+        declared = [event for events in self.events.values() for event in events]
+        balls = [event.norm * _FAR for event in declared if isinstance(event, NormBound)]
+        far = [axes * size for size in (1.0, *balls)]
         models = np.concatenate([given.models, clients.parameters + np.concatenate(far)])
-        copies = _NOISY_COPIES if self._noisy else min(_COPIES, max(4, _NUMBERS // models.size))
-        drawn = self._drawn(given)
+        noisy = any(isinstance(event, NoiseAddition) for event in declared)
+        copies = _NOISY_COPIES if noisy else min(_COPIES, max(4, _NUMBERS // models.size))
+        drawn, chain = self._drawn(given), clients.setup.chain
         full = min(1 / 8, _NUMBERS / (copies * drawn.members * P))
-        seen: dict[int, tuple[Defense, list[Floats], list[Floats]]] = {}
+        links = [*chain.links("step"), *chain.links("message")]
+        seen = []
         for copy in range(copies):
             cohort, step = drawn.cohort(), int(drawn.rng.integers(self.interactions))
-            (round_,) = drawn.rounds(1).tolist()
+            (round_,) = drawn.rounds(1)
             for first in range(0, len(models), drawn.members):
                 some = models[first : first + drawn.members]
-                calls = drawn.calls(cohort, _some(drawn.members, len(some), drawn.rng), full)
-                run = copy * len(models) + first
-                for link, before, after in drawn.trail(some, run, round_, calls, step):
-                    kept = seen.setdefault(id(link), (link, [], []))
-                    kept[1].append(before)
-                    kept[2].append(after)
-        for link, *sides in seen.values():
+                rows = _some(drawn.members, len(some), drawn.rng)
+                act = partial(_trails, drawn, (copy * len(models) + first, round_, step), (0,))
+                seen.append(drawn.in_calls(some, cohort, rows, act, full)[:, 0])
+        # the copies of each model one after the other
+        every = np.concatenate(seen).reshape(copies, len(models), len(links), 2, P).transpose(2, 3, 1, 0, 4)
+        for place, link in enumerate(links):
             events = self.events.get(id(link), [])
             if events and not any(isinstance(event, ClickRandomization) for event in events):
-                # the copies of each model one after the other
-                before, after = (
-                    np.concatenate(side).reshape(copies, -1, P).swapaxes(0, 1).reshape(-1, P)
-                    for side in sides
-                )
+                before, after = every[place].reshape(2, -1, P)
                 tests = self.tests.setdefault(id(link), [])
-                tests += check_balls(events, after, clients.parameters, copies)
-                tests += check_grid(events, after)
-                tests += check_scaling(events, before, after, clients.parameters)
-
-
-def _rounds_before(events: Sequence[PrivacyEvent]) -> bool:
-    """Whether a link rounds to the nearest point of a grid, and then adds noise."""
-    return len(events) == 2 and isinstance(events[0], GridRounding) and events[0].nearest
-
-
-def _resolution(before: Floats, after: Floats) -> float:
-    """The rounding error of what is added to messages: a unit in the last place.
-
-    Of a link that computes in float32 the messages themselves are rounded.
-    """
-    largest = np.maximum(np.abs(before).max(), np.abs(after).max())
-    single = np.array_equal(after, after.astype(np.float32))
-    return float(np.spacing(largest.astype(np.float32) if single else largest))
+                tests += check_outputs(events, before, after, clients.parameters, copies)
 
 
 _FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 14  # that are tested: each is a sum over all clients
@@ -608,54 +570,36 @@ def check_sums(session: AuditSession, members: int) -> SumTest:
 
     Tested only where the sum of one noise is the only randomness of a message. Each trial plays all clients.
     """
-    noisy = [(link, event) for link, event in session.acts if isinstance(event, NoiseAddition)]
+    noisy = [(link, event.law) for link, event in session.acts if isinstance(event, NoiseAddition)]
     if session.noise_of(members).law is None or len(noisy) != 1:
         return SumTest()
-    link, event = noisy[0]
-    law = event.law.summed(members - 1)
+    (link, each), setup, others = noisy[0], session.setup, session.games.others
+    law = each.summed(members - 1)
     table = law_table(law)
-    if table is None:
+    encoding, deviation = setup.chain.encoding, max(1.0, float(np.sqrt(each.variance)))
+    error = deviation * (_FLOAT64 if setup.spec.trace.dtype == "float64" else _FLOAT32)
+    resolution = float((error if encoding is None else encoding.error) * np.sqrt(members))
+    if table is None or np.sqrt(law.variance) < RESOLVED * resolution:  # it drowns in the rounding
         return SumTest()
-    trials = min(session.at_once, max(_FEWEST_SUMS, _SUMMED_NUMBERS // session.clients.parameters.size))
-    sums = [
-        session.games.others.played_sums(members, message, np.arange(trials))
-        for message in range(session.games.messages)
-    ]
-    resolution = _resolution_of_sum(session, members)
-    if np.sqrt(law.variance) < RESOLVED * resolution:  # it drowns in the rounding
-        return SumTest()
-    tests: list[LawTestResult] = []
-    for noise in sums:
-        draws = NoiseDraws(
-            noise, f"in the sum over {members - 1} other clients", resolution, ("trial", "coordinate")
-        )
-        tests += check_noise(draws, law, table)
-    for one, other in pairwise(sums):
-        tests += check_pair(one, other, table, "noise in sums is alike in two rounds")
+    count = max(_FEWEST_SUMS, _SUMMED_NUMBERS // session.clients.parameters.size)
+    trials = np.arange(min(session.at_once, count))
+    sums = [others.played_sums(members, message, trials) for message in range(session.games.messages)]
+    axes, where = ("round", "trial", "coordinate"), f"in the sum over {members - 1} other clients"
+    draws = NoiseDraws(np.stack(sums), where, resolution, axes)
+    tests = list(check_noise(draws, law, table, setup.streams.generator("audit/law/sums")))
     why = failure(tests, len(tests))
     return SumTest(law=law) if why is None else SumTest(failed=(link.name, why))
 
 
-def _resolution_of_sum(session: AuditSession, members: int) -> float:
-    """The rounding error of a number of the sum, by the number format of messages or their encoding."""
-    encoding = session.setup.chain.encoding
-    if encoding is not None:
-        return float(encoding.error * np.sqrt(members))
-    precision = _FLOAT64 if session.setup.spec.trace.dtype == "float64" else _FLOAT32
-    laws = [event.law for _, event in session.acts if isinstance(event, NoiseAddition)]
-    size = max([1.0, *(float(np.sqrt(law.variance)) for law in laws)])
-    return float(precision * size * np.sqrt(members))
-
-
 def check_sum_noise(
-    link: Defense, event: CorrelatedNoise, clients: GameClients, place: int, interactions: int = 1
+    link: Defense, place: int, event: CorrelatedNoise, drawn: DrawnRounds
 ) -> Iterator[LawTestResult]:
     """Test the noise that a link adds to the sums of all rounds, in runs of several seeds.
 
     What C makes of it must be independent noise of the declared sigma in each round and run; see
     `foltr_audit.privacy.noise.gaussian`.
     """
-    law, drawn = Gaussian(sigma=event.sigma), DrawnRounds(clients, interactions, f"sums/{place}")
+    clients, law = drawn.clients, Gaussian(sigma=event.sigma)
     table, size = law_table(law), clients.parameters.size
     rounds = min(drawn.spec.train.rounds, _RUN_ROUNDS)
     runs = max(_FEWEST_RUNS, _RUN_CALLS // rounds, _RUN_NUMBERS // (rounds * size))
@@ -663,22 +607,14 @@ def check_sum_noise(
     messages = np.zeros((0 if clients.setup.chain.encoding else drawn.members, size))
     for run in range(runs):
         for round_ in range(rounds):
-            context = drawn.context(run, round_, drawn.cohort())
+            context = drawn.context(run, round_, drawn.cohort(), link=place)
             weights = context.counts / context.counts.sum()
-            context = replace(context, prefix=f"defense/{place}/")
             noise[round_, run] = link.on_aggregate(np.zeros(size), messages, weights, context) / weights.max()
     independent = hidden_rows(noise.reshape(rounds, -1), event.bands).reshape(noise.shape)
     if table is not None:
         where, resolution = "in the sum, less that of rounds before,", float(_FLOAT32 * np.abs(noise).max())
         draws = NoiseDraws(independent, where, resolution, ("round", "", "coordinate"))
         yield from check_noise(draws, law, table, drawn.rng)
-        yield from check_summed(draws, law)
-
-
-_RANDOM = NoiseAddition | ClickRandomization | CorrelatedNoise
-_OURS = "foltr_audit."  # modules
-
-Acts = Sequence[tuple[Defense, PrivacyEvent]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -715,57 +651,47 @@ class DeclarationCheck:
     def believed(self) -> list[str]:
         """Names of links that are not of foltr-audit: tests see only a part of what these do."""
         links = (link for link, event in self.acts if not isinstance(event, OpaqueChange))
-        return list(dict.fromkeys(each.name for each in links if not type(each).__module__.startswith(_OURS)))
+        foreign = (link for link in links if not type(link).__module__.startswith("foltr_audit."))
+        return list(dict.fromkeys(link.name for link in foreign))
 
-    def with_broken(self, name: str, why: str) -> DeclarationCheck:
-        broken = {name: why, **self.broken}
-        return replace(self, broken=broken, acts=_as_opaque(self.acts, broken))
+    def with_broken(self, broken: Mapping[str, str]) -> DeclarationCheck:
+        """The same with more links that do not do what they declare, and why, by their names."""
+        acts = tuple(
+            (link, OpaqueChange(mechanism=link.name) if link.name in broken else event)
+            for link, event in self.acts
+        )
+        return replace(self, broken={**broken, **self.broken}, acts=acts)
 
 
 def check_declarations(
     acts: Acts, clients: GameClients, inputs: Sequence[LinkTestInput], interactions: int = 1
 ) -> DeclarationCheck:
     """Test all links of a chain, with its events, on some inputs; B interactions behind each message."""
-    links = LinkTests(acts, interactions)
+    links, chain = LinkTests(acts, interactions), clients.setup.chain.defenses
     links.run(inputs)
-    for place, link in enumerate(clients.setup.chain.defenses):
-        events = [event for other, event in acts if other is link and isinstance(event, ClickRandomization)]
-        if events:
-            links.tests.setdefault(id(link), []).extend(
-                check_clicks(clients, link, place, events[0], interactions)
-            )
-        for event in (event for other, event in acts if other is link and isinstance(event, CorrelatedNoise)):
-            links.tests.setdefault(id(link), []).extend(
-                check_sum_noise(link, event, clients, place, interactions)
-            )
-    names = {id(link): link.name for link in clients.setup.chain.defenses}
+    for place, link in enumerate(chain):
+        tests = links.tests.setdefault(id(link), [])
+        for event in links.events.get(id(link), []):
+            if isinstance(event, ClickRandomization):
+                tests += check_clicks(
+                    link, place, event, DrawnRounds(clients, interactions, f"clicks/{place}")
+                )
+            if isinstance(event, CorrelatedNoise):
+                tests += check_sum_noise(
+                    link, place, event, DrawnRounds(clients, interactions, f"sums/{place}")
+                )
     among = sum(len(tests) for tests in links.tests.values())
-    failures = {names[link]: failure(tests, among) for link, tests in links.tests.items()}
-    broken = {name: why for name, why in failures.items() if why is not None} | _find_changing(
-        clients, interactions
-    )
-    random = {id(link) for link, event in acts if isinstance(event, _RANDOM)}
-    return DeclarationCheck(
-        broken=broken,
-        not_looked={names[link]: why for link, why in links.not_looked.items()},
-        links=len(random),
-        acts=_as_opaque(acts, broken),
-    )
-
-
-def _find_changing(clients: GameClients, interactions: int) -> dict[str, str]:
-    """Links whose declaration depends on round or cohort: proofs use that of the first round for all."""
+    failures = {link.name: failure(links.tests[id(link)], among) for link in chain}
+    # Proofs use the declaration of the first round, without knowing the cohort, for all of them.
     drawn = DrawnRounds(clients, interactions, "events")
     first = clients.context(0, np.empty(0, np.int64))
-    others = [drawn.context(0, round_, drawn.cohort()) for round_ in drawn.rounds(2 * _MOST).tolist()]
-    return {
-        link.name: "what it declares changes from round to round"
-        for link in clients.setup.chain.defenses
-        if any(events_of(link, first) != events_of(link, other) for other in others)
-    }
-
-
-def _as_opaque(acts: Acts, broken: Mapping[str, str]) -> Acts:
-    return tuple(
-        (link, OpaqueChange(mechanism=link.name) if link.name in broken else event) for link, event in acts
-    )
+    others = [drawn.context(0, round_, drawn.cohort()) for round_ in drawn.rounds(2 * _MOST)]
+    for link in chain:
+        if any(events_of(link, first) != events_of(link, other) for other in others):
+            failures[link.name] = "what it declares changes from round to round"
+    random = NoiseAddition | ClickRandomization | CorrelatedNoise
+    return DeclarationCheck(
+        not_looked={link.name: links.not_looked[id(link)] for link in chain if id(link) in links.not_looked},
+        links=len({id(link) for link, event in acts if isinstance(event, random)}),
+        acts=acts,
+    ).with_broken({name: why for name, why in failures.items() if why is not None})

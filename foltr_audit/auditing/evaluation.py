@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -73,46 +72,34 @@ Play = Callable[[range], Pair]
 """The scores of some of the trials that are evaluated."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlyStop:
+def play_until_decided(
+    choose: Pair, play: Play, *, claim: float, delta: float, confidence: float, most: int
+) -> TrialScores:
     """Trials in growing batches, at most `most`, until bets refute a claim, or could no longer refute it.
 
-    An infinite claim is never refuted.
+    They stand behind the part for choosing. An infinite claim is never refuted.
     """
+    zero, one = np.empty(0), np.empty(0)
+    for batch in batches(most):
+        more = play(batch)
+        zero, one = np.concatenate([zero, more[0]]), np.concatenate([one, more[1]])
+        trials = TrialScores(choose_zero=choose[0], choose_one=choose[1], zero=zero, one=one)
+        if np.isfinite(claim) and (
+            refutes(trials, claim, delta=delta, confidence=confidence)
+            or hopeless(trials, most, claim, delta=delta, confidence=confidence)
+        ):
+            break
+    return trials
 
-    claim: float
-    delta: float
-    confidence: float
-    most: int
 
-    def played(self, choose: Pair, play: Play) -> TrialScores:
-        """The trials until the stop, behind the part for choosing."""
-        zero, one = np.empty(0), np.empty(0)
-        for batch in self.batches():
-            more = play(batch)
-            zero, one = np.concatenate([zero, more[0]]), np.concatenate([one, more[1]])
-            trials = TrialScores(choose_zero=choose[0], choose_one=choose[1], zero=zero, one=one)
-            if self.decided(trials):
-                break
-        return trials
-
-    def batches(self) -> Iterator[range]:
-        """Numbers of the trials of each batch."""
-        first, last = 0, _FIRST
-        while first < self.most:
-            if self.most - last < last - first:  # a rest that is smaller than the batch joins it
-                last = self.most
-            yield range(first, last)
-            first, last = last, 2 * last
-
-    def decided(self, trials: TrialScores) -> bool:
-        """Whether these trials refute the claim, or leave no hope that all of them will."""
-        if not np.isfinite(self.claim):
-            return False
-        delta, confidence = self.delta, self.confidence
-        return refutes(trials, self.claim, delta=delta, confidence=confidence) or hopeless(
-            trials, self.most, self.claim, delta=delta, confidence=confidence
-        )
+def batches(most: int) -> Iterator[range]:
+    """Numbers of the trials of each batch."""
+    first, last = 0, _FIRST
+    while first < most:
+        if most - last < last - first:  # a rest that is smaller than the batch joins it
+            last = most
+        yield range(first, last)
+        first, last = last, 2 * last
 
 
 def discriminant(zero: Floats, one: Floats, learning: int) -> Pair:

@@ -15,12 +15,11 @@ from foltr_audit.auditing.evaluation import Pair, about_best, discriminant, ever
 from foltr_audit.auditing.function_outputs import (
     FunctionOutputs,
     Mechanism,
-    OutputTable,
     T,
     call_function,
     repeated_noise,
 )
-from foltr_audit.auditing.verdict import ClaimEvidence, verdict_on
+from foltr_audit.auditing.verdict import verdict_on
 from foltr_audit.core.results import FunctionRecord, LowerBound
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.warning_kinds import CodedWarning, coded
@@ -55,15 +54,19 @@ def output_scores(outputs: FunctionOutputs, learning: int) -> dict[str, Pair]:
 
     In the first four, NaN and infinities count as the median.
     """
-    zero, one = _standardised(outputs.zero.numbers, outputs.one.numbers, learning)
+    zero, one = _standardised(outputs.numbers, learning)
     scores = {"projection": _projection(zero, one, learning)}
     if 1 < zero.shape[1] <= _MOST_CORRELATED:
         scores["discriminant"] = discriminant(zero, one, learning)
     scores["quadratic"] = _quadratic(zero, one, learning)
     if zero.shape[1] <= _MOST_COORDINATES:
         scores["neighbours"] = _neighbours(zero, one, learning)
-    scores["frequency"] = _frequency(outputs.zero, outputs.one, learning)
-    scores["not finite"] = _not_finite(outputs.zero), _not_finite(outputs.one)
+    size = 1 + int(outputs.codes.max())
+    counts = [np.bincount(codes[:learning], minlength=size) for codes in outputs.codes]
+    ratio = np.log(counts[1] + 0.5) - np.log(counts[0] + 0.5)
+    scores["frequency"] = ratio[outputs.codes[0]], ratio[outputs.codes[1]]
+    missing = (~np.isfinite(outputs.numbers)).sum(axis=2).astype(np.float64)
+    scores["not finite"] = missing[0], missing[1]
     return scores
 
 
@@ -79,9 +82,9 @@ def in_levels(pair: Pair, trials: slice) -> Pair:
     return zero, one
 
 
-def _standardised(zero: Floats, one: Floats, learning: int) -> Pair:
-    """Coordinates less their median, in units of their interquartile range or standard deviation."""
-    learned = np.concatenate([zero[:learning], one[:learning]])
+def _standardised(numbers: Floats, learning: int) -> Floats:
+    """Coordinates of (2, N, d) less their median, in units of their interquartile range or deviation."""
+    learned = numbers[:, :learning].reshape(-1, numbers.shape[2])
     with np.errstate(invalid="ignore", over="ignore"):
         learned = np.where(np.isfinite(learned), learned, np.nan)
         learned[:, np.isnan(learned).all(axis=0)] = 0.0
@@ -89,12 +92,8 @@ def _standardised(zero: Floats, one: Floats, learning: int) -> Pair:
         spread = high - low
         spread = np.where(spread > 0, spread, np.nanstd(learned, axis=0))
         spread = np.where((spread > 0) & np.isfinite(spread), spread, 1.0)
-
-        def standardised(numbers: Floats) -> Floats:
-            centred = np.where(np.isfinite(numbers), numbers, median) - median
-            return np.asarray(np.clip(centred / spread, -_FARTHEST, _FARTHEST))
-
-        return standardised(zero), standardised(one)
+        centred = np.where(np.isfinite(numbers), numbers, median) - median
+        return np.asarray(np.clip(centred / spread, -_FARTHEST, _FARTHEST))
 
 
 def _projection(zero: Floats, one: Floats, learning: int) -> Pair:
@@ -157,17 +156,6 @@ def _neighbours(zero: Floats, one: Floats, learning: int) -> Pair:
     return score(zero), score(one)
 
 
-def _frequency(zero: OutputTable, one: OutputTable, learning: int) -> Pair:
-    size = 1 + int(max(zero.codes.max(), one.codes.max()))
-    counts = [np.bincount(side.codes[:learning], minlength=size) for side in (zero, one)]
-    ratio = np.log(counts[1] + 0.5) - np.log(counts[0] + 0.5)
-    return ratio[zero.codes], ratio[one.codes]
-
-
-def _not_finite(table: OutputTable) -> Floats:
-    return np.asarray((~np.isfinite(table.numbers)).sum(axis=1), dtype=np.float64)
-
-
 _MOST_STANDARD_ERRORS = 6.0
 _AS_GOOD, _BY_CHANCE = 0.95, 0.15  # of scores; thousands of trials choose them
 
@@ -205,7 +193,10 @@ def audit_function(
 def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str = "") -> FunctionRecord:
     """As `audit_function`, on the outputs of `spec.calls` trials with each input that were made before."""
     streams, normal = Streams(spec.seed), spec.estimator in FOR_NORMAL
-    score, trials = _best(_scores(outputs, spec), spec)
+    with one_blas_thread():  # so that scores do not depend on the number of threads
+        scores = output_scores(outputs, spec.learning)
+    fitting = {name: pair for name, pair in scores.items() if not normal or name in LINEAR_SCORES}
+    score, trials = _best(fitting, spec)
     if normal:
         _refuse_other_noise(trials, spec.estimator)
     bounds = tuple(
@@ -220,10 +211,7 @@ def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str =
     lower = next(bound for bound in bounds if bound.estimator == spec.estimator)
     claimed = math.inf if spec.eps is None else spec.eps
     # What estimators for normal noise assume was tested.
-    found = ClaimEvidence(
-        claimed=claimed, proven=math.inf, exact=None, measured=lower.epsilon, strict=lower.epsilon
-    )
-    verdict, why = verdict_on(found)
+    verdict, why = verdict_on(claimed=claimed, proven=math.inf, measured=lower.epsilon, strict=lower.epsilon)
     # An intact mechanism of so large an epsilon may repeat itself as often.
     repeats = repeated_noise(outputs) if spec.eps is None or spec.eps < lower.ceiling else ""
     return FunctionRecord(
@@ -238,14 +226,6 @@ def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str =
         repeats=repeats,
         warnings=tuple(_warnings(outputs, claimed, lower, trials)),
     )
-
-
-def _scores(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> dict[str, Pair]:
-    """The scores that fit the estimator; BLAS has one thread, so that they do not depend on their number."""
-    with one_blas_thread():
-        scores = output_scores(outputs, spec.learning)
-    linear = spec.estimator in FOR_NORMAL
-    return {name: pair for name, pair in scores.items() if not linear or name in LINEAR_SCORES}
 
 
 def _best(scores: Mapping[str, Pair], spec: FunctionAuditSpec) -> tuple[str, TrialScores]:
@@ -292,17 +272,16 @@ def _warnings(
     outputs: FunctionOutputs, claimed: float, lower: LowerBound, trials: TrialScores
 ) -> Iterator[CodedWarning]:
     """What a reader should know apart from the verdict."""
-    zero, one = outputs.zero, outputs.one
-    seen = np.unique(np.concatenate([zero.codes, one.codes])).size
+    seen = np.unique(outputs.codes).size
     if seen == 1:
         yield coded(
             "constant outputs", "every output is the same, with either input: these inputs show nothing"
         )
-    elif np.unique(zero.codes).size == np.unique(one.codes).size == 1:
+    elif seen == 2 and np.all(outputs.codes == outputs.codes[:, :1]):
         yield coded("constant outputs", "the output never varies: no noise is seen")
-    missing = int(np.isnan(zero.numbers).any(axis=1).sum() + np.isnan(one.numbers).any(axis=1).sum())
+    missing = int(np.isnan(outputs.numbers).any(axis=2).sum())
     if missing:
-        yield coded("NaN outputs", f"{missing} of {2 * zero.codes.size} outputs hold NaN")
+        yield coded("NaN outputs", f"{missing} of {outputs.codes.size} outputs hold NaN")
     if not outputs.repeatable:
         yield coded(
             "own random numbers",

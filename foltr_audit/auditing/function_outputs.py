@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,28 +33,19 @@ _PIECES = 100  # steps of the progress bar
 
 
 @dataclass(frozen=True, eq=False)
-class OutputTable:
-    """The outputs of the trials with one input.
-
-    `numbers`, float64 (N, d), are those of each output; of text and bytes the length alone. `codes`, int64
-    (N,), number them: equal numbers, of both inputs, are equal outputs, bit for bit.
-    """
-
-    numbers: Floats
-    codes: Ints
-
-
-@dataclass(frozen=True, eq=False)
 class FunctionOutputs:
-    """The outputs of all trials of a function, of one kind, with input 0 and 1.
+    """The outputs of N trials of a function with each of two inputs, of one kind.
+
+    `numbers`, float64 (2, N, d), are those of each output, by its input; of text and bytes the length alone.
+    `codes`, int64 (2, N), number them: equal numbers are equal outputs, bit for bit.
 
     It is `repeatable` if the same generator gave the same output again; else it draws random numbers of its
     own. Such a function is `reloaded_alike` if a second copy of it gave the same outputs in the first
     `RELOADED` trials, with other generators.
     """
 
-    zero: OutputTable
-    one: OutputTable
+    numbers: Floats
+    codes: Ints
     kind: Kind
     repeatable: bool
     reloaded_alike: bool = False
@@ -61,10 +53,8 @@ class FunctionOutputs:
     @classmethod
     def of_arrays(cls, zero: Floats, one: Floats) -> FunctionOutputs:
         """The outputs with each input as rows, float64 (N, d), of a function that is repeatable."""
-        both = np.concatenate([zero, one])
-        codes = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-        tables = OutputTable(zero, codes[: len(zero)]), OutputTable(one, codes[len(zero) :])
-        return cls(*tables, kind="numbers", repeatable=True)
+        codes = np.unique(np.concatenate([zero, one]), axis=0, return_inverse=True)[1].reshape(2, -1)
+        return cls(np.stack([zero, one]), codes.astype(np.int64), kind="numbers", repeatable=True)
 
 
 class _Output(NamedTuple):
@@ -74,6 +64,11 @@ class _Output(NamedTuple):
     shape: tuple[int, ...]
     bits: bytes
     numbers: Floats
+
+    def __str__(self) -> str:
+        if self.kind != "numbers":
+            return self.kind
+        return f"an array of shape {self.shape}" if self.shape else "a number"
 
 
 def call_function(
@@ -91,40 +86,49 @@ def call_function(
     With `reload`, which makes a second copy of the function as a new process would have it, the outputs also
     say whether that gave the same ones.
     """
-    outputs = _OutputCollector(calls)
     mixed: list[int] = streams.generator("audit-function/order").permutation(2 * calls).tolist()
     order = [divmod(turn, calls) for turn in mixed]
+    first = _call(mechanism, inputs, *order[0], streams)
+    if 2 * calls * first.numbers.size > MOST_NUMBERS:
+        raise UsageError(
+            f"the function returns {first.numbers.size} numbers in each of {2 * calls} trials; expected "
+            f"{MOST_NUMBERS} in all at most: fewer trials, or a part of the output"
+        )
+    known: dict[bytes, int] = {}
+    codes, numbers = np.zeros((2, calls), dtype=np.int64), np.zeros((2, calls, first.numbers.size))
     step = max(1, len(order) // _PIECES)
     with progress.task("call the function", len(order) // step) as tick:
-        for done, (which, trial) in enumerate(order, start=1):
-            outputs.add(which, trial, _call(mechanism, inputs, which, trial, streams))
+        for done, turn in enumerate(order, start=1):
+            output = first if done == 1 else _call(mechanism, inputs, *turn, streams)
+            if (output.kind, output.shape) != (first.kind, first.shape):
+                raise UsageError(
+                    f"the function returned {first}, and {output} in another trial; expected outputs of one "
+                    "kind and shape"
+                )
+            numbers[turn], codes[turn] = output.numbers, known.setdefault(output.bits, len(known))
             if done % step == 0:
                 tick()
-    replayed = [(which, trial) for which in (0, 1) for trial in range(_REPLAYS)]
-    repeatable = all(outputs.equals(*turn, _call(mechanism, inputs, *turn, streams)) for turn in replayed)
-    alike = False
-    if reload is not None and not repeatable:
-        second = reload()
-        alike = all(
-            outputs.equals(which, trial, _call(second, inputs, which, trial + calls, streams))
-            for which, trial in order[:RELOADED]
+
+    def again(function: Mechanism[T], turns: Iterable[tuple[int, int]], first: int = 0) -> bool:
+        """Whether a function gives the outputs of some trials, with the generators from the first one on."""
+        return all(
+            known.get(_call(function, inputs, which, trial + first, streams).bits) == codes[which, trial]
+            for which, trial in turns
         )
-    return outputs.result(repeatable=repeatable, reloaded_alike=alike)
+
+    repeatable = again(mechanism, product((0, 1), range(_REPLAYS)))
+    alike = reload is not None and not repeatable and again(reload(), order[:RELOADED], first=calls)
+    return FunctionOutputs(numbers, codes, first.kind, repeatable, alike)
 
 
 def _call(mechanism: Mechanism[T], inputs: tuple[T, T], which: int, trial: int, streams: Streams) -> _Output:
     rng = streams.generator(f"audit-function/{which}/{trial}")
     try:
-        given = copy.deepcopy(inputs[which])
-        output = mechanism(given, rng)
+        output = mechanism(copy.deepcopy(inputs[which]), rng)
     except (Exception, SystemExit) as error:  # whatever the function raises is for its author
         raise UsageError(
             f"the function raised {type(error).__name__} with input {which}: {message_of(error)}"
         ) from error
-    return _read_output(output)
-
-
-def _read_output(output: object) -> _Output:
     if isinstance(output, str):
         return _Output("text", (), output.encode("utf-8", "surrogatepass"), np.array([float(len(output))]))
     if isinstance(output, bytes | bytearray | memoryview):
@@ -141,52 +145,6 @@ def _read_output(output: object) -> _Output:
         raise UsageError(f"the function returned {what}; {expected}")
     bits = array.dtype.str.encode() + array.tobytes()
     return _Output("numbers", array.shape, bits, array.astype(np.float64).ravel())
-
-
-class _OutputCollector:
-    """Collects the outputs of trials, which must be alike in kind and shape."""
-
-    def __init__(self, calls: int) -> None:
-        self._calls = calls
-        self._known: dict[bytes, int] = {}
-        self._codes = np.zeros((2, calls), dtype=np.int64)
-        self._numbers: Floats | None = None
-        self._first: _Output | None = None
-
-    def add(self, which: int, trial: int, output: _Output) -> None:
-        """Keep the output of a trial, which must be like the others in kind and shape."""
-        if self._first is None or self._numbers is None:
-            self._first = output
-            if 2 * self._calls * output.numbers.size > MOST_NUMBERS:
-                raise UsageError(
-                    f"the function returns {output.numbers.size} numbers in each of {2 * self._calls} "
-                    f"trials; expected {MOST_NUMBERS} in all at most: fewer trials, or a part of the output"
-                )
-            self._numbers = np.zeros((2, self._calls, output.numbers.size))
-        if (output.kind, output.shape) != (self._first.kind, self._first.shape):
-            raise UsageError(
-                f"the function returned {_described(self._first)}, and {_described(output)} in another "
-                "trial; expected outputs of one kind and shape"
-            )
-        self._numbers[which, trial] = output.numbers
-        self._codes[which, trial] = self._known.setdefault(output.bits, len(self._known))
-
-    def equals(self, which: int, trial: int, output: _Output) -> bool:
-        """Whether an output is that of a trial, bit for bit."""
-        return self._known.get(output.bits) == int(self._codes[which, trial])
-
-    def result(self, *, repeatable: bool, reloaded_alike: bool) -> FunctionOutputs:
-        """The outputs of all trials, of which there must be one."""
-        if self._first is None or self._numbers is None:
-            raise UsageError("no trials; expected at least one")
-        zero, one = (OutputTable(self._numbers[which], self._codes[which]) for which in (0, 1))
-        return FunctionOutputs(zero, one, self._first.kind, repeatable, reloaded_alike)
-
-
-def _described(output: _Output) -> str:
-    if output.kind != "numbers":
-        return output.kind
-    return f"an array of shape {output.shape}" if output.shape else "a number"
 
 
 _SHARE = 0.01  # of trials whose outputs repeat
@@ -212,30 +170,33 @@ def repeated_noise(outputs: FunctionOutputs) -> str:
 
     A mechanism with an epsilon above the ceiling of these trials may do the same and be intact.
     """
-    if outputs.reloaded_alike and _by_chance(outputs) < _CHANCE:
-        return (
-            "the function draws random numbers of its own, and a second copy of it drew the same ones: it "
-            "sets a seed of its own"
-        )
+    if outputs.reloaded_alike:
+        # The probability of `RELOADED` pairs of equal outputs, by how often each output occurs.
+        shares = [np.bincount(codes) / codes.size for codes in outputs.codes]
+        if max(float((share * share).sum()) for share in shares) ** RELOADED < _CHANCE:
+            return (
+                "the function draws random numbers of its own, and a second copy of it drew the same ones: "
+                "it sets a seed of its own"
+            )
     if outputs.kind != "numbers":
         return ""
-    zero, one = outputs.zero, outputs.one
-    why = _repetition("output", zero.codes, one.codes, np.concatenate([zero.numbers, one.numbers]))
-    columns = zero.numbers.shape[1] if zero.numbers.shape[1] > 1 else 0
-    for j in range(min(columns, _MOST_COORDINATES)):
-        column = np.concatenate([zero.numbers[:, j], one.numbers[:, j]])
-        first, second = np.unique(column, return_inverse=True)[1].reshape(2, -1)
-        name = f"number at place {j} of the output"
-        why = why or _repetition(name, first, second, column[:, np.newaxis])
+    width = outputs.numbers.shape[2]
+    why = _repetition("output", outputs.codes, outputs.numbers.reshape(-1, width))
+    for j in range(min(width, _MOST_COORDINATES) if width > 1 else 0):
+        column = outputs.numbers[:, :, j].reshape(-1, 1)
+        codes = np.unique(column, return_inverse=True)[1].reshape(2, -1)
+        why = why or _repetition(f"number at place {j} of the output", codes, column)
     return why
 
 
-def _repetition(name: str, zero: Ints, one: Ints, numbers: Floats) -> str:
-    """Why the values that are codes (N,) with each input, and all as numbers (2 N, d), repeat; or empty."""
+def _repetition(name: str, codes: Ints, numbers: Floats) -> str:
+    """Why the values that are codes (2, N), and all as numbers (2 N, d), repeat; or empty."""
     if np.all(numbers == np.rint(numbers), where=np.isfinite(numbers)):
         return ""
-    for which, (own, other) in enumerate([(zero, one), (one, zero)]):
-        repeated = _repeated(own, other)
+    for which, (own, other) in enumerate([codes, codes[::-1]]):
+        # The values that occur twice or more with their own input, and never with the other.
+        counts, others = (np.bincount(side, minlength=1 + int(codes.max())) for side in (own, other))
+        repeated = own[((counts >= 2) & (others == 0))[own]]
         every, different = repeated.size == own.size, np.unique(repeated).size
         if every and different == 1:
             return f"all {own.size} trials with input {which} gave the same {name}, bit for bit"
@@ -250,21 +211,6 @@ def _repetition(name: str, zero: Ints, one: Ints, numbers: Floats) -> str:
                 f"bit, that of another such trial, and input {1 - which} never gave it"
             )
     return ""
-
-
-def _by_chance(outputs: FunctionOutputs) -> float:
-    """The probability of `RELOADED` pairs of equal outputs, by how often each output occurs."""
-    shares = [
-        np.bincount(side.codes).astype(np.float64) / side.codes.size for side in (outputs.zero, outputs.one)
-    ]
-    return float(max((share * share).sum() for share in shares) ** RELOADED)
-
-
-def _repeated(own: Ints, other: Ints) -> Ints:
-    """The values of trials that occur twice or more with their own input, and never with the other."""
-    size = 1 + int(max(own.max(), other.max()))
-    own_counts, other_counts = (np.bincount(side, minlength=size) for side in (own, other))
-    return np.asarray(own[((own_counts >= 2) & (other_counts == 0))[own]])
 
 
 def _single(numbers: Floats) -> bool:

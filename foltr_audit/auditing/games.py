@@ -135,19 +135,18 @@ class OtherClients:
     @cached_property
     def _sum_links(self) -> DefenseChain:
         """The chain with nothing but the links that declare noise on sums, at their places."""
-        blank, idle = self.clients.context(0, np.empty(0, np.int64)), make(Defense, NO_DEFENSE)
-        return DefenseChain(
-            tuple(
-                link if any(isinstance(event, CorrelatedNoise) for event in events_of(link, blank)) else idle
-                for link in self.clients.setup.chain.defenses
-            )
-        )
+        idle = make(Defense, NO_DEFENSE)
+
+        def kept(link: Defense) -> Defense:
+            events = events_of(link, self.clients.blank)
+            return link if any(isinstance(event, CorrelatedNoise) for event in events) else idle
+
+        return DefenseChain(tuple(kept(link) for link in self.clients.setup.chain.defenses))
 
     @cached_property
     def noisy_steps(self) -> bool:
         """Whether local models carry noise before the message stage."""
-        blank = self.clients.context(0, np.empty(0, np.int64))
-        return any(is_random(link, blank) for link in self.clients.setup.chain.links("step"))
+        return any(is_random(link, self.clients.blank) for link in self.clients.setup.chain.links("step"))
 
     def resting(self, chain: DefenseChain, context: RoundContext) -> Floats:
         """Local models of clients that learn nothing, after the step stage, (n, P).
@@ -218,15 +217,11 @@ class GameSimulator:
             zero, one = (self._observed(canary, which, trials, message, noise, lists) for which in (0, 1))
             yield zero, one
 
-    def means(self, canary: Canary, message: int = 0) -> Floats:
-        """The message without noise under each hypothesis, lists in score order, float64 (2, P)."""
-        return self._quiet(canary, message)[0]
+    def quiet(self, canary: Canary, message: int = 0) -> tuple[Floats, Ints | None]:
+        """The message without noise under each hypothesis, lists in score order, float64 (2, P).
 
-    def lists(self, canary: Canary, message: int = 0) -> Ints | None:
-        """The lists without noise under each hypothesis, in score order, (2, B, k); None without a log."""
-        return self._quiet(canary, message)[1]
-
-    def _quiet(self, canary: Canary, message: int) -> tuple[Floats, Ints | None]:
+        And these lists, (2, B, k); None without a log.
+        """
         clients = self.clients[message]
         context = clients.context(message, np.arange(2), interactions=self.interactions)
         local = canary.play(clients, np.arange(2), context, clients.quiet)
@@ -244,12 +239,14 @@ class GameSimulator:
         local = canary.play(clients, which, context, sampled=self.sampled)
         seen = clients.messages(local.models, context) + noise
         if not lists or local.shown is None or not isinstance(canary, LogCanary):
-            return Observation(seen=seen, means=self.means(canary, message))
+            return Observation(seen=seen, means=self.quiet(canary, message)[0])
         if self.sampled:
             return self._replayed(canary, seen, local.shown, message)
-        ours = self.lists(canary, message)
-        evidence = np.zeros(trials.size) if ours is None else _agreement(local.shown, ours)
-        return Observation(seen=seen, means=self.means(canary, message), list_evidence=evidence)
+        means, ours = self.quiet(canary, message)
+        # In how many more ranks later lists agree with input 1 than with input 0.
+        later = [] if ours is None else [(local.shown[:, 1:] == own[1:]).sum(axis=(1, 2)) for own in ours]
+        evidence = np.subtract(*later[::-1], dtype=np.float64) if later else np.zeros(trials.size)
+        return Observation(seen=seen, means=means, list_evidence=evidence)
 
     def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observation:
         """Replay both hypotheses on each trial's lists: its means, and the log ratio of the lists."""
@@ -271,9 +268,3 @@ class GameSimulator:
                 scores, starts = clients.scores(before, queries[:, b])
                 logs[hypothesis] += list_log_probabilities(scores, starts, np.ascontiguousarray(shown[:, b]))
         return Observation(seen=seen, means=np.stack(means), list_evidence=logs[1] - logs[0])
-
-
-def _agreement(shown: Ints, ours: Ints) -> Floats:
-    """In how many more ranks later lists (N, B, k) agree with input 1 than with input 0."""
-    zero, one = ((shown[:, 1:] == lists[np.newaxis, 1:]).sum(axis=(1, 2)) for lists in ours)
-    return np.asarray(one - zero, dtype=np.float64)

@@ -32,11 +32,8 @@ _FEWEST = 20  # trials that are compared
 _EQUAL = 1e-9  # sums in another order differ in their last digits
 
 
-class PlayedGame(NamedTuple):
-    """A canary, and the session of the global model at which it is played."""
-
-    session: AuditSession
-    canary: Canary
+PlayedGame = tuple[AuditSession, Canary]
+"""The session of a global model, and a canary that is played there."""
 
 
 class TrialView(NamedTuple):
@@ -125,7 +122,7 @@ class PlayedRounds:
     ) -> PlayedTrial | None:
         """One round, and one trial of the game; None where nothing arrives."""
         streams, again = (self.setup.streams.under(f"audit/{name}/{number}/") for name in ("round", "again"))
-        start, most = game.session.clients.parameters, self.federation.clientele.most
+        start, most = game[0].clients.parameters, self.federation.clientele.most
         context = self.setup.context(round_, self.setup.cohort(round_), most, start)
         context = replace(context, source=streams, sums_only=self.masked)
         places = np.flatnonzero(self._read(context))
@@ -159,8 +156,9 @@ class _WholeRound:
     ) -> None:
         """The client at place `row` holds an input; `again` are the streams of the trial of the game."""
         self.game, self.hypothesis, self.context, self.row, self.again = game, hypothesis, context, row, again
-        self.setup, self.clients = game.session.setup, game.session.clients
-        self.others = game.session.games.others
+        self.session, self.canary = game
+        self.setup, self.clients = self.session.setup, self.session.clients
+        self.others = self.session.games.others
         self.updates = self.setup.spec.trace.message == "update"
         shape = (context.clients.size, context.parameters.size)
         self.starts = np.broadcast_to(context.parameters, shape)
@@ -174,7 +172,7 @@ class _WholeRound:
     def learnt(self, which: Sequence[int], context: RoundContext, *, quiet: bool = False) -> Floats:
         """Local models (n, P) of clients that hold these inputs."""
         chain = self.clients.quiet if quiet else None
-        return self.game.canary.play(self.clients, np.array(which), context, chain).models
+        return self.canary.play(self.clients, np.array(which), context, chain).models
 
     def arrives(self, done: RoundExchange) -> bool:
         """Whether the canary's message is in what the server reads.
@@ -202,9 +200,9 @@ class _WholeRound:
             self.noisy[its_own], self.sent[its_own] = False, self.starts[its_own]
             if broadcast.reopened is not None and (not wired.is_encoded or wired.second_total is not None):
                 arrived &= ~broadcast.reopened
-        found, session = {}, self.game.session
+        found = {}
         for view in views:
-            if view == "individual" and not session.masked:
+            if view == "individual" and not self.session.masked:
                 found[view] = TrialView(self._alone(done), message, int(self.noisy[self.row]))
             else:
                 found[view] = self._of_sum(view, done, arrived, message)
@@ -231,7 +229,7 @@ class _WholeRound:
         Less what is known: of clients without noise and colluders all, of others what they would send
         without noise. `message` (P,) is that of the canary in the game.
         """
-        session, rest = self.game.session, arrived.copy()
+        session, rest = self.session, arrived.copy()
         rest[self.row] = False
         noisy = np.flatnonzero(rest & self.noisy)
         colluders = session.protocol.colluders if view == "colluding" else 0
@@ -269,7 +267,7 @@ class _WholeRound:
         return self._drawn[places.size]
 
     def _draw(self, places: Ints) -> Floats:
-        law, chain, quiet = self.game.session.noise_of(1).law, self.setup.chain, self.clients.quiet
+        law, chain, quiet = self.session.noise_of(1).law, self.setup.chain, self.clients.quiet
         size = self.local.shape[1]
         if not places.size:
             return np.zeros(size)
@@ -305,7 +303,7 @@ def difference(trials: Sequence[PlayedTrial], view: str, fewest: int, alarm: flo
     seen = [(trial, trial.views[without_lists(view)]) for trial in trials]
     if not seen:
         return ""
-    session = trials[0].game.session
+    session = trials[0].game[0]
     least = min(each.shares for _, each in seen)
     if least < fewest and any(isinstance(event, NoiseAddition) for _, event in session.acts):
         return (

@@ -83,8 +83,14 @@ class GameClients:
         A link that rounds to the nearest point of a grid before it adds noise still rounds. Links keep their
         place in the chain, which names their streams.
         """
-        blank = self.context(0, np.empty(0, np.int64))
-        return DefenseChain(tuple(_without_randomness(link, blank) for link in self.setup.chain.defenses))
+        return DefenseChain(
+            tuple(_without_randomness(link, self.blank) for link in self.setup.chain.defenses)
+        )
+
+    @cached_property
+    def blank(self) -> RoundContext:
+        """The first round without any client."""
+        return self.context(0, np.empty(0, np.int64))
 
     @cached_property
     def _world(self) -> ClientData:
@@ -178,8 +184,7 @@ def is_random(link: Defense, context: RoundContext) -> bool:
 def _without_randomness(link: Defense, context: RoundContext) -> Defense:
     if not is_random(link, context):
         return link
-    grids = [
-        event.step for event in events_of(link, context) if isinstance(event, GridRounding) and event.nearest
-    ]
-    on_grid = bool(grids) and "message" in link.stages
-    return NearestGridPoint(step=grids[0]) if on_grid else make(Defense, NO_DEFENSE)
+    for event in events_of(link, context) if "message" in link.stages else ():
+        if isinstance(event, GridRounding) and event.nearest:
+            return NearestGridPoint(step=event.step)
+    return make(Defense, NO_DEFENSE)

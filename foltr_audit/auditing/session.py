@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.auditing.canaries import Canary, CanarySearch, extreme_directions, message_canaries
-from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, TrialScores
-from foltr_audit.auditing.evaluation import Pair, about_best, every_bound, promised_bound, split
+from foltr_audit.auditing.evaluation import Pair, about_best, promised_bound, split
 from foltr_audit.auditing.games import GameSimulator, OtherClients
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.trial_scores import (
@@ -25,7 +24,6 @@ from foltr_audit.auditing.trial_scores import (
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.answers import claims_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
-from foltr_audit.core.results import LowerBound
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.errors import UsageError
@@ -230,15 +228,14 @@ class AuditSession:
         Trials show the loss of one coordinate more often than the same loss spread over many.
         """
         loss = exact_epsilon(self.noise_of(self.in_sums.honest()), self.games, canary, 0.0) or 0.0
-        shift = np.subtract(*self.games.means(canary))
+        shift = np.subtract(*self.games.quiet(canary)[0])
         return float(f"{loss:.9g}"), float(np.linalg.norm(shift))
 
     def exact(self, canary: Canary, view: str, delta: float) -> float | None:
         """The exact loss of this pair; see `exact_epsilon`."""
-        certain = lists_are_certain(self.acts, self.clients.context(0, np.empty(0, np.int64)))
-        return exact_epsilon(
-            self.noise(view), self.games, canary, delta, lists=self.lists(view), certain=certain
-        )
+        certain = lists_are_certain(self.acts, self.clients.blank)
+        lists = self.lists(view)
+        return exact_epsilon(self.noise(view), self.games, canary, delta, lists=lists, certain=certain)
 
     def noise(self, view: str) -> ObservationNoise:
         """The noise between messages and what the observer of a view sees."""
@@ -282,7 +279,7 @@ class AuditSession:
         scored = self._scored(canary, view, wanted, np.arange(self.at_once))
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
-        promised = [self.promise(pair) for pair in scored.values()]
+        promised = [self.promised(_part(pair, self.learning, self.choosing)) for pair in scored.values()]
         best = list(scored)[about_best(promised)[0]]
         fitted = self.learning if best == "discriminant" else 0
         return ScoredTrials(best, _part(scored[best], fitted), self.choosing - fitted)
@@ -304,40 +301,14 @@ class AuditSession:
         dtype = "" if members > 1 else self.setup.spec.trace.dtype
         return trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
 
-    def independent(self, view: str) -> bool:
-        """Whether trials of a view share no noise of other clients, and none on the sum."""
-        return self.members(view) == 1 and not self.released(view)
-
     @property
     def learning(self) -> int:
         """The number of first trials under each hypothesis that only a discriminant is fitted to."""
         return self.choosing // 3
 
-    def promise(self, pair: Pair) -> float:
-        """The bound of a score on the part for choosing, less the trials that a discriminant is fitted to."""
-        return self.promised(_part(pair, self.learning, self.choosing))
-
     def promised(self, pair: Pair) -> float:
         """The Clopper-Pearson bound at delta 0 of trials for choosing, if half of them choose a threshold."""
         return promised_bound(split(pair, pair[0].size // 2), confidence=self.protocol.confidence)
-
-    def estimates(
-        self, trials: TrialScores, delta: float, place: str, *, normal: bool, confidence: float
-    ) -> Iterator[LowerBound]:
-        """The bounds of all estimators for the same trials; `place` names their random streams.
-
-        Those for normal noise only with a delta above 0, and where scores are `normal`. If trials stop early,
-        those that are valid whenever they stop.
-        """
-        streams = self.setup.streams
-        return every_bound(
-            trials,
-            lambda name: streams.generator(f"audit/{name}/{place}"),
-            delta=delta,
-            confidence=confidence,
-            normal=normal,
-            among=ANYTIME if self.protocol.stop_early else ESTIMATORS,
-        )
 
 
 def _part(pair: Pair, first: int, last: int | None = None) -> Pair:

@@ -116,11 +116,11 @@ def exact_epsilon(
     """
     if games.sampled:
         return None  # it would be the worst over all lists that may be drawn
-    if lists and certain:
-        shown = [games.lists(canary, message) for message in range(games.messages)]
-        if any(both is not None and np.any(both[0, 1:] != both[1, 1:]) for both in shown):
-            return math.inf
-    shifts = [np.subtract(*games.means(canary, message)) for message in range(games.messages)]
+    quiet = [games.quiet(canary, message) for message in range(games.messages)]
+    other_lists = any(both is not None and np.any(both[0, 1:] != both[1, 1:]) for _, both in quiet)
+    if lists and certain and other_lists:
+        return math.inf
+    shifts = [np.subtract(*means) for means, _ in quiet]
     if noise.certain:
         return math.inf if any(np.any(shift != 0) for shift in shifts) else 0.0
     if noise.reports is not None:

@@ -323,13 +323,9 @@ def test_a_declaration_that_changes_over_rounds_proves_nothing(setup_of: SetupOf
 
 def test_what_long_messages_are_without_their_noise_is_not_told(setup_of: SetupOf) -> None:
     """The mean over fewer clients than coordinates is off by more than the tests forgive."""
-    setup = setup_of(chain=(ClipAndNoise(),))
-    clients = GameClients(setup, setup.collection.test, MODEL)
-    links = LinkTests(setup.privacy.acts())
-    (link,) = setup.chain.defenses
-    before = np.zeros((3, 5))
-    assert links._centre(link, list(link.events(clients.context(0, np.arange(1)))), before, before) is None
-    assert "too long" in links.not_looked[id(link)]
+    (noisy,) = LinkTests(setup_of(chain=(ClipAndNoise(),)).privacy.acts()).noisy.values()
+    assert "too long" in (noisy.why_not(np.zeros((3, 5))) or "")
+    assert noisy.why_not(np.zeros((5, 3))) is None
 
 
 # --- false alarms ---------------------------------------------------------------------------------------

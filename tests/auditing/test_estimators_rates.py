@@ -95,11 +95,10 @@ def test_no_other_threshold_is_worth_more(
     chosen = best_tail(trials, worth_in_epsilon(15, delta, alpha))
     assert worth(chosen) == pytest.approx(max(map(worth, every)), rel=1e-9)
     fp, fn = chosen.errors(trials)
-    says_one = chosen.holds(zero) if chosen.above else ~chosen.holds(zero)
-    assert (fp, fn) == (
-        says_one.sum(),
-        15 - (chosen.holds(one) if chosen.above else ~chosen.holds(one)).sum(),
-    )
+    says_one = [
+        scores >= chosen.threshold if chosen.above else scores > chosen.threshold for scores in (zero, one)
+    ]
+    assert (fp, fn) == (says_one[0].sum(), 15 - says_one[1].sum())
 
 
 @pytest.mark.parametrize("far", [math.inf, -math.inf])

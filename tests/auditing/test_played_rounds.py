@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from foltr_audit.auditing.played_rounds import PlayedGame, PlayedRounds, PlayedTrial, difference, played_bound
+from foltr_audit.auditing.played_rounds import PlayedRounds, PlayedTrial, difference, played_bound
 from foltr_audit.auditing.session import AuditSession
 from foltr_audit.auditing.verdict import CONTRADICTION, STRICT
 from foltr_audit.core.defense_chain import parse_chain
@@ -53,7 +53,7 @@ def system(setup_of: SetupOf, chain: str, **made: Any) -> AuditSession:
 
 def trials_of(played: AuditSession) -> list[PlayedTrial]:
     canary = played.canary(played.protocol.canaries[0], played.protocol.units[0])
-    return PlayedRounds(played).play([PlayedGame(played, canary)], VIEWS)
+    return PlayedRounds(played).play([(played, canary)], VIEWS)
 
 
 def differences(played: AuditSession, alarm: float = STRICT) -> dict[str, str]:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from foltr_audit.auditing.estimators import TrialScores
 from foltr_audit.auditing.estimators.repeated_trials import hopeless
-from foltr_audit.auditing.evaluation import EarlyStop, Pair
+from foltr_audit.auditing.evaluation import Pair, batches, play_until_decided
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.auditing.test_estimators import Mechanism, bound, gaussian, laplace, randomised_response
@@ -30,8 +30,8 @@ def stopped(mechanism: Mechanism, rng: np.random.Generator, claim: float, trials
     def play(part: range) -> Pair:
         return scores[0][part.start : part.stop], scores[1][part.start : part.stop]
 
-    stop = EarlyStop(claim=claim, delta=mechanism.delta, confidence=0.95, most=trials)
-    return stop.played(choose, play)
+    delta = mechanism.delta
+    return play_until_decided(choose, play, claim=claim, delta=delta, confidence=0.95, most=trials)
 
 
 # --- batches --------------------------------------------------------------------------------------
@@ -39,14 +39,13 @@ def stopped(mechanism: Mechanism, rng: np.random.Generator, claim: float, trials
 
 @given(most_trials=st.integers(20, 10_000_000))
 def test_batches_follow_each_other_and_double(most_trials: int) -> None:
-    stop = EarlyStop(claim=1.0, delta=0.0, confidence=0.95, most=most_trials)
-    batches = list(stop.batches())
-    ends = [batch.stop for batch in batches]
-    assert [batch.start for batch in batches] == [0, *ends[:-1]]
+    every = list(batches(most_trials))
+    ends = [batch.stop for batch in every]
+    assert [batch.start for batch in every] == [0, *ends[:-1]]
     assert ends[-1] == most_trials
     assert ends[:-1] == [60 * 2**i for i in range(len(ends) - 1)]
     assert 2 * ends[-1] >= 3 * ([0, *ends][-2])
-    assert len(batches) < 20
+    assert len(every) < 20
 
 
 # --- reasons to stop ------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.auditing.verdict import CONTRADICTION, FALSE, ClaimEvidence, verdict_on
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE, verdict_on
 
 
 def told(
@@ -22,9 +23,8 @@ def told(
     worst_case: bool = True,
     believed: tuple[str, ...] = (),
 ) -> tuple[str, str]:
-    numbers = {"claimed": claimed, "proven": proven, "exact": exact, "measured": measured, "strict": strict}
-    others = {"broken": broken, "worst_case": worst_case, "believed": believed}
-    return verdict_on(ClaimEvidence(**numbers, **others))  # type: ignore[arg-type]
+    others: dict[str, Any] = {"broken": broken, "worst_case": worst_case, "believed": believed}
+    return verdict_on(claimed=claimed, proven=proven, measured=measured, exact=exact, strict=strict, **others)
 
 
 VERDICTS: dict[str, list[tuple[float, float, float | None, float]]] = {

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike
 
 from foltr_audit.auditing.estimators.repeated_trials import (
     NORMAL,
-    TailTable,
     TrialScores,
-    check_delta,
     check_level,
     estimator,
+    every_tail,
 )
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
@@ -54,9 +53,7 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
     compared, the best at delta 0: other bounds are too slow for all. Fewer canaries than a tail held may be
     guessed, see `_with_margins`.
     """
-    mirrored = trials.mirrored()
-    highest = _thinned(TailTable.of(trials.choose_zero, trials.choose_one))
-    lowest = _thinned(TailTable.of(mirrored.choose_zero, mirrored.choose_one))
+    highest, lowest = _thinned(trials), _thinned(trials.mirrored())
     held = 2 * trials.chosen_on
     canaries = canaries_of(trials)
     scale = min(1.0, canaries / held)
@@ -176,12 +173,12 @@ def _leaning(pooled: Floats, scores: Floats) -> Floats:
     return np.asarray(np.where(between, 0.5 * nearer, 0.0))
 
 
-def _thinned(tails: TailTable) -> Ints:
+def _thinned(trials: TrialScores) -> Ints:
     """Scores of the wrong and of the right hypothesis in the empty tail and some others, int64 (2, k).
 
     Among them is the largest tail without a score of the wrong hypothesis.
     """
-    held = np.stack([tails.zero, tails.one])[:, ::-1]
+    held = np.stack(every_tail(trials.choose_zero, trials.choose_one)[1:])[:, ::-1]
     sizes = held.sum(axis=0)
     wanted = np.geomspace(1.0, sizes[-1], _TAILS)
     spread = np.minimum(np.searchsorted(sizes, wanted), sizes.size - 1)
@@ -318,7 +315,6 @@ def one_run_fdp(
     Raises:
         UsageError: delta outside (0, 1): a Gaussian has no pure eps; or confidence outside (0, 1).
     """
-    check_delta(_ONE_RUN_FDP, delta)
     m = canaries_of(trials)
     coins = rng.integers(0, 2, size=m).astype(np.bool_)
 

@@ -42,20 +42,19 @@ class TrialScores:
     independent: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("choose_zero", "choose_one", "zero", "one"):
-            scores: Floats = read_only(getattr(self, name), np.float64)
-            if scores.ndim != 1 or not scores.size >= FEWEST:
-                raise UsageError(
-                    f"trials: {name} of shape {scores.shape}; expected one row of at least {FEWEST} scores"
-                )
-            if np.isnan(scores).any():
-                raise UsageError(f"trials: {name} holds NaN; expected numbers, which may be infinite")
-            object.__setattr__(self, name, scores)
-        for zero, one in (("choose_zero", "choose_one"), ("zero", "one")):
-            first, second = getattr(self, zero).size, getattr(self, one).size
+        for names in (("choose_zero", "choose_one"), ("zero", "one")):
+            for name in names:
+                scores: Floats = read_only(getattr(self, name), np.float64)
+                if scores.ndim != 1 or not scores.size >= FEWEST:
+                    wanted = f"expected one row of at least {FEWEST} scores"
+                    raise UsageError(f"trials: {name} of shape {scores.shape}; {wanted}")
+                if np.isnan(scores).any():
+                    raise UsageError(f"trials: {name} holds NaN; expected numbers, which may be infinite")
+                object.__setattr__(self, name, scores)
+            first, second = (getattr(self, name).size for name in names)
             if first != second:
                 raise UsageError(
-                    f"trials: {first} scores in {zero}, {second} in {one}; expected the same number"
+                    f"trials: {first} scores in {names[0]}, {second} in {names[1]}; expected the same number"
                 )
 
     @property
@@ -93,7 +92,10 @@ Bounds = Callable[[TrialScores, float, float, np.random.Generator], tuple[float,
 
 
 def estimator(name: str, assumes: str = "") -> Callable[[Bounds], Estimator]:
-    """Make an estimator of a function that computes bounds; it checks delta and confidence first."""
+    """Make an estimator of a function that computes bounds; it checks delta and confidence first.
+
+    One that assumes something, which is normal noise, has no bound at delta 0.
+    """
 
     def decorate(compute: Bounds) -> Estimator:
         @wraps(compute)
@@ -101,6 +103,9 @@ def estimator(name: str, assumes: str = "") -> Callable[[Bounds], Estimator]:
             trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator
         ) -> LowerBound:
             check_level(name, delta, confidence)
+            if assumes and not delta > 0:
+                why = "expected delta > 0: a Gaussian gives no eps at delta 0"
+                raise UsageError(f"estimator {name}: delta={delta:g}; {why}")
             epsilon, ceiling = compute(trials, delta, confidence, rng)
             return LowerBound(
                 estimator=name,
@@ -165,18 +170,30 @@ the right one outside), counts in the part that thresholds are chosen on."""
 
 
 class ScoreTail(NamedTuple):
-    """Scores at one end of the range, the threshold included; if `above` it, evidence for hypothesis 1."""
+    """Scores at one end of the range, the threshold included; if `above` it, evidence for hypothesis 1.
+
+    Its worth, the `intruders` (scores of the wrong hypothesis inside) and `missing` (of the right one
+    outside) are those in the part that it was chosen on.
+    """
 
     threshold: float
     above: bool
+    worth: float = 0.0
+    intruders: int = 0
+    missing: int = 0
 
-    def holds(self, scores: Floats) -> Bools:
-        return scores >= self.threshold if self.above else scores <= self.threshold
+    @property
+    def rank(self) -> tuple[float, int, int]:
+        """The order of the best tails of both directions, which hypotheses that swap roles do not change."""
+        return self.worth, -self.intruders, -self.missing
 
     def right_and_wrong(self, trials: TrialScores) -> tuple[Bools, Bools]:
         """Which evaluated scores lie inside: of its own hypothesis, and of the other, (n,) each."""
-        right, wrong = (trials.one, trials.zero) if self.above else (trials.zero, trials.one)
-        return self.holds(right), self.holds(wrong)
+        zero, one = (
+            scores >= self.threshold if self.above else scores <= self.threshold
+            for scores in (trials.zero, trials.one)
+        )
+        return (one, zero) if self.above else (zero, one)
 
     def errors(self, trials: TrialScores) -> tuple[int, int]:
         """Evaluated false positives and false negatives, if scores in the tail count for its hypothesis."""
@@ -185,63 +202,36 @@ class ScoreTail(NamedTuple):
         return (intruders, missing) if self.above else (missing, intruders)
 
 
-class BestTail(NamedTuple):
-    """The best tail of one direction.
-
-    Its worth, the `intruders` (scores of the wrong hypothesis inside) and `missing` (of the right one
-    outside) are those in the part that it was chosen on.
-    """
-
-    worth: float
-    intruders: int
-    missing: int
-    tail: ScoreTail
-
-    @property
-    def rank(self) -> tuple[float, int, int]:
-        """The order of directions; it does not change when the hypotheses swap roles."""
-        return self.worth, -self.intruders, -self.missing
-
-
-class TailTable(NamedTuple):
+def every_tail(zero: Floats, one: Floats) -> tuple[Floats, Ints, Ints]:
     """All tails `score >= t` of pooled scores: every distinct threshold t, ascending, (k,).
 
-    `zero` and `one` are the numbers of scores of either hypothesis in each tail, int64 (k,).
+    And the numbers of scores of either hypothesis in each tail, int64 (k,).
     """
-
-    threshold: Floats
-    zero: Ints
-    one: Ints
-
-    @classmethod
-    def of(cls, zero: Floats, one: Floats) -> TailTable:
-        threshold = np.unique(np.concatenate([zero, one]))
-        inside = [
-            scores.size - np.searchsorted(np.sort(scores), threshold, side="left") for scores in (zero, one)
-        ]
-        return cls(threshold, inside[0].astype(np.int64), inside[1].astype(np.int64))
+    threshold = np.unique(np.concatenate([zero, one]))
+    zeros, ones = (
+        np.asarray(scores.size - np.searchsorted(np.sort(scores), threshold, side="left"), np.int64)
+        for scores in (zero, one)
+    )
+    return threshold, zeros, ones
 
 
-def best_of_direction(trials: TrialScores, worth: Worth, *, above: bool) -> BestTail:
+def best_of_direction(trials: TrialScores, worth: Worth, *, above: bool) -> ScoreTail:
     """The tail of one direction that is worth most on the part for choosing; of equals, the largest."""
     game = trials if above else trials.mirrored()
-    tails = TailTable.of(game.choose_zero, game.choose_one)
-    missing = trials.chosen_on - tails.one
-    values = worth(tails.zero, missing)
+    threshold, intruders, inside = every_tail(game.choose_zero, game.choose_one)
+    missing = trials.chosen_on - inside
+    values = worth(intruders, missing)
     best = int(np.argmax(values))
-    threshold = float(tails.threshold[best])
-    return BestTail(
-        float(values[best]),
-        int(tails.zero[best]),
-        int(missing[best]),
-        ScoreTail(threshold if above else -threshold, above),
+    at = float(threshold[best])
+    return ScoreTail(
+        at if above else -at, above, float(values[best]), int(intruders[best]), int(missing[best])
     )
 
 
 def best_tail(trials: TrialScores, worth: Worth) -> ScoreTail:
     """The tail of either direction that is worth most on the part for choosing."""
-    tails = [best_of_direction(trials, worth, above=above) for above in (True, False)]
-    return max(tails, key=lambda best: best.rank).tail
+    tails = (best_of_direction(trials, worth, above=above) for above in (True, False))
+    return max(tails, key=lambda tail: tail.rank)
 
 
 def worth_in_epsilon(m: int, delta: float, alpha: float) -> Worth:
@@ -258,9 +248,8 @@ def clopper_pearson(
 
     One tail of the scores, of either direction, is fixed on the part for choosing: the one whose bound is
     largest there. On the evaluated part its two error rates get upper bounds that fail with probability at
-    most (1 - confidence) / 2 each. With probability `confidence` neither fails. Then both inequalities of
-    (eps, delta)-DP hold with them, of this one event and of its complement, and the larger of the two bounds
-    needs no further correction. One tail for each direction would need it: four rates.
+    most (1 - confidence) / 2 each. Both inequalities of (eps, delta)-DP then hold with them, of this event
+    and of its complement, and the larger of the two bounds needs no further correction.
 
     *Guarantees* for any mechanism: P(epsilon > true eps) <= 1 - confidence, over independent trials.
 
@@ -332,9 +321,8 @@ def betting(
     If the mechanism is (eps, delta)-DP, a pair pays `1[right in A] - e^eps 1[wrong in A] - delta` for an
     event A, on average at most 0. Then the probability that any stakes ever multiply the capital by
     1 / (1 - confidence) is at most 1 - confidence (Ville 1939). Half of the capital bets on the best tail of
-    each direction, with stakes that are fixed on the part for choosing. The mean of both is one wealth, so
-    two directions need no further correction. Bisection finds the largest refuted eps, since the wealth
-    against a smaller eps is never smaller.
+    each direction, with stakes that are fixed on the part for choosing. Bisection finds the largest refuted
+    eps, since the wealth against a smaller eps is never smaller.
 
     *Guarantees* for any mechanism: P(epsilon > true eps at any number of pairs) <= 1 - confidence. Trials
     may be added until the bound is large enough, as long as the part for choosing stays as it is.
@@ -343,9 +331,8 @@ def betting(
     section 4; Gonzalez et al. 2025, "Sequentially auditing differential privacy", for audits.
     """
     alpha = 1.0 - confidence
-    bets = _both_bets(trials, delta, alpha)
     ceiling = _ceiling(trials.chosen_on, trials.evaluated, delta, alpha)
-    return min(_refuted(bets, trials.evaluated, delta, alpha), ceiling), ceiling
+    return min(_refuted(_both_bets(trials, delta, alpha), trials.evaluated, delta, alpha), ceiling), ceiling
 
 
 def refutes(trials: TrialScores, eps: float, *, delta: float, confidence: float) -> bool:
@@ -361,54 +348,38 @@ def hopeless(trials: TrialScores, most: int, eps: float, *, delta: float, confid
     that pays, and as few of the others, as the ends of one-sided 99.9 % intervals of their rates say.
     Who stops then keeps a valid bound, as at every stop.
     """
-    alpha = 1.0 - confidence
-    final = [
-        bets._replace(kinds=_at_best(bets.kinds[-1:], most)) for bets in _both_bets(trials, delta, alpha)
-    ]
+    alpha, n, final = 1.0 - confidence, trials.evaluated, []
+    for bets in _both_bets(trials, delta, alpha):
+        pays, *cost = bets.kinds[-1, :3].tolist()
+        rates = [upper_rate(pays, n, _DOUBT), *(1.0 - upper_rate(n - x, n, _DOUBT) for x in cost)]
+        rates.append(np.maximum(0.0, 1.0 - sum(rates)))
+        final.append(bets._replace(kinds=bets.kinds[-1:] + (most - n) * np.array([rates])))
     return not _looks_that_refute(final, eps, delta, alpha).any()
-
-
-def _at_best(kinds: Ints | Floats, most: int) -> Floats:
-    """Kinds of all of `most` pairs, (1, 4), if those after the first go as well as `hopeless` says."""
-    n = int(kinds.sum())
-    pays, *cost = kinds[0, :3].tolist()
-    rates = [float(upper_rate(pays, n, _DOUBT)), *(1.0 - float(upper_rate(n - x, n, _DOUBT)) for x in cost)]
-    rates.append(max(0.0, 1.0 - sum(rates)))
-    return np.asarray(kinds + (most - n) * np.array([rates]))
 
 
 def _both_bets(trials: TrialScores, delta: float, alpha: float) -> list[Bets]:
     worth = worth_in_epsilon(trials.chosen_on, delta, 0.5 * alpha)
-    tails = [best_of_direction(trials, worth, above=above) for above in (True, False)]
-    return [_place_bets(best, trials, delta, alpha) for best in tails]
+    tails = (best_of_direction(trials, worth, above=above) for above in (True, False))
+    return [_place_bets(tail, trials, delta, alpha) for tail in tails]
 
 
-def _place_bets(best: BestTail, trials: TrialScores, delta: float, alpha: float) -> Bets:
-    stakes, shares = _stakes(best, trials.chosen_on, delta, alpha)
-    return Bets(stakes, shares, _kinds(*best.tail.right_and_wrong(trials)))
+def _place_bets(tail: ScoreTail, trials: TrialScores, delta: float, alpha: float) -> Bets:
+    """Bets on a tail with stakes around the best one for m pairs like those chosen on.
 
-
-def _stakes(found: BestTail, m: int, delta: float, alpha: float) -> tuple[Floats, Floats]:
-    """Stakes and shares around the best stake for m pairs like those chosen on: sqrt(2 ln(1/a) / (m v)).
-
-    v is the variance of what a pair pays at the eps of the rates there.
+    It is sqrt(2 ln(1/alpha) / (m v)), with v the variance of what a pair pays at the eps of the rates there.
     """
-    wrong, right = (found.intruders + 0.5) / (m + 1.0), (m - found.missing + 0.5) / (m + 1.0)
+    m, looks = trials.chosen_on, _looks(trials.evaluated)
+    wrong, right = (tail.intruders + 0.5) / (m + 1.0), (m - tail.missing + 0.5) / (m + 1.0)
     ratio = max((right - delta) / wrong, 1.0)
     variance = right * (1.0 - right) + ratio * ratio * wrong * (1.0 - wrong)
     best = math.sqrt(2.0 * math.log(1.0 / alpha) / (m * variance))
     far = best * _FAR[best * _FAR < 1.0]
-    if not far.size:
-        return best * _LADDER, np.full(_LADDER.size, 1.0 / _LADDER.size)
-    shares = [(1.0 - _FAR_SHARE) / _LADDER.size] * _LADDER.size + [_FAR_SHARE / far.size] * far.size
-    return np.concatenate([best * _LADDER, far]), np.array(shares)
-
-
-def _kinds(right: Bools, wrong: Bools) -> Ints:
-    """Numbers of pairs of each kind at each look, int64 (T, 4); see `Bets`."""
-    looks = _looks(right.size)
-    kinds = [np.cumsum(kind)[looks - 1] for kind in (right & ~wrong, wrong & ~right, right & wrong)]
-    return np.stack([*kinds, looks - sum(kinds)], axis=1).astype(np.int64)
+    near = (1.0 - _FAR_SHARE * bool(far.size)) / _LADDER.size
+    shares = [near] * _LADDER.size + [_FAR_SHARE / max(1, far.size)] * far.size
+    inside, other = tail.right_and_wrong(trials)
+    kinds = [np.cumsum(kind)[looks - 1] for kind in (inside & ~other, other & ~inside, inside & other)]
+    counts = np.stack([*kinds, looks - sum(kinds)], axis=1).astype(np.int64)
+    return Bets(np.concatenate([best * _LADDER, far]), np.array(shares), counts)
 
 
 def _looks(n: int) -> Ints:
@@ -468,28 +439,17 @@ def nearly_normal(law: AdditiveNoise | None, rounded_to: float = 0.0) -> bool:
     The law is that of all observed noise, e.g. of a sum; messages are rounded to multiples of `rounded_to`,
     before or after the noise, or not at all (0). The estimator is valid for laws that are `like_normal`
     (Gaussian, Skellam, discrete Gaussian) if the variance v of the noise, in squared steps of the widest
-    grid, is at least 100,000: a standard deviation of 317 steps. The excess kurtosis of Skellam noise is 1/v,
-    that of a sum over several coordinates smaller. The discrete Gaussian and rounded normal noise have next
-    to none, but the same steps between their values. All other noise is not nearly normal: even a sum of n
-    Laplace variates has an excess kurtosis of 3/n.
+    grid, is at least 100,000: the excess kurtosis of Skellam noise is 1/v, that of rounded normal noise next
+    to none. All other noise is not nearly normal: even a sum of n Laplace variates has one of 3/n.
 
     At this v the eps of one coordinate differs from that of normal noise of the same variance by less than a
-    relative 1e-4 (deltas of 1e-9 and more, mu up to 3); the error falls as 1/v. The relative standard error
-    of the bound is at least 1 / sqrt(2n): 7e-3 for n = 10,000 trials, 7e-4 for a million. At v = 100 the
-    error is 4e-2, and bounds from 10,000 trials are above the truth too often.
+    relative 1e-4 (deltas of 1e-9 and more, mu up to 3), and the relative standard error of the bound is at
+    least 1 / sqrt(2n). At v = 100 the error is 4e-2, and bounds of 10,000 trials are too often too large.
     """
     if law is None or not law.like_normal:
         return False
     rounded_to = max(rounded_to, law.grid)
     return law.variance * MOST_KURTOSIS >= rounded_to * rounded_to
-
-
-def check_delta(name: str, delta: float) -> None:
-    """Raise `UsageError` for a delta at which an estimator for normal noise has no epsilon."""
-    if not delta > 0:
-        raise UsageError(
-            f"estimator {name}: delta={delta:g}; expected delta > 0: a Gaussian gives no eps at delta 0"
-        )
 
 
 # The trapezoidal rule over normal quantiles converges faster than any power of its step, since the integrand
@@ -501,11 +461,10 @@ _PRECISION = 1e-12  # relative, of the bound
 
 
 def tail_probability(t: float, degrees: float, noncentrality: float) -> float:
-    """P[T >= t] for t > 0, to an absolute 1e-13 or so.
+    """P[T >= t] for t > 0, to an absolute 1e-13 or so; `scipy.special.nctdtr` never ends for t = 1e6.
 
     It is P[Z + c >= t S]. Of Z and t S the wider one is integrated analytically and the narrower one by the
-    trapezoidal rule over its normal quantiles: so the integrand is smooth for any t and any degrees of
-    freedom, and 150 nodes are enough.
+    trapezoidal rule over its normal quantiles: so the integrand is smooth, and 150 nodes are enough.
     """
     from scipy import special
 
@@ -552,33 +511,27 @@ def _scales(half: float) -> Floats:
     return scales
 
 
-_NAME = "gaussian-dp"
-
 _UNITS = 1e9  # the bound is rounded down to 1e-9, since last digits of sums differ between processors
 _NUISANCE = 0.02  # share of alpha that is spent on the correlation
 
 
-@estimator(_NAME, assumes=f"{NORMAL}, and a score that is linear in the message")
+@estimator("gaussian-dp", assumes=f"{NORMAL}, and a score that is linear in the message")
 def gaussian_dp(
     trials: TrialScores, delta: float, confidence: float, _rng: np.random.Generator
 ) -> tuple[float, float]:
     """Lower bound on mu of Gaussian DP from the means and the variance of the scores, and its eps at delta.
 
     *Assumes* that the scores are normal, with the same variance under both hypotheses. They are if the noise
-    is normal and the score is linear in the message: the projection onto the shift, a linear discriminant, or
-    the log likelihood ratio of such noise. `nearly_normal` says for which noise on a grid this holds.
-    The scores of an attack, or of the equality of coordinates, are not linear.
+    is normal (`nearly_normal`) and the score is linear in the message: the projection onto the shift, a
+    linear discriminant, or the log likelihood ratio of such noise; not the score of an attack.
 
     mu is then the distance of the two means in standard deviations, and (mean_1 - mean_0) / (s sqrt(2/n)) is
-    noncentral t with noncentrality mu sqrt(n/2): see `mu_bound`. The bound is one-sided, since the
-    direction was declared before the trials: higher scores are evidence for hypothesis 1. If in truth they
-    are evidence against it, the bound is above 0 with probability 1 - confidence at most, and never above
-    |mu| more often. No threshold is chosen: the part for choosing is not read.
+    noncentral t with noncentrality mu sqrt(n/2): see `mu_bound`. The bound is one-sided: higher scores are
+    evidence for hypothesis 1. No threshold is chosen: the part for choosing is not read.
 
-    The assumption extrapolates to scores that no trial has shown. To limit this to what can be counted, the
-    bound is never above the ceiling: the mu that n trials prove of any mu-GDP mechanism if a threshold
-    separates all of them. Scores without noise reach it. A score that is infinite was not drawn from a
-    normal law: then the bound is 0.
+    The assumption extrapolates to scores that no trial has shown. So the bound is never above the ceiling:
+    the mu that n trials prove of any mu-GDP mechanism if a threshold separates all of them. A score that is
+    infinite was not drawn from a normal law: then the bound is 0.
 
     *Guarantees* under this assumption: P(epsilon > true eps) <= 1 - confidence. For other noise it may be far
     too large.
@@ -590,7 +543,6 @@ def gaussian_dp(
     Raises:
         UsageError: delta outside (0, 1): a Gaussian has no pure eps; or confidence outside (0, 1).
     """
-    check_delta(_NAME, delta)
     alpha = 1.0 - confidence
     highest = _mu_without_errors(trials.evaluated, alpha)
     ceiling = gaussian_epsilon(highest, delta)
@@ -616,58 +568,36 @@ def mu_bound(zero: Floats, one: Floats, alpha: float) -> float:
     """
     if not (np.isfinite(zero).all() and np.isfinite(one).all()):
         return 0.0
-    seen = _ScorePairs.of(zero, one)
-    sigma = math.sqrt(0.5 * (seen.apart + seen.common))
-    if sigma == 0 or not seen.gap > 0:
-        return math.inf if seen.gap > 0 else 0.0
+    largest = max(float(np.abs(zero).max()), float(np.abs(one).max())) or 1.0
+    first, second = zero / largest, one / largest  # their squares neither overflow nor vanish
+    from_first, from_second = first - first[0], second - second[0]  # constant scores: exactly 0
+    between = from_second - from_first
+    gap = float(second[0] - first[0] + between.mean())
+    apart = 0.5 * float(between.var(ddof=1))  # sigma^2 (1 - rho)
+    common = 0.5 * float((from_first + from_second).var(ddof=1))  # sigma^2 (1 + rho)
+    sigma = math.sqrt(0.5 * (apart + common))
+    if sigma == 0 or not gap > 0:
+        return math.inf if gap > 0 else 0.0
     nuisance = _NUISANCE * alpha
-    return min(
-        bound_at(rho, seen.gap / sigma, zero.size, alpha - nuisance) for rho in seen.correlations(nuisance)
-    )
+    correlations = _correlations(apart, common, zero.size, nuisance)
+    return min(bound_at(rho, gap / sigma, zero.size, alpha - nuisance) for rho in correlations)
 
 
-class _ScorePairs(NamedTuple):
-    """Statistics of the pairs of scores at the same place, in units of the largest score.
+def _correlations(apart: float, common: float, pairs: int, alpha: float) -> tuple[float, float]:
+    """A confidence interval for rho in [0, 1]: it misses rho with probability alpha at most.
 
-    The `gap` is mean_1 - mean_0; `apart` is half of the variance of the differences, sigma^2 (1 - rho), and
-    `common` half of that of the sums, sigma^2 (1 + rho); `pairs` is their number n.
+    The ratio of both variances is (1 + rho) / (1 - rho) times a variate of F with n - 1 and n - 1 degrees of
+    freedom.
     """
+    from scipy import special
 
-    gap: float
-    apart: float
-    common: float
-    pairs: int
-
-    @classmethod
-    def of(cls, zero: Floats, one: Floats) -> _ScorePairs:
-        """The statistics of finite scores (n,) each; the variance of constant scores is exactly 0."""
-        largest = max(float(np.abs(zero).max()), float(np.abs(one).max())) or 1.0
-        first, second = zero / largest, one / largest  # their squares neither overflow nor vanish
-        from_first, from_second = first - first[0], second - second[0]
-        apart = from_second - from_first
-        return cls(
-            gap=float(second[0] - first[0] + apart.mean()),
-            apart=0.5 * float(apart.var(ddof=1)),
-            common=0.5 * float((from_first + from_second).var(ddof=1)),
-            pairs=zero.size,
-        )
-
-    def correlations(self, alpha: float) -> tuple[float, float]:
-        """A confidence interval for rho in [0, 1]: it misses rho with probability alpha at most.
-
-        The ratio of both variances is (1 + rho) / (1 - rho) times a variate of F with n - 1 and n - 1 degrees
-        of freedom.
-        """
-        from scipy import special
-
-        half = 0.5 * (self.pairs - 1)
-        share = float(special.betainccinv(half, half, 0.5 * alpha))  # of F in F + 1
-        low, high = (
-            (self.common * (1.0 - part) - self.apart * part)
-            / (self.common * (1.0 - part) + self.apart * part)
-            for part in (share, 1.0 - share)
-        )
-        return max(0.0, low), max(0.0, high)
+    half = 0.5 * (pairs - 1)
+    share = float(special.betainccinv(half, half, 0.5 * alpha))  # of F in F + 1
+    low, high = (
+        (common * (1.0 - part) - apart * part) / (common * (1.0 - part) + apart * part)
+        for part in (share, 1.0 - share)
+    )
+    return max(0.0, low), max(0.0, high)
 
 
 def bound_at(rho: float, distance: float, n: int, alpha: float) -> float:
