@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import nlargest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +28,8 @@ from foltr_audit.utils.progress import NO_TICK, Tick
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _CanaryBase:
-    """What both kinds of canaries have in common.
+class Canary(ABC):
+    """Two neighbouring inputs of one client.
 
     The name is one of `core.settings.audit.Canary`, the unit what the two differ in, `about` the pair in
     words, and `shift` the distance of their messages, or of their lists, without noise, that the search
@@ -40,14 +41,7 @@ class _CanaryBase:
     about: str
     shift: float = 0.0
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LogCanary(_CanaryBase):
-    """Two click logs of the same length: queries, int64 (2, B), and clicks, bool (2, B, k)."""
-
-    queries: Ints
-    clicks: Bools
-
+    @abstractmethod
     def play(
         self,
         clients: GameClients,
@@ -57,12 +51,23 @@ class LogCanary(_CanaryBase):
         *,
         sampled: bool = False,
     ) -> LocalResult:
-        """The local models that the clients learn from their logs, and their lists."""
-        return clients.play(self.queries[which], self.clicks[which], context, chain, sampled=sampled)
+        """The local models of clients that hold these inputs, and their lists; see `GameClients.play`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModelCanary(_CanaryBase):
+class LogCanary(Canary):
+    """Two click logs of the same length: queries, int64 (2, B), and clicks, bool (2, B, k)."""
+
+    queries: Ints
+    clicks: Bools
+
+    def play(self, clients: GameClients, which: Ints, *args: Any, sampled: bool = False) -> LocalResult:
+        """See `Canary.play`."""
+        return clients.play(self.queries[which], self.clicks[which], *args, sampled=sampled)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelCanary(Canary):
     """Two local models as they are before the step stage, float64 (2, P)."""
 
     models: Floats
@@ -76,14 +81,10 @@ class ModelCanary(_CanaryBase):
         *,
         sampled: bool = False,
     ) -> LocalResult:
-        """The models after the step stage; there are no lists."""
+        """See `Canary.play`; there are no lists."""
         every = np.ones(which.size, dtype=np.bool_)
         after, _ = (chain or clients.setup.chain).on_step(self.models[which], every, 0, context)
         return LocalResult(after, None)
-
-
-Canary = LogCanary | ModelCanary
-"""Two neighbouring inputs of one client. Both kinds are played alike; see `GameClients.play`."""
 
 
 _KEPT = 32  # click patterns of a query that compete for the farthest two of different queries
@@ -316,12 +317,11 @@ class CanarySearch:
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
 
 
-def message_canaries(
-    events: Sequence[PrivacyEvent], parameters: Floats, directions: Sequence[Floats]
-) -> Iterator[ModelCanary]:
-    """For each direction, two models at opposite ends of the ball that a chain with these events clips to.
+def message_canaries(events: Sequence[PrivacyEvent], parameters: Floats) -> Iterator[ModelCanary]:
+    """Pairs of models at opposite ends of the ball that a chain with these events clips to.
 
-    They start far outside the ball, so that the chain's own clip has to act.
+    They differ in one coordinate alone, or in all of them equally: there the ratio of L1 and L2 norm is
+    smallest and largest. They start far outside the ball, so that the chain's own clip has to act.
     """
     balls = [event for event in events if isinstance(event, NormBound)]
     if not balls:
@@ -330,7 +330,7 @@ def message_canaries(
             "expected a clip in --defense, or another canary"
         )
     middle = parameters if balls[-1].of == "update" else np.zeros_like(parameters)
-    for direction in directions:
+    for direction in (np.eye(parameters.size)[0], np.ones(parameters.size)):
         far = direction / np.linalg.norm(direction) * balls[-1].norm * _FAR
         yield ModelCanary(
             name="message",
@@ -338,11 +338,6 @@ def message_canaries(
             models=np.stack([middle - far, middle + far]),
             about=f"two models at opposite ends of the L{balls[-1].ord:g} ball of radius {balls[-1].norm:g}",
         )
-
-
-def extreme_directions(parameters: int) -> list[Floats]:
-    """One coordinate alone, and all equal: there the ratio of L1 and L2 norm is smallest and largest."""
-    return [np.eye(parameters)[0], np.ones(parameters)]
 
 
 @cache

@@ -178,8 +178,8 @@ def check_clicks(
         pairs = np.triu_indices(some.size, 1)
         if pairs[0].size:
             given, chances = seen[:, some].astype(np.float32), rates[:, some]
-            hits, expected_hits = ((columns.T @ columns)[pairs] for columns in (given, chances))
-            tails = np.where(hits > 0, pdtrc(hits - 1.0, expected_hits), 1.0)
+            both, most_often = (given.T @ given)[pairs], (chances.T @ chances)[pairs]
+            tails = np.where(both > 0, pdtrc(both - 1.0, most_often), 1.0)
             yield LawTestResult(min(1.0, float(np.min(tails)) * pairs[0].size), f"{alike} {name}s")
     yield from check_dependence([fair], axes, alike, rng, bits=[flips])
     yield from lists.check_neighbours(epsilon)

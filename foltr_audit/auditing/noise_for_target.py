@@ -119,12 +119,11 @@ class _NoiseSearch:
     def result(self) -> NoiseCalibration:
         """The least noise that meets the target, or why none does."""
         good = self._find_one()
-        if good is None:
+        best = None if good is None else self._round_off(*self._bisect(good))
+        upper = None if best is None else self.tried[best]
+        if best is None or upper is None:
             return self._describe_failure()
-        best = self._round_off(*self._bisect(good))
-        upper = self.tried[best]
-        if upper is None:
-            return self._describe_failure()
+        pure = upper_bound(self._events(best), replace(self.situation, delta=0.0))
         return NoiseCalibration(
             mechanism=self.name,
             defense=self._texts(best),
@@ -132,7 +131,7 @@ class _NoiseSearch:
             average_sd=self._average_sd(best),
             once=upper_bound(self._events(best), replace(self.situation, rounds=1)),
             wired=bool(self.wire),
-            pure=self._is_low(upper_bound(self._events(best), replace(self.situation, delta=0.0))),
+            pure=self._is_low(pure),
         )
 
     def _texts(self, number: float) -> tuple[str, ...]:
@@ -223,14 +222,12 @@ class _NoiseSearch:
 
     def _describe_failure(self) -> NoiseCalibration:
         proven = [upper for upper in self.tried.values() if upper is not None]
-        best = min(proven, key=lambda upper: upper.epsilon, default=None)
-        if best is None:
-            why = f"{self.name} accepts none of the noise that was tried"
-            best = UpperBound(epsilon=math.inf, delta=self.situation.delta, how=why)
-        elif math.isinf(best.epsilon):
-            why = best.how
-        else:
-            why = f"not provable (best bound {best.epsilon:.4g}: {best.how})"
+        why = f"{self.name} accepts none of the noise that was tried"
+        best = UpperBound(epsilon=math.inf, delta=self.situation.delta, how=why)
+        if proven:
+            best = min(proven, key=lambda upper: upper.epsilon)
+            finite = math.isfinite(best.epsilon)
+            why = f"not provable (best bound {best.epsilon:.4g}: {best.how})" if finite else best.how
         return NoiseCalibration(
             mechanism=self.name, defense=(), upper=best, average_sd=None, why_not=why, wired=bool(self.wire)
         )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.auditing.canaries import Canary, CanarySearch, extreme_directions, message_canaries
+from foltr_audit.auditing.canaries import Canary, CanarySearch, message_canaries
 from foltr_audit.auditing.evaluation import Pair, about_best, promised_bound, split
 from foltr_audit.auditing.games import GameSimulator, OtherClients
 from foltr_audit.auditing.scripted import GameClients
@@ -209,11 +209,7 @@ class AuditSession:
     def canary(self, name: str, unit: str) -> Canary:
         """The canary of a name for a unit."""
         if name == "message":
-            canaries = message_canaries(
-                [event for _, event in self.acts],
-                self.clients.parameters,
-                extreme_directions(self.clients.parameters.size),
-            )
+            canaries = message_canaries([event for _, event in self.acts], self.clients.parameters)
             return max(canaries, key=self._size)
         laws = [event.law for _, event in self.acts if isinstance(event, NoiseAddition)]
         order = min((law.order for law in laws), default=2)

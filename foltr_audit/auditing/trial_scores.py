@@ -278,34 +278,21 @@ def attack_scores(
     rng = games.clients[0].setup.streams.generator(f"audit/attack/{purpose}")
     total = np.zeros(2 * trials.size)
     mixed = rng.permutation(total.size)
+    weights = canary.clicks[1].astype(np.float64) - canary.clicks[0]
     for clients, (zero, one) in zip(
         games.clients, games.play(canary, trials, members=1, released=released), strict=True
     ):
-        messages = np.concatenate([zero.seen, one.seen])[mixed]
-        total[mixed] += _scored(games, clients, canary, attack, messages, rng)
+        setup, messages = clients.setup, np.concatenate([zero.seen, one.seen])[mixed]
+        header = trace_header(setup, setup.spec.train.click_model, len(messages), games.interactions)
+        pieces = []
+        for seen in Observer(header, setup.collection).views(_record(games, clients, canary, messages)):
+            why = attack.why_not(seen.view)
+            if why is not None:
+                raise UsageError(f"--score {attack.text}: cannot run on these messages: {why}")
+            scores = np.where(seen.view.is_document, checked_answer(attack, seen.view, rng).scores, 0.0)
+            pieces.append((scores * weights).sum(axis=(1, 2)))
+        total[mixed] += np.concatenate(pieces)
     return {text: (total[: trials.size], total[trials.size :])}
-
-
-def _scored(
-    games: GameSimulator,
-    clients: GameClients,
-    canary: LogCanary,
-    attack: Attack,
-    messages: Floats,
-    rng: np.random.Generator,
-) -> Floats:
-    click_model = clients.setup.spec.train.click_model
-    header = trace_header(clients.setup, click_model, len(messages), games.interactions)
-    observer = Observer(header, clients.setup.collection)
-    record, pieces = _record(games, clients, canary, messages), []
-    weights = canary.clicks[1].astype(np.float64) - canary.clicks[0]
-    for seen in observer.views(record):
-        why = attack.why_not(seen.view)
-        if why is not None:
-            raise UsageError(f"--score {attack.text}: cannot run on these messages: {why}")
-        scores = np.where(seen.view.is_document, checked_answer(attack, seen.view, rng).scores, 0.0)
-        pieces.append((scores * weights).sum(axis=(1, 2)))
-    return np.concatenate(pieces)
 
 
 def _record(games: GameSimulator, clients: GameClients, canary: LogCanary, messages: Floats) -> RoundRecord:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.auditing import canaries
-from foltr_audit.auditing.canaries import CanarySearch, LogCanary, extreme_directions, message_canaries
+from foltr_audit.auditing.canaries import CanarySearch, LogCanary, message_canaries
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, ModelLearner, RoundContext
 from foltr_audit.core.settings.attack import AttackSpec
@@ -164,7 +164,7 @@ def test_what_makes_no_message_is_refused(setup_of: SetupOf, name: str, unit: st
 def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
     setup = setup_of(chain=(ToyClip(norm=2.0), ToyLaplace()))
     clients = GameClients(setup, setup.collection.test, MODEL)
-    canaries = list(message_canaries(setup.privacy.events(), MODEL, extreme_directions(FEATURES)))
+    canaries = list(message_canaries(setup.privacy.events(), MODEL))
     assert len(canaries) == 2
     for canary in canaries:
         local = canary.play(clients, np.array([0, 1, 1]), clients.context(0, np.arange(3))).models
@@ -176,4 +176,4 @@ def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
     far = canaries[0].play(others, np.array([0, 1]), clients.context(0, np.arange(2))).models
     assert np.abs(far).sum(axis=1).min() > 100
     with pytest.raises(UsageError, match="the chain does not clip"):
-        list(message_canaries((), MODEL, extreme_directions(FEATURES)))
+        list(message_canaries((), MODEL))

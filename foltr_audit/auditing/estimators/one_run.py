@@ -129,25 +129,19 @@ def canaries_of(trials: TrialScores) -> int:
     return few
 
 
-def _scores_of(trials: TrialScores, coins: Bools) -> Floats | None:
-    """The score of each canary (m,), which is a trial of its coin's hypothesis; None if there are too few."""
-    if not trials.independent:
-        return np.asarray(np.where(coins, trials.one, trials.zero))
-    index = np.where(coins, np.cumsum(coins), np.cumsum(~coins)) - 1
-    if index.max() >= trials.evaluated:
-        return None
-    return np.asarray(np.where(coins, trials.one[index], trials.zero[index]))
-
-
 def guesses(trials: TrialScores, coins: Bools, guessing: GuessRule) -> tuple[int, int]:
     """How many coins (m,) are guessed, and how many of the guesses are right.
 
-    The number does not depend on the scores. Ties are decided by the order of the canaries. If the coins ask
-    for more trials than there are, no guess counts as right, so that nothing is shown.
+    The number does not depend on the scores. A canary is a trial of its coin's hypothesis: the one at its
+    place or, where all are independent, the next one. If the coins ask for more trials than there are, no
+    guess counts as right, so that nothing is shown. Ties are decided by the order of the canaries.
     """
-    count, scores = max(1, round(guessing.share * coins.size)), _scores_of(trials, coins)
-    if scores is None:
-        return count, 0
+    count, places = max(1, round(guessing.share * coins.size)), np.arange(coins.size)
+    if trials.independent:
+        places = np.where(coins, np.cumsum(coins), np.cumsum(~coins)) - 1
+        if places.max() >= trials.evaluated:
+            return count, 0
+    scores = np.where(coins, trials.one[places], trials.zero[places])
     pooled = np.sort(np.concatenate([trials.choose_zero, trials.choose_one]))
     ranks = np.searchsorted(pooled, scores, side="left") + np.searchsorted(pooled, scores, side="right")
     # Ties are in the middle: the same from either end.
@@ -163,14 +157,11 @@ def _leaning(pooled: Floats, scores: Floats) -> Floats:
     So a gap between the hypotheses is divided in its middle. `pooled` ascends; 0 for scores that are equal to
     one of it, in the middle of a gap, or at the ends.
     """
-    rank = np.searchsorted(pooled, scores, side="left")
-    between = (rank > 0) & (rank < pooled.size)
-    rank = np.where(between, rank, 1)
+    rank = np.clip(np.searchsorted(pooled, scores, side="left"), 1, pooled.size - 1)
     lower, higher = pooled[rank - 1], pooled[rank]
-    between &= (lower < scores) & (scores < higher)
     with np.errstate(over="ignore", invalid="ignore"):
         nearer = np.sign((scores - lower) - (higher - scores))
-    return np.asarray(np.where(between, 0.5 * nearer, 0.0))
+    return np.where((lower < scores) & (scores < higher), 0.5 * nearer, 0.0)
 
 
 def _thinned(trials: TrialScores) -> Ints:
@@ -222,16 +213,21 @@ def one_run(
     Source: Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run", algorithm 1;
     Mahloujifar, Melis & Chaudhuri 2025, "Auditing f-differential privacy in one run", for delta.
     """
-    m = canaries_of(trials)
-    coins = rng.integers(0, 2, size=m).astype(np.bool_)
 
     def worth(canaries: int, count: int, right: int, sure: float) -> float:
         return one_run_bound(canaries, count, right, delta, sure)
 
-    rule = choose_guessing(trials, confidence, worth if delta > 0 else None)
-    count, right = guesses(trials, coins, rule)
+    m, count, right = _guessed(trials, confidence, rng, worth if delta > 0 else None)
     epsilon = one_run_bound(m, count, right, delta, confidence)
     return epsilon, one_run_bound(m, m, m, delta, confidence)
+
+
+def _guessed(
+    trials: TrialScores, confidence: float, rng: np.random.Generator, worth: GuessWorth | None
+) -> tuple[int, int, int]:
+    """Canaries, guesses and right guesses, by the best rule for coins of a generator."""
+    coins = rng.integers(0, 2, size=canaries_of(trials)).astype(np.bool_)
+    return coins.size, *guesses(trials, coins, choose_guessing(trials, confidence, worth))
 
 
 def check_counts(name: str, canaries: int, count: int, right: int) -> None:
@@ -315,13 +311,11 @@ def one_run_fdp(
     Raises:
         UsageError: delta outside (0, 1): a Gaussian has no pure eps; or confidence outside (0, 1).
     """
-    m = canaries_of(trials)
-    coins = rng.integers(0, 2, size=m).astype(np.bool_)
 
     def worth(canaries: int, count: int, right: int, sure: float) -> float:
         return one_run_mu(canaries, count, right, sure, precision=_ROUGH)
 
-    count, right = guesses(trials, coins, choose_guessing(trials, confidence, worth))
+    m, count, right = _guessed(trials, confidence, rng, worth)
     bounds = (one_run_mu(m, *counts, confidence) for counts in ((count, right), (m, m)))
     epsilon, ceiling = (gaussian_epsilon(mu, delta) for mu in bounds)
     return epsilon, ceiling
