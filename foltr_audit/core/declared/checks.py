@@ -100,12 +100,10 @@ def sensitivity(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         if not isinstance(noise, NoiseAddition):
             continue
         distances = apart(system, earlier, noise)
-        if not distances.known:
+        if distances.known:
+            yield from _too_near(system, step, noise, distances)
+        else:
             yield _without_bound(system, step, noise, earlier)
-        elif step.sensitivity is not None:
-            yield from _too_small(system, step, noise, distances, step.sensitivity)
-        elif step.epsilon is not None:
-            yield from _too_little(system, step, noise, distances, step.epsilon)
     if not system.noises:
         yield from _without_law(system)
 
@@ -140,48 +138,42 @@ def _what_removed_the_bound(
     return ""
 
 
-def _too_small(
-    system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition, distances: Norms, stated: float
+def _too_near(
+    system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition, distances: Norms
 ) -> Iterator[DeclarationFinding]:
-    needed, radius, ball = of_order(distances, noise.law), *_ball(distances)
-    if needed <= stated * _EQUAL:
-        return
-    halves = 1.0 if system.halved else 2.0
-    in_ball = f" in {ball}" if system.parameters > 1 else ""
-    mend = [
-        f"compute the noise from {few_digits(needed, math.ceil):g}",
-        f"clip at {few_digits(radius / halves * stated / needed, math.floor):g}{in_ball}",
-    ]
-    if needed > radius * _EQUAL:
-        mend.append(f"clip at {few_digits(stated / halves, math.floor):g} in L{noise.law.order}")
+    """Noise for a smaller sensitivity than the clip allows; if none is declared, for a larger epsilon."""
+    stated, claimed, (radius, ball) = step.sensitivity, step.epsilon, _ball(distances)
+    needed = of_order(distances, noise.law)
     follows = epsilon_over(step.whole or noise.law, distances, system.parameters, step.delta or 0.0)
-    holds = step.epsilon is not None and follows <= step.epsilon * (1.0 + TOLERANCE)
-    yield DeclarationFinding(
-        check="sensitivity",
-        severity="warning" if holds else "error",
-        field=step.name,
-        declared=f"sensitivity {digits(stated)}",
-        follows=f"the noise is computed for a sensitivity of {digits(stated)}, but "
-        f"{_how_far(system, noise, distances)}: {_consequence(step, follows, needed / stated, holds=holds)}",
-        right=needed,
-        mend=", or ".join(mend),
-    )
-
-
-def _too_little(
-    system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition, distances: Norms, claimed: float
-) -> Iterator[DeclarationFinding]:
-    """Noise that does not give the claimed epsilon over what the clip allows; no sensitivity is declared."""
-    follows = epsilon_over(step.whole or noise.law, distances, system.parameters, step.delta or 0.0)
-    proven = bool(system.claims) and all(is_proven(system, claim) for claim in system.claims)
-    if follows > claimed * (1.0 + TOLERANCE) and not proven:
-        yield DeclarationFinding(
-            check="sensitivity",
-            field=step.name,
-            declared=f"epsilon {digits(claimed)}",
-            follows=f"{_how_far(system, noise, distances)}: {_consequence(step, follows, 1.0, holds=False)}",
-            right=follows if math.isfinite(follows) else None,
-            mend="compute the noise from this distance, or clip closer",
+    holds = claimed is not None and follows <= claimed * (1.0 + TOLERANCE)
+    how_far = _how_far(system, noise, distances)
+    finding = partial(DeclarationFinding, check="sensitivity", field=step.name)
+    if stated is None:
+        proven = bool(system.claims) and all(is_proven(system, claim) for claim in system.claims)
+        if claimed is not None and not holds and not proven:
+            yield finding(
+                declared=f"epsilon {digits(claimed)}",
+                follows=f"{how_far}: {_consequence(step, follows, 1.0, holds=False)}",
+                right=follows if math.isfinite(follows) else None,
+                mend="compute the noise from this distance, or clip closer",
+            )
+    elif needed > stated * _EQUAL:
+        halves = 1.0 if system.halved else 2.0
+        in_ball = f" in {ball}" if system.parameters > 1 else ""
+        mend = [
+            f"compute the noise from {few_digits(needed, math.ceil):g}",
+            f"clip at {few_digits(radius / halves * stated / needed, math.floor):g}{in_ball}",
+        ]
+        if needed > radius * _EQUAL:
+            mend.append(f"clip at {few_digits(stated / halves, math.floor):g} in L{noise.law.order}")
+        consequence = _consequence(step, follows, needed / stated, holds=holds)
+        yield finding(
+            severity="warning" if holds else "error",
+            declared=f"sensitivity {digits(stated)}",
+            follows=f"the noise is computed for a sensitivity of {digits(stated)}, "
+            f"but {how_far}: {consequence}",
+            right=needed,
+            mend=", or ".join(mend),
         )
 
 
@@ -242,38 +234,31 @@ def _without_law(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
 def noise_scale(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each noise over the distance that it was computed for; and the classical formula beyond epsilon 1."""
     for step in system.noises:
-        law = step.whole
-        if law is not None and step.sensitivity is not None and step.epsilon is not None:
-            yield from _scale_of(step, law, step.sensitivity, step.epsilon, step.delta or 0.0)
-    yield from _classical(system)
-
-
-def _scale_of(
-    step: DeclaredStep, law: AdditiveNoise, sensitivity: float, epsilon: float, delta: float
-) -> Iterator[DeclarationFinding]:
-    if law.grid > 0:
-        return  # its epsilon depends on the number of coordinates, see `proof`
-    achieved = over_distance(law, sensitivity, delta)
-    if achieved <= epsilon * (1.0 + TOLERANCE):
-        return
-    at = f" at delta {delta:g}" if delta > 0 else ""
-    right = _right_scale(law, sensitivity, epsilon, delta)
-    if math.isinf(achieved) and law.order != 1 and delta == 0:
-        follows, mend = f"{law.text} has no epsilon at delta 0", "declare a delta above 0"
-    else:
+        law, sensitivity, epsilon, delta = step.whole, step.sensitivity, step.epsilon, step.delta or 0.0
+        # The epsilon of a lattice law depends on the number of coordinates, see `proof`.
+        if law is None or sensitivity is None or epsilon is None or law.grid > 0:
+            continue
+        achieved = over_distance(law, sensitivity, delta)
+        if achieved <= epsilon * (1.0 + TOLERANCE):
+            continue
+        at = f" at delta {delta:g}" if delta > 0 else ""
+        right = _right_scale(law, sensitivity, epsilon, delta)
+        mend = "use more noise" if right is None else f"use a scale of {few_digits(right, math.ceil):g}"
         given = digits(achieved) if math.isfinite(achieved) else "no epsilon"
         follows = (
             f"{law.text} over a sensitivity of {digits(sensitivity)} gives {given}{at}, not {digits(epsilon)}"
         )
-        mend = "use more noise" if right is None else f"use a scale of {few_digits(right, math.ceil):g}"
-    yield DeclarationFinding(
-        check="noise scale",
-        field=step.name,
-        declared=f"epsilon {digits(epsilon)}{at}",
-        follows=follows,
-        right=right,
-        mend=mend,
-    )
+        if math.isinf(achieved) and law.order != 1 and delta == 0:
+            follows, mend = f"{law.text} has no epsilon at delta 0", "declare a delta above 0"
+        yield DeclarationFinding(
+            check="noise scale",
+            field=step.name,
+            declared=f"epsilon {digits(epsilon)}{at}",
+            follows=follows,
+            right=right,
+            mend=mend,
+        )
+    yield from _classical(system)
 
 
 def _right_scale(law: AdditiveNoise, sensitivity: float, epsilon: float, delta: float) -> float | None:
@@ -312,11 +297,19 @@ def _classical(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
 def shares(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each noise that clients share, and sums that no round can fill."""
     for index, step in enumerate(system.steps):
-        if isinstance(step.event, NoiseAddition) and step.shares > 1:
-            yield from _shares_of(system, step, step.event, system.steps[index + 1 :])
-    for step in system.steps:
-        if isinstance(step.event, MessageAggregation) and step.event.at_least > (system.cohort or math.inf):
-            yield _aborts(system, step, step.event.at_least)
+        event = step.event
+        if isinstance(event, NoiseAddition) and step.shares > 1:
+            yield from _shares_of(system, step, event, system.steps[index + 1 :])
+        if isinstance(event, MessageAggregation) and system.cohort and event.at_least > system.cohort:
+            yield DeclarationFinding(
+                check="noise shares",
+                field=step.name,
+                declared=f"sums of at least {event.at_least} messages",
+                follows=f"a sum needs {event.at_least} messages, but only {system.cohort} clients send: "
+                "every round aborts",
+                right=float(system.cohort),
+                mend=f"lower the threshold to at most {system.cohort}",
+            )
 
 
 def _shares_of(
@@ -383,17 +376,6 @@ def _epsilon_of(system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition
         return ""
     left = digits(rest) if math.isfinite(rest) else "none"
     return f" (for a client epsilon {left} instead of {digits(whole)})"
-
-
-def _aborts(system: DeclaredSystem, step: DeclaredStep, fewest: int) -> DeclarationFinding:
-    return DeclarationFinding(
-        check="noise shares",
-        field=step.name,
-        declared=f"sums of at least {fewest} messages",
-        follows=f"a sum needs {fewest} messages, but only {system.cohort} clients send: every round aborts",
-        right=None if system.cohort is None else float(system.cohort),
-        mend=f"lower the threshold to at most {system.cohort}",
-    )
 
 
 def several_noises(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
