@@ -15,7 +15,7 @@ from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, FOR_NORMAL, Tri
 from foltr_audit.auditing.evaluation import Pair, about_best, every_bound, play_until_decided, split
 from foltr_audit.auditing.games import OtherClients
 from foltr_audit.auditing.played_rounds import PlayedRounds, PlayedTrial, difference, played_bound
-from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials, claim_for
+from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
@@ -159,7 +159,7 @@ class Audit:
         for model, canary in canaries.items():
             session = sessions[model]
             trials = session.first_trials(canary, view)
-            exact = session.exact(canary, view, self._claim(session, canary.unit, view).delta)
+            exact = session.exact(canary, view, session.claim(canary.unit, view).delta)
             games.append(_CanaryGame(model, session, canary, exact, trials))
         if len(games) == 1:
             return games[0]
@@ -172,7 +172,7 @@ class Audit:
         self, game: _CanaryGame, view: str, declared: DeclarationCheck, played: Sequence[PlayedTrial]
     ) -> AuditRecord:
         session, canary = game.session, game.canary
-        claim = self._claim(session, canary.unit, view)
+        claim = session.claim(canary.unit, view)
         normal = game.trials.score in LINEAR and nearly_normal(session.noise(view).law, session.widest_grid)
         chosen = self._estimator(claim, normal=normal)
         upper, run = self._upper(session, canary.unit, view, claim, declared)
@@ -258,11 +258,6 @@ class Audit:
             confidence=1.0 - STRICT if proven else self.protocol.confidence,
             most=self.protocol.trials,
         )
-
-    def _claim(self, session: AuditSession, unit: str, view: str) -> ChainClaim:
-        only_sums = session.masked and without_lists(view) == "individual"
-        lists = session.lists(view)
-        return claim_for(unit, view, self.setup, self.protocol, sums=only_sums, lists=lists)
 
     def _upper(
         self, session: AuditSession, unit: str, view: str, claim: ChainClaim, declared: DeclarationCheck

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,7 +33,6 @@ from foltr_audit.privacy.events import (
     GridRounding,
     MessageAggregation,
     NoiseAddition,
-    PrivacyClaim,
     PrivacyEvent,
 )
 from foltr_audit.privacy.observer_views import sees_lists, without_lists
@@ -96,47 +96,6 @@ def group_size(claimed: str, audited: str, interactions: int) -> float:
     return float(sizes.get(claimed, {}).get(audited, 1))
 
 
-def claim_for(
-    unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: bool, lists: bool
-) -> ChainClaim:
-    """The claim to check: the protocol's own, or the chain's smallest for this unit and view.
-
-    A claim for a smaller unit becomes one for a larger unit by group privacy, and a claim for one message
-    becomes one for several by composition. If the protocol names a delta, claims with a larger delta are
-    left out. A claim for an observer without lists also holds with lists where these reveal nothing.
-
-    With secure aggregation (`sums`) the observer sees sums only, whatever the view; `lists` are lists that
-    follow from clicks.
-    """
-    interactions = interactions_of(setup, protocol)
-    context = setup.context(0, np.arange(1), interactions, np.zeros(setup.ranker.n_parameters))
-    seen = "aggregate" if sums else without_lists(view)
-    own = [
-        _claimed(claim, unit, interactions, protocol.messages)
-        for defense in setup.chain.defenses
-        for claim in claims_of(defense, context)
-        if seen in _IMPLIES.get(without_lists(claim.view), ()) and (sees_lists(claim.view) or not lists)
-    ]
-    if protocol.delta is not None:
-        own = [ChainClaim(claim.epsilon, protocol.delta) for claim in own if claim.delta <= protocol.delta]
-    chain = min(own, default=NOTHING if protocol.delta is None else ChainClaim(math.inf, protocol.delta))
-    if protocol.claim is None or view not in (protocol.claim_on or (view,)):
-        return chain
-    return ChainClaim(protocol.claim, chain.delta if protocol.delta is None else protocol.delta)
-
-
-def interactions_of(setup: Setup, protocol: AuditSpec) -> int:
-    """Interactions behind an audited message: the protocol's, or as many as the learner's."""
-    return protocol.interactions or setup.learner.interactions
-
-
-def _claimed(claim: PrivacyClaim, unit: str, interactions: int, messages: int) -> ChainClaim:
-    size = group_size(claim.unit, unit, interactions)
-    if claim.relation == "add-remove":  # to replace a unit is to remove one and to add another
-        size *= 2
-    return ChainClaim(claim.epsilon, claim.delta).of_group(size).of_messages(messages)
-
-
 _FEWEST = 60  # trials that choose score and threshold
 
 
@@ -175,7 +134,7 @@ class AuditSession:
         self.protocol = protocol
         self.progress = progress
         self.fresh = fresh
-        self.interactions = interactions_of(setup, protocol)
+        self.interactions = protocol.interactions or setup.learner.interactions
         clients = [GameClients(setup, fresh.data, model) for model in models]
         self.clients = clients[0]
         self.games = GameSimulator(
@@ -185,6 +144,32 @@ class AuditSession:
             origin=fresh.origin,
             sampled=protocol.lists == "sampled",
         )
+
+    def claim(self, unit: str, view: str) -> ChainClaim:
+        """The claim to check: the protocol's own, or the chain's smallest for this unit and view.
+
+        A claim for a smaller unit becomes one for a larger unit by group privacy, and a claim for one message
+        becomes one for several by composition. If the protocol names a delta, claims with a larger delta are
+        left out. A claim for an observer without lists also holds with lists where these reveal nothing. With
+        secure aggregation the observer sees sums only, even if the claim is for single messages.
+        """
+        protocol, lists, seen = self.protocol, self.lists(view), without_lists(view)
+        seen = "aggregate" if self.masked and seen == "individual" else seen
+        own = []
+        context = replace(self.clients.blank, clients=np.arange(1), counts=np.array([self.interactions]))
+        for claim in (claim for link in self.setup.chain.defenses for claim in claims_of(link, context)):
+            if seen in _IMPLIES.get(without_lists(claim.view), ()) and (sees_lists(claim.view) or not lists):
+                size = group_size(claim.unit, unit, self.interactions)
+                size *= 2 if claim.relation == "add-remove" else 1  # to replace is to remove and to add
+                each = ChainClaim(claim.epsilon, claim.delta)
+                own.append(each.of_group(size).of_messages(protocol.messages))
+        if protocol.delta is not None:
+            own = [ChainClaim(one.epsilon, protocol.delta) for one in own if one.delta <= protocol.delta]
+        nothing = NOTHING if protocol.delta is None else ChainClaim(math.inf, protocol.delta)
+        chain = min(own, default=nothing)
+        if protocol.claim is None or view not in (protocol.claim_on or (view,)):
+            return chain
+        return ChainClaim(protocol.claim, chain.delta if protocol.delta is None else protocol.delta)
 
     @property
     def choosing(self) -> int:

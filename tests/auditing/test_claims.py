@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.auditing.session import NOTHING, ChainClaim, claim_for
+from foltr_audit.auditing.session import NOTHING, ChainClaim
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Defense, PrivacyClaim, RoundContext
-from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
+from tests.fixtures.audits import session
 
 RR = "click-rr:eps=0.5"
 GAUSSIAN = "clip:norm=1+gaussian:eps=1,delta=0.001,sensitivity=2"
@@ -55,19 +55,9 @@ def test_a_claim_for_one_client_more_or_less_is_twice_as_much_for_a_client_that_
     assert found.delta == pytest.approx(1e-4 * (1 + math.exp(0.3)))
 
 
-def checked(
-    setup_of: SetupOf,
-    chain: Any,
-    unit: str,
-    view: str,
-    *,
-    sums: bool = False,
-    lists: bool = False,
-    **protocol: Any,
-) -> ChainClaim:
+def checked(setup_of: SetupOf, chain: Any, unit: str, view: str, **protocol: Any) -> ChainClaim:
     defenses: tuple[Defense, ...] = parse_chain([chain]) if isinstance(chain, str) else chain
-    spec = AuditSpec(**{"interactions": 1, **protocol})
-    return claim_for(unit, view, setup_of(chain=defenses), spec, sums=sums, lists=lists)
+    return session(setup_of(chain=defenses), **{"interactions": 1, **protocol}).claim(unit, view)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +85,7 @@ def test_a_claim_is_for_its_unit_and_view(
 
 
 def test_secure_aggregation_makes_a_single_view_one_of_sums(setup_of: SetupOf) -> None:
-    assert checked(setup_of, SHARES, "client", "individual", sums=True) == ChainClaim(1.0, 0.001)
+    assert checked(setup_of, f"{SHARES}+secure-aggregation", "client", "individual") == ChainClaim(1.0, 0.001)
 
 
 def test_a_delta_of_ones_own_lets_only_stronger_claims_count(setup_of: SetupOf) -> None:
