@@ -131,7 +131,9 @@ def row(mechanism: Mechanism, trials: int, runs: int) -> tuple[str, ...]:
     for run in range(runs):
         streams = Streams(trials, run)
         game = split(
-            mechanism.scores(streams, choosing + trials), choosing, independent=mechanism.clients == 1
+            np.stack(mechanism.scores(streams, choosing + trials)),
+            choosing,
+            independent=mechanism.clients == 1,
         )
         for name, bound in bounds(mechanism, game, streams):
             found.setdefault(name, []).append(bound)

@@ -11,8 +11,8 @@ from foltr_audit.auditing.estimators.repeated_trials import hopeless, refutes
 from foltr_audit.core.results import LowerBound
 from foltr_audit.utils.arrays import Floats
 
-Pair = tuple[Floats, Floats]
-"""Scores of the trials under hypothesis 0 and 1, (N,) each."""
+Pair = Floats
+"""Scores of the trials under hypothesis 0 and 1, float64 (2, N)."""
 
 _RIDGE = 1e-9  # share of the mean variance that is added to a covariance to invert it
 
@@ -56,13 +56,9 @@ def every_bound(
 
 def split(pair: Pair, choosing: int, *, independent: bool = False) -> TrialScores:
     """Scores with the first `choosing` of each hypothesis set apart."""
-    zero, one = pair
+    (choose_zero, choose_one), (zero, one) = pair[:, :choosing], pair[:, choosing:]
     return TrialScores(
-        choose_zero=zero[:choosing],
-        choose_one=one[:choosing],
-        zero=zero[choosing:],
-        one=one[choosing:],
-        independent=independent,
+        choose_zero=choose_zero, choose_one=choose_one, zero=zero, one=one, independent=independent
     )
 
 
@@ -79,11 +75,10 @@ def play_until_decided(
 
     They stand behind the part for choosing. An infinite claim is never refuted.
     """
-    zero, one = np.empty(0), np.empty(0)
+    pair = choose
     for batch in batches(most):
-        more = play(batch)
-        zero, one = np.concatenate([zero, more[0]]), np.concatenate([one, more[1]])
-        trials = TrialScores(choose_zero=choose[0], choose_one=choose[1], zero=zero, one=one)
+        pair = np.concatenate([pair, play(batch)], axis=1)
+        trials = split(pair, choose.shape[1])
         if np.isfinite(claim) and (
             refutes(trials, claim, delta=delta, confidence=confidence)
             or hopeless(trials, most, claim, delta=delta, confidence=confidence)
@@ -102,21 +97,20 @@ def batches(most: int) -> Iterator[range]:
         first, last = last, 2 * last
 
 
-def discriminant(zero: Floats, one: Floats, learning: int) -> Pair:
-    """Scores (N,) by Fisher's linear discriminant of what was seen under hypothesis 0 and 1, (N, P) each.
+def discriminant(seen: Floats, learning: int) -> Pair:
+    """Scores by Fisher's linear discriminant of what was seen under hypothesis 0 and 1, (2, N, P).
 
     The means and the covariance are those of the first `learning` trials.
 
     Source: Fisher 1936, "The use of multiple measurements in taxonomic problems".
     """
-    shift = one[:learning].mean(axis=0) - zero[:learning].mean(axis=0)
-    both = np.concatenate(
-        [zero[:learning] - zero[:learning].mean(axis=0), one[:learning] - one[:learning].mean(axis=0)]
-    )
+    learned = seen[:, :learning]
+    means = learned.mean(axis=1)
+    shift, both = means[1] - means[0], np.concatenate([*(learned - means[:, np.newaxis])])
     covariance = both.T @ both / max(1, len(both) - 2)
     # The second term is above 0 where messages carry no noise, and the covariance is 0.
     ridge = _RIDGE * float(np.trace(covariance)) / covariance.shape[0] + _RIDGE**2 * float(shift @ shift)
     if not ridge > 0:  # neither noise nor shift
-        return np.zeros(len(zero)), np.zeros(len(one))
+        return np.zeros(seen.shape[:2])
     weights = np.linalg.solve(covariance + ridge * np.eye(covariance.shape[0]), shift)
-    return np.asarray(zero @ weights), np.asarray(one @ weights)
+    return np.stack([side @ weights for side in seen])

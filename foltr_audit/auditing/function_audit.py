@@ -54,19 +54,18 @@ def output_scores(outputs: FunctionOutputs, learning: int) -> dict[str, Pair]:
 
     In the first four, NaN and infinities count as the median.
     """
-    zero, one = _standardised(outputs.numbers, learning)
-    scores = {"projection": _projection(zero, one, learning)}
-    if 1 < zero.shape[1] <= _MOST_CORRELATED:
-        scores["discriminant"] = discriminant(zero, one, learning)
-    scores["quadratic"] = _quadratic(zero, one, learning)
-    if zero.shape[1] <= _MOST_COORDINATES:
-        scores["neighbours"] = _neighbours(zero, one, learning)
+    seen = _standardised(outputs.numbers, learning)
+    coordinates = seen.shape[2]
+    scores = {"projection": _projection(seen, learning)}
+    if 1 < coordinates <= _MOST_CORRELATED:
+        scores["discriminant"] = discriminant(seen, learning)
+    scores["quadratic"] = _quadratic(seen, learning)
+    if coordinates <= _MOST_COORDINATES:
+        scores["neighbours"] = _neighbours(seen, learning)
     size = 1 + int(outputs.codes.max())
     counts = [np.bincount(codes[:learning], minlength=size) for codes in outputs.codes]
-    ratio = np.log(counts[1] + 0.5) - np.log(counts[0] + 0.5)
-    scores["frequency"] = ratio[outputs.codes[0]], ratio[outputs.codes[1]]
-    missing = (~np.isfinite(outputs.numbers)).sum(axis=2).astype(np.float64)
-    scores["not finite"] = missing[0], missing[1]
+    scores["frequency"] = (np.log(counts[1] + 0.5) - np.log(counts[0] + 0.5))[outputs.codes]
+    scores["not finite"] = (~np.isfinite(outputs.numbers)).sum(axis=2).astype(np.float64)
     return scores
 
 
@@ -76,10 +75,8 @@ def in_levels(pair: Pair, trials: slice) -> Pair:
     All thresholds in a tail of a Laplace law show the same epsilon. Of many, the one that looks best by
     chance lies far out, where few evaluated trials are; of 15 none does.
     """
-    pooled = np.concatenate([side[trials] for side in pair])
-    edges = np.unique(np.quantile(pooled, np.arange(1, _LEVELS) / _LEVELS))
-    zero, one = (np.searchsorted(edges, side, side="right").astype(np.float64) for side in pair)
-    return zero, one
+    edges = np.unique(np.quantile(pair[:, trials], np.arange(1, _LEVELS) / _LEVELS))
+    return np.searchsorted(edges, pair, side="right").astype(np.float64)
 
 
 def _standardised(numbers: Floats, learning: int) -> Floats:
@@ -96,64 +93,51 @@ def _standardised(numbers: Floats, learning: int) -> Floats:
         return np.asarray(np.clip(centred / spread, -_FARTHEST, _FARTHEST))
 
 
-def _projection(zero: Floats, one: Floats, learning: int) -> Pair:
-    first, second = zero[:learning], one[:learning]
-    shift = second.mean(axis=0) - first.mean(axis=0)
-    variance = 0.5 * (first.var(axis=0) + second.var(axis=0)) + _RIDGE * shift * shift
+def _projection(seen: Floats, learning: int) -> Pair:
+    (first, second), variances = seen[:, :learning].mean(axis=1), seen[:, :learning].var(axis=1)
+    shift = second - first
+    variance = 0.5 * (variances[0] + variances[1]) + _RIDGE * shift * shift
     weights = np.divide(shift, variance, out=np.zeros_like(shift), where=variance > 0)
     # `einsum`, not BLAS: its sums have one order, whatever the number of threads.
-    return np.einsum("np,p->n", zero, weights), np.einsum("np,p->n", one, weights)
+    return np.stack([np.einsum("np,p->n", side, weights) for side in seen])
 
 
-def _quadratic(zero: Floats, one: Floats, learning: int) -> Pair:
-    means = [side[:learning].mean(axis=0) for side in (zero, one)]
-    gap = (means[1] - means[0]) ** 2
-    variances = [side[:learning].var(axis=0) for side in (zero, one)]
-    ridge = _RIDGE * (gap + variances[0] + variances[1])
+def _quadratic(seen: Floats, learning: int) -> Pair:
+    means, variances = seen[:, :learning].mean(axis=1), seen[:, :learning].var(axis=1)
+    ridge = _RIDGE * ((means[1] - means[0]) ** 2 + variances[0] + variances[1])
     known = ridge > 0
-    widths = [np.where(known, variance + ridge, 1.0) for variance in variances]
-
-    def ratio(seen: Floats) -> Floats:
-        away = [(seen - mean) ** 2 / width for mean, width in zip(means, widths, strict=True)]
-        terms = away[0] - away[1] - np.log(widths[1] / widths[0])
-        return np.asarray(0.5 * np.where(known, terms, 0.0).sum(axis=1))
-
-    return ratio(zero), ratio(one)
+    widths = np.where(known, variances + ridge, 1.0)
+    away = [(seen - mean) ** 2 / width for mean, width in zip(means, widths, strict=True)]
+    terms = away[0] - away[1] - np.log(widths[1] / widths[0])
+    return np.asarray(0.5 * np.where(known, terms, 0.0).sum(axis=2))
 
 
-def _neighbours(zero: Floats, one: Floats, learning: int) -> Pair:
+def _neighbours(seen: Floats, learning: int) -> Pair:
     """How many more of the k nearest learned outputs had input 1 than input 0.
 
     Coordinates are replaced by their ranks among the learned ones, and k is the root of the number of these.
+    The scores of learned outputs are not used, and 0: each would count itself.
 
     Source: Fix & Hodges 1951, "Discriminatory analysis, nonparametric discrimination".
     """
     from scipy.spatial import KDTree
 
-    learned = [side[: min(learning, _MOST_LEARNED)] for side in (zero, one)]
-    both = np.concatenate(learned)
-    ordered = np.sort(both, axis=0)
+    learned = np.concatenate([*seen[:, : min(learning, _MOST_LEARNED)]])
+    ordered = np.sort(learned, axis=0)
 
-    def ranks(seen: Floats) -> Floats:
+    def ranks(values: Floats) -> Floats:
         columns = [
-            np.searchsorted(ordered[:, j], seen[:, j], side="left")
-            + np.searchsorted(ordered[:, j], seen[:, j], side="right")
-            for j in range(seen.shape[1])
+            np.searchsorted(each, column, side="left") + np.searchsorted(each, column, side="right")
+            for each, column in zip(ordered.T, values.T, strict=True)
         ]
         return np.stack(columns, axis=1).astype(np.float64)
 
-    tree = KDTree(ranks(both))
-    sign = np.repeat([-1.0, 1.0], [len(side) for side in learned])
-    k = max(2, round(np.sqrt(len(both))))
-
-    def score(seen: Floats) -> Floats:
-        # The scores of learned outputs are not used: each would count itself.
-        votes = np.zeros(len(seen))
-        _, nearest = tree.query(ranks(seen[learning:]), k=k)
-        votes[learning:] = sign[nearest].sum(axis=1)
-        return votes
-
-    return score(zero), score(one)
+    tree, sign = KDTree(ranks(learned)), np.repeat([-1.0, 1.0], len(learned) // 2)
+    votes = np.zeros(seen.shape[:2])
+    for row, side in zip(votes, seen, strict=True):
+        _, nearest = tree.query(ranks(side[learning:]), k=max(2, round(np.sqrt(len(learned)))))
+        row[learning:] = sign[nearest].sum(axis=1)
+    return votes
 
 
 _MOST_STANDARD_ERRORS = 6.0
@@ -239,14 +223,12 @@ def _best(scores: Mapping[str, Pair], spec: FunctionAuditSpec) -> tuple[str, Tri
     tried += scores.items()
     promised = [
         promised_bound(
-            split((zero[start:stop], one[start:stop]), spec.choosing // 2),
-            delta=spec.delta,
-            confidence=spec.confidence,
+            split(pair[:, start:stop], spec.choosing // 2), delta=spec.delta, confidence=spec.confidence
         )
-        for _, (zero, one) in tried
+        for _, pair in tried
     ]
-    name, (zero, one) = tried[about_best(promised, share=_AS_GOOD, chance=_BY_CHANCE)[0]]
-    return name, split((zero[start:], one[start:]), spec.choosing, independent=True)
+    name, pair = tried[about_best(promised, share=_AS_GOOD, chance=_BY_CHANCE)[0]]
+    return name, split(pair[:, start:], spec.choosing, independent=True)
 
 
 def _refuse_other_noise(trials: TrialScores, estimator: str) -> None:

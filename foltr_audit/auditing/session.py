@@ -114,7 +114,7 @@ class ScoredTrials(NamedTuple):
 
     @property
     def choose(self) -> Pair:
-        return _part(self.pair, 0, self.choosing)
+        return self.pair[:, : self.choosing]
 
 
 class AuditSession:
@@ -260,17 +260,17 @@ class AuditSession:
         scored = self._scored(canary, view, wanted, np.arange(self.at_once))
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
-        promised = [self.promised(_part(pair, self.learning, self.choosing)) for pair in scored.values()]
+        promised = [self.promised(pair[:, self.learning : self.choosing]) for pair in scored.values()]
         best = list(scored)[about_best(promised)[0]]
         fitted = self.learning if best == "discriminant" else 0
-        return ScoredTrials(best, _part(scored[best], fitted), self.choosing - fitted)
+        return ScoredTrials(best, scored[best][:, fitted:], self.choosing - fitted)
 
     def evaluated(self, canary: Canary, view: str, score: str, trials: range) -> Pair:
         """The scores of some of the trials that are evaluated, which count from 0."""
         # A discriminant is fitted to the first trials, which are played again.
         fitted = np.arange(self.learning if score == "discriminant" else 0)
         played = np.concatenate([fitted, self.choosing + np.arange(trials.start, trials.stop)])
-        return _part(self._scored(canary, view, (score,), played)[score], fitted.size)
+        return self._scored(canary, view, (score,), played)[score][:, fitted.size :]
 
     def _scored(self, canary: Canary, view: str, wanted: tuple[str, ...], trials: Ints) -> dict[str, Pair]:
         """Those of some scores that are computable, of some trials (N,)."""
@@ -289,8 +289,4 @@ class AuditSession:
 
     def promised(self, pair: Pair) -> float:
         """The Clopper-Pearson bound at delta 0 of trials for choosing, if half of them choose a threshold."""
-        return promised_bound(split(pair, pair[0].size // 2), confidence=self.protocol.confidence)
-
-
-def _part(pair: Pair, first: int, last: int | None = None) -> Pair:
-    return pair[0][first:last], pair[1][first:last]
+        return promised_bound(split(pair, pair.shape[1] // 2), confidence=self.protocol.confidence)

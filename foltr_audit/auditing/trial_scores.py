@@ -208,17 +208,15 @@ def trial_scores(
         "last-bits": lambda seen: _last_bits(seen, law) if dtype == "float64" else None,
     }
     scores: dict[str, Pair] = {}
-    total: list[Floats] = []
+    moved: list[Floats] = []
     for both in messages:
-        for name in wanted:
-            more = [makers[name](seen) for seen in both] if name in makers else [None, None]
-            if more[0] is not None and more[1] is not None:
-                before = scores.get(name, (np.zeros(len(more[0])), np.zeros(len(more[1]))))
-                scores[name] = before[0] + more[0], before[1] + more[1]
-        moved = [seen.seen - seen.means[0] for seen in both]
-        total = [a + b for a, b in zip(total, moved, strict=True)] if total else moved
+        for name in makers.keys() & set(wanted):
+            more = [score for score in map(makers[name], both) if score is not None]
+            if len(more) == 2:
+                scores[name] = scores.get(name, 0.0) + np.stack(more)
+        moved.append(np.stack([seen.seen - seen.means[0] for seen in both]))
     if "discriminant" in wanted:
-        scores["discriminant"] = discriminant(total[0], total[1], learning)
+        scores["discriminant"] = discriminant(sum(moved[1:], start=moved[0]), learning)
     return {name: scores[name] for name in wanted if name in scores}
 
 
@@ -292,7 +290,7 @@ def attack_scores(
             scores = np.where(seen.view.is_document, checked_answer(attack, seen.view, rng).scores, 0.0)
             pieces.append((scores * weights).sum(axis=(1, 2)))
         total[mixed] += np.concatenate(pieces)
-    return {text: (total[: trials.size], total[trials.size :])}
+    return {text: total.reshape(2, -1)}
 
 
 def _record(games: GameSimulator, clients: GameClients, canary: LogCanary, messages: Floats) -> RoundRecord:

@@ -49,7 +49,7 @@ def medians(mechanism: Mechanism, trials: int, runs: int) -> dict[str, float]:
         zero, one = mechanism.scores(streams, trials + 100)
         told = mechanism.eps - 1e-6 if mechanism.share else 0.5
         found.setdefault("plain", []).append(math.log((one >= told).sum() / max(1, (zero >= told).sum())))
-        for name, bound in bounds(mechanism, split((zero, one), 100, independent=True), streams):
+        for name, bound in bounds(mechanism, split(np.stack([zero, one]), 100, independent=True), streams):
             found.setdefault(name, []).append(bound)
     return {name: float(np.median(each)) for name, each in found.items()}
 

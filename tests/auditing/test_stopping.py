@@ -25,10 +25,10 @@ SUM = "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"
 
 def stopped(mechanism: Mechanism, rng: np.random.Generator, claim: float, trials: int = 2000) -> TrialScores:
     """The trials of an audit of a claim that stops early."""
-    choose, scores = mechanism.draw(rng, 125), mechanism.draw(rng, trials)
+    choose, scores = (np.stack(mechanism.draw(rng, count)) for count in (125, trials))
 
     def play(part: range) -> Pair:
-        return scores[0][part.start : part.stop], scores[1][part.start : part.stop]
+        return scores[:, part.start : part.stop]
 
     delta = mechanism.delta
     return play_until_decided(choose, play, claim=claim, delta=delta, confidence=0.95, most=trials)
