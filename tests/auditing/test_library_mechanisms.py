@@ -67,25 +67,23 @@ def with_seed(make: Callable[..., Any], **parameters: Any) -> Release:
 
 # --- diffprivlib ------------------------------------------------------------------------------------
 
-
-def test_laplace_of_diffprivlib(diffprivlib: Any) -> None:
-    intact = with_seed(diffprivlib.Laplace, epsilon=EPS, sensitivity=1)
-    weak = with_seed(diffprivlib.Laplace, epsilon=EPS / 0.85, sensitivity=1)
-    assert stands(audited(intact, eps=EPS, confidence=SURE, trials=4000))
-    assert audited(weak, eps=EPS)["verdict"] == "refuted"
-
-
-def test_geometric_of_diffprivlib(diffprivlib: Any) -> None:
-    """Whole numbers repeat, and are no sign of a seed."""
-    intact = with_seed(diffprivlib.Geometric, epsilon=EPS, sensitivity=1)
-    wrong = with_seed(diffprivlib.Geometric, epsilon=2 * EPS, sensitivity=1)
-    assert stands(audited(intact, (0, 1), eps=EPS, confidence=SURE, trials=4000))
-    assert audited(wrong, (0, 1), eps=EPS, trials=2000)["verdict"] == "refuted"
+CLAIM: dict[str, Any] = {"eps": 1.0, "delta": 1e-5, "estimator": "gaussian-dp", "trials": 4000}
+RELEASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, tuple[Any, Any]]] = [
+    ("Laplace", {"epsilon": EPS, "sensitivity": 1}, {"epsilon": EPS / 0.85}, (0.0, 1.0)),
+    ("Geometric", {"epsilon": EPS, "sensitivity": 1}, {"epsilon": 2 * EPS}, (0, 1)),
+    ("Binary", {"epsilon": EPS, "value0": "no", "value1": "yes"}, None, ("no", "yes")),
+]
+"""Mechanisms with parameters, what makes them weak, and two inputs. Whole numbers repeat without a seed."""
 
 
-def test_binary_of_diffprivlib(diffprivlib: Any) -> None:
-    intact = with_seed(diffprivlib.Binary, epsilon=EPS, value0="no", value1="yes")
-    assert stands(audited(intact, ("no", "yes"), eps=EPS, confidence=SURE, trials=4000))
+@pytest.mark.parametrize(("name", "intact", "weaker", "inputs"), RELEASES)
+def test_mechanisms_of_diffprivlib(
+    diffprivlib: Any, name: str, intact: Any, weaker: Any, inputs: tuple[Any, Any]
+) -> None:
+    make = getattr(diffprivlib, name)
+    assert stands(audited(with_seed(make, **intact), inputs, eps=EPS, confidence=SURE, trials=4000))
+    if weaker is not None:
+        assert audited(with_seed(make, **intact | weaker), inputs, eps=EPS)["verdict"] == "refuted"
 
 
 def test_a_fixed_random_state_of_diffprivlib_is_found(diffprivlib: Any) -> None:
@@ -99,10 +97,9 @@ def test_a_fixed_random_state_of_diffprivlib_is_found(diffprivlib: Any) -> None:
 
 def test_gaussian_of_diffprivlib_at_its_delta(diffprivlib: Any) -> None:
     """It stands for inputs as near as its sensitivity says, and is refuted for inputs twice as far apart."""
-    claim: dict[str, Any] = {"eps": 1.0, "delta": 1e-5, "estimator": "gaussian-dp", "trials": 4000}
     release = with_seed(diffprivlib.Gaussian, epsilon=1.0, delta=1e-5, sensitivity=1)
-    assert audited(release, **claim, confidence=SURE)["verdict"] == "not refuted"
-    assert audited(release, (0.0, 2.0), **claim)["verdict"] == "refuted"
+    assert audited(release, **CLAIM, confidence=SURE)["verdict"] == "not refuted"
+    assert audited(release, (0.0, 2.0), **CLAIM)["verdict"] == "refuted"
 
 
 # --- OpenDP: noise from the system, so that every run of a test has other numbers ---------------------

@@ -10,9 +10,9 @@ import pytest
 
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
 from foltr_audit.core.plugins.answers import all_of, array_of, arrays_of, one_of
-from foltr_audit.core.plugins.registry import GROUPS
+from foltr_audit.core.plugins.registry import GROUPS, SINGULAR
 from foltr_audit.errors import PluginError
-from tests.fixtures.command import SMALL, Done, run
+from tests.fixtures.command import SMALL, run
 from tests.fixtures.plugin_packages import Installer
 
 START = """
@@ -80,92 +80,107 @@ OPTION = {
 }
 
 
-@pytest.fixture
-def ends(tmp_path: Path, install: Installer) -> Any:
-    """Runs a command with a plug-in `mine` and gives the one line that it ends with."""
-
-    def end(kind: type[Plugin], source: str, *more: str) -> str:
-        install(
-            tmp_path / "lab", "lab", {GROUPS[kind]: {"mine": "lab_mine:Mine"}}, {"lab_mine": START + source}
-        )
-        command = "attack" if kind is Attack else "train"
-        done: Done = run(command, *SMALL, OPTION[kind], "mine", *more)
-        assert done.code == 2
-        return done.one_error()
-
-    return end
+def attack(body: str, line: str = "") -> str:
+    return ATTACK.format(line=line, body=body)
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("return None", "infer gave None; expected an Inference"),
-        ("return view.shown", "infer gave an array of int64"),
-        ("return Inference(scores=np.zeros(3), guess=view.is_document)", "scores of shape (3,)"),
-        (
-            "return Inference(scores=view.is_document, guess=view.is_document, any_click=np.zeros(1))",
-            "any_click of shape (1,)",
-        ),
-    ],
-)
-def test_an_attack_that_answers_nothing(ends: Any, body: str, said: str) -> None:
-    assert f"error: attack mine: {said}" in ends(Attack, ATTACK.format(line="", body=body))
+def defense(hook: str, body: str = "None") -> str:
+    return DEFENSE.format(hook=hook, body=body)
 
 
-def test_an_attack_that_needs_what_is_not_known(ends: Any) -> None:
-    line = 'needs: ClassVar[frozenset[str]] = frozenset({"featuers"})'
-    found = ends(Attack, ATTACK.format(line=line, body="return None"))
-    assert found.startswith("error: attack mine: it needs 'featuers'; did you mean 'features'?")
+def model_learner(hook: str, body: str = "None") -> str:
+    return MODEL_LEARNER.format(hook=hook, body=body)
 
 
-def test_an_attack_that_needs_letters(ends: Any) -> None:
-    line = 'needs: ClassVar[str] = "shown"'
-    found = ends(Attack, ATTACK.format(line=line, body="return None"))
-    assert found == "error: attack mine: needs='shown'; expected a frozenset of names"
+def needs(kind: str, names: str) -> str:
+    return attack("return None", f"needs: ClassVar[{kind}] = {names}")
 
 
-@pytest.mark.parametrize(
-    ("hook", "said"),
-    [
-        ("on_clicks", "on_clicks gave None; expected an array of truth values"),
-        ("on_step", "on_step gave None; expected an array of numbers"),
-        ("on_message", "on_message gave None; expected an array of numbers"),
-        ("on_wire", "on_wire gave None; expected a WireMessages"),
-        ("on_aggregate", "on_aggregate gave None; expected an array of numbers"),
-        ("events", "events gave None; expected a tuple of events"),
-        ("claims", "claims gave None; expected a tuple of claims"),
-    ],
-)
-def test_a_defense_that_answers_nothing(ends: Any, hook: str, said: str) -> None:
-    source = DEFENSE.format(hook=hook, body="None")
-    assert ends(Defense, source).startswith(f"error: defense mine: {said}")
+def costs(name: str) -> str:
+    return defense("on_wire", f"WireMessages(messages=_[0], survivors=_[1], costs={{'{name}': 1.0}})")
 
 
-def test_a_defense_with_something_else_for_a_law(ends: Any) -> None:
-    source = DEFENSE.format(hook="law", body="'laplace'")
-    assert ends(Defense, source) == "error: defense mine: law gave a str; expected a law of noise"
+WRONG: list[tuple[type[Plugin], str, str]] = [
+    (Attack, attack("return None"), "infer gave None; expected an Inference"),
+    (Attack, attack("return view.shown"), "infer gave an array of int64"),
+    (Attack, attack("return Inference(scores=np.zeros(3), guess=view.is_document)"), "scores of shape (3,)"),
+    (
+        Attack,
+        attack("return Inference(scores=view.is_document, guess=view.is_document, any_click=np.zeros(1))"),
+        "any_click of shape (1,)",
+    ),
+    (
+        Attack,
+        needs("frozenset[str]", 'frozenset({"featuers"})'),
+        "it needs 'featuers'; did you mean 'features'?",
+    ),
+    (Attack, needs("str", '"shown"'), "needs='shown'; expected a frozenset of names"),
+    (Defense, defense("on_clicks"), "on_clicks gave None; expected an array of truth values"),
+    (Defense, defense("on_step"), "on_step gave None; expected an array of numbers"),
+    (Defense, defense("on_message"), "on_message gave None; expected an array of numbers"),
+    (Defense, defense("on_wire"), "on_wire gave None; expected a WireMessages"),
+    (Defense, defense("on_aggregate"), "on_aggregate gave None; expected an array of numbers"),
+    (Defense, defense("events"), "events gave None; expected a tuple of events"),
+    (Defense, defense("claims"), "claims gave None; expected a tuple of claims"),
+    (Defense, defense("law", "'laplace'"), "law gave a str; expected a law of noise"),
+    *((Defense, costs(name), f"cost '{name}': ") for name in ("offline_ndcg@10", "round", "bytes_ci95")),
+    (Defense, costs("a\\\\b"), "cost 'a\\\\b': "),
+    (
+        Learner,
+        model_learner("local_step"),
+        "local_step gave None; expected models (C, P) and truth values (C,)",
+    ),
+    (
+        Learner,
+        model_learner("local_step", "(None, None)"),
+        "local_step gave None; expected an array of truth values",
+    ),
+    (
+        Learner,
+        model_learner("published_chain"),
+        "published_chain gave None; expected a tuple of defenses",
+    ),
+    *(
+        (Learner, METRIC_LEARNER.format(hook=hook), f"{hook} gave None; expected a")
+        for hook in ("outcomes", "first_state", "update")
+    ),
+    (
+        Scenario,
+        SCENARIO.format(hook="population", body="None"),
+        "population gave None; expected a Population",
+    ),
+    (
+        Scenario,
+        SCENARIO.format(hook="environment", body="3"),
+        "environment gave an int; expected an Environment",
+    ),
+    (
+        ClickModel,
+        CLICKS.format(body="None"),
+        "click gave None; expected an array of truth values",
+    ),
+    (
+        ClickModel,
+        CLICKS.format(body="np.zeros(3, dtype=bool)"),
+        "click gave an array of shape (3,); expected (40, 10)",
+    ),
+    (
+        ClickModel,
+        CLICKS.format(body="np.zeros(labels.shape)"),
+        "click gave an array of float64, shape (40, 10); expected an array of truth values",
+    ),
+]
 
 
-@pytest.mark.parametrize("cost", ["offline_ndcg@10", "round", "bytes_ci95", "a\\\\b"])
-def test_a_defense_whose_cost_hides_another_metric(ends: Any, cost: str) -> None:
-    body = f"WireMessages(messages=_[0], survivors=_[1], costs={{'{cost}': 1.0}})"
-    found = ends(Defense, DEFENSE.format(hook="on_wire", body=body))
-    assert found.startswith(f"error: defense mine: cost '{cost}': ")
-
-
-@pytest.mark.parametrize(
-    ("hook", "body", "said"),
-    [
-        ("local_step", "None", "local_step gave None; expected models (C, P) and truth values (C,)"),
-        ("local_step", "(None, None)", "local_step gave None; expected an array of truth values"),
-        ("published_chain", "None", "published_chain gave None; expected a tuple of defenses"),
-    ],
-)
-def test_a_learner_of_models_that_answers_nothing(ends: Any, hook: str, body: str, said: str) -> None:
-    more = ("--eps", "1.2") if hook == "published_chain" else ()
-    assert ends(Learner, MODEL_LEARNER.format(hook=hook, body=body), *more).startswith(
-        f"error: learner mine: {said}"
-    )
+@pytest.mark.parametrize(("kind", "source", "said"), WRONG, ids=[said.split(";")[0] for *_, said in WRONG])
+def test_a_wrong_answer_ends_in_one_line(
+    kind: type[Plugin], source: str, said: str, tmp_path: Path, install: Installer
+) -> None:
+    install(tmp_path / "lab", "lab", {GROUPS[kind]: {"mine": "lab_mine:Mine"}}, {"lab_mine": START + source})
+    more = ("--eps", "1.2") if "published_chain" in source else ()
+    done = run("attack" if kind is Attack else "train", *SMALL, OPTION[kind], "mine", *more)
+    assert done.code == 2
+    assert done.one_error().startswith(f"error: {SINGULAR[kind]} mine: {said}")
 
 
 def test_a_learner_whose_sensitivity_is_no_number(tmp_path: Path, install: Installer) -> None:
@@ -174,37 +189,6 @@ def test_a_learner_whose_sensitivity_is_no_number(tmp_path: Path, install: Insta
     asked = ("compare", *SMALL, "--learner", "mine", "--defense", "clip:norm={clip}", "--no-audit")
     said = "error: learner mine: published_sensitivity gave a str; expected a float"
     assert run(*asked).err.splitlines()[-1] == said
-
-
-@pytest.mark.parametrize("hook", ["outcomes", "first_state", "update"])
-def test_a_learner_of_metrics_that_answers_nothing(ends: Any, hook: str) -> None:
-    found = ends(Learner, METRIC_LEARNER.format(hook=hook))
-    assert found.startswith(f"error: learner mine: {hook} gave None; expected a")
-
-
-@pytest.mark.parametrize(
-    ("hook", "body", "said"),
-    [
-        ("population", "None", "population gave None; expected a Population"),
-        ("environment", "3", "environment gave an int; expected an Environment"),
-    ],
-)
-def test_a_scenario_that_answers_nothing(ends: Any, hook: str, body: str, said: str) -> None:
-    assert ends(Scenario, SCENARIO.format(hook=hook, body=body)) == f"error: scenario mine: {said}"
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("None", "None; expected an array of truth values"),
-        ("np.zeros(3, dtype=bool)", "an array of shape (3,); expected (40, 10)"),
-        ("np.zeros(labels.shape)", "an array of float64, shape (40, 10); expected an array of truth values"),
-    ],
-)
-def test_a_click_model_that_answers_nothing(ends: Any, body: str, said: str) -> None:
-    assert ends(ClickModel, CLICKS.format(body=body)).startswith(
-        f"error: click model mine: click gave {said}"
-    )
 
 
 def test_what_is_asked_for_passes() -> None:
