@@ -583,7 +583,7 @@ def check_sums(session: AuditSession, members: int) -> SumTest:
         return SumTest()
     count = max(_FEWEST_SUMS, _SUMMED_NUMBERS // session.clients.parameters.size)
     trials = np.arange(min(session.at_once, count))
-    sums = [others.played_sums(members, message, trials) for message in range(session.games.messages)]
+    sums = [others.sums(members, message, trials, played=True) for message in range(session.games.messages)]
     axes, where = ("round", "trial", "coordinate"), f"in the sum over {members - 1} other clients"
     draws = NoiseDraws(np.stack(sums), where, resolution, axes)
     tests = list(check_noise(draws, law, table, setup.streams.generator("audit/law/sums")))

@@ -8,7 +8,7 @@ clients are played.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,7 +42,7 @@ class OtherClients:
         self.clients = clients
         self.interactions = interactions
         self.progress = progress
-        self._sums: dict[tuple[object, ...], Floats] = {}
+        self._sums: dict[tuple[int, int, AdditiveNoise | None], Floats] = {}
         self._laws: dict[int, AdditiveNoise] = {}
 
     def follow(self, members: int, law: AdditiveNoise) -> None:
@@ -54,27 +54,25 @@ class OtherClients:
         """Whether tests have shown that noise adds up as its law says, and it is drawn from it."""
         return bool(self._laws)
 
-    def sums(self, members: int, message: int, trials: Ints) -> Floats:
-        """For each of some trials (n,), the sum of `members - 1` messages less that without noise, (n, P)."""
+    def sums(self, members: int, message: int, trials: Ints, *, played: bool = False) -> Floats:
+        """For each of some trials (n,), the sum of `members - 1` messages less that without noise, (n, P).
+
+        By their law where that is known, unless they are `played`.
+        """
+        size = self.clients.parameters.size
         if members < 2 or not (self.clients.setup.chain.links("message") or self.noisy_steps):
-            return np.zeros((trials.size, self.clients.parameters.size))
-        law = self._laws.get(members)
-        if law is None:
-            return self.played_sums(members, message, trials)
-        return self._kept(
-            (members, message, law), trials, lambda new: self._drawn(law, members, message, new)
-        )
-
-    def played_sums(self, members: int, message: int, trials: Ints) -> Floats:
-        """The same by playing every client."""
-        return self._kept((members, message), trials, lambda new: self._played(members, message, new))
-
-    def _kept(self, key: tuple[object, ...], trials: Ints, make: Callable[[range], Floats]) -> Floats:
-        """Sums of trials, which are made in their order, up to the last that was ever asked for, and kept."""
-        made = self._sums.get(key, np.empty((0, self.clients.parameters.size)))
+            return np.zeros((trials.size, size))
+        law = None if played else self._laws.get(members)
+        # Sums are made in the order of trials, up to the last that was ever asked for, and kept.
+        made = self._sums.get((members, message, law), np.empty((0, size)))
         if trials.max() >= len(made):
-            more = make(range(len(made), int(trials.max()) + 1))
-            made = self._sums[key] = np.concatenate([made, more])
+            new = range(len(made), int(trials.max()) + 1)
+            more = (
+                self._played(members, message, new)
+                if law is None
+                else self._drawn(law, members, message, new)
+            )
+            made = self._sums[members, message, law] = np.concatenate([made, more])
         return np.asarray(made[trials])
 
     def _drawn(self, law: AdditiveNoise, members: int, message: int, trials: range) -> Floats:

@@ -51,7 +51,7 @@ def test_a_drawn_sum_has_the_distribution_of_played_clients(name: str, setup_of:
     """And another number of clients has not, so the test can fail."""
     session, trials = session_of(setup_of(defense=CHAINS[name], clients=CLIENTS)), np.arange(TRIALS)
     others, law = session.games.others, declared_law(session)
-    played = others.played_sums(CLIENTS, 0, trials)
+    played = others.sums(CLIENTS, 0, trials, played=True)
     others.follow(CLIENTS, law.summed(CLIENTS - 1))
     drawn = others.sums(CLIENTS, 0, trials)
     assert same_distribution(played, drawn) > 1e-4
