@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from foltr_audit.auditing.declarations import DeclarationCheck, LinkTestInput, c
 from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, FOR_NORMAL, TrialScores, nearly_normal
 from foltr_audit.auditing.evaluation import Pair, about_best, every_bound, play_until_decided, split
 from foltr_audit.auditing.games import OtherClients
-from foltr_audit.auditing.played_rounds import PlayedRounds, PlayedTrial, difference, played_bound
+from foltr_audit.auditing.played_rounds import PlayedGame, PlayedRounds, PlayedTrial, difference, played_bound
 from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, is_proven, verdict_on
@@ -39,7 +39,6 @@ _AT_ANY_LEVEL = {"one-run": "clopper-pearson"}
 class _CanaryGame(NamedTuple):
     """A canary, played in one view at the global models of one session."""
 
-    model: str
     session: AuditSession
     canary: Canary
     exact: float | None
@@ -68,9 +67,11 @@ class Audit:
         self.fresh = FreshClients(setup, AttackSpec(on=protocol.on, min_documents=protocol.min_documents))
         _ = self.fresh.queries  # refuse data without a query before anything is trained on them
 
-    def session(self, models: Sequence[Floats], others: OtherClients | None = None) -> AuditSession:
-        """The games whose messages start from some global models, (P,) each."""
-        return AuditSession(self.setup, self.protocol, self.fresh, models, self.progress, others)
+    def session(
+        self, models: Sequence[Floats], others: OtherClients | None = None, name: str = ""
+    ) -> AuditSession:
+        """The games whose messages start from some global models, (P,) each, of one name."""
+        return AuditSession(self.setup, self.protocol, self.fresh, models, self.progress, others, name)
 
     def findings(self, models: Mapping[str, Sequence[Floats]]) -> Iterator[AuditRecord]:
         """One result per unit, canary and view.
@@ -81,88 +82,69 @@ class Audit:
         `models` are those that the messages of a game start from, (P,), one for each message, by name.
         """
         sessions = self._sessions(models)
-        canaries = {
-            (unit, name): self._canaries(sessions, name, unit)
+        # Canaries that need no search are played at the last models.
+        searched = [
+            [
+                (session, session.canary(name, unit))
+                for session in (sessions[-1:] if name in ("data:typical", "message") else sessions)
+            ]
             for unit in self.protocol.units
             for name in self.protocol.canaries
-        }
-        declared = self._declared(sessions, canaries.values())
-        games = [
-            (view, self._worst(sessions, found, view))
-            for (unit, _), found in canaries.items()
-            for view in self.protocol.views_of(unit)
         ]
-        played = self._in_rounds(games)
+        declared = self._declared(sessions, [game for several in searched for game in several])
+        games = [
+            (view, self._worst(several, view))
+            for several in searched
+            for view in self.protocol.views_of(several[0][1].unit)
+        ]
+        # Trials of the evaluated canaries in whole rounds; none of a chain that does nothing.
+        distinct = {id(game.canary): (game.session, game.canary) for _, game in games}
+        views = {view for view, _ in games}
+        played = PlayedRounds(sessions[-1]).play(list(distinct.values()), views) if declared.acts else []
         for view, game in games:
             yield self._finding(game, view, declared, played)
 
-    def _in_rounds(self, games: Sequence[tuple[str, _CanaryGame]]) -> list[PlayedTrial]:
-        """Trials of the evaluated canaries in whole rounds; none of a chain that does nothing."""
-        views = {view for view, _ in games}
-        distinct = {id(game.canary): (game.session, game.canary) for _, game in games}
-        session = games[0][1].session
-        return PlayedRounds(session).play(list(distinct.values()), views) if session.acts else []
-
-    def _sessions(self, models: Mapping[str, Sequence[Floats]]) -> dict[str, AuditSession]:
+    def _sessions(self, models: Mapping[str, Sequence[Floats]]) -> list[AuditSession]:
         """The games at each of the models.
 
         Declared noise does not depend on the model, so sessions share other clients, at the last models.
         Whether their noise is as declared is tested.
         """
-        last = list(models)[-1]
-        sessions = {last: self.session(models[last])}
-        unknown = any(isinstance(event, OpaqueChange) for _, event in sessions[last].acts)
-        others = None if unknown else sessions[last].games.others
-        for name in models:
-            if name != last:
-                sessions[name] = self.session(models[name], others)
-        return {name: sessions[name] for name in models}
+        *names, last = models
+        at_last = self.session(models[last], name=last)
+        unknown = any(isinstance(event, OpaqueChange) for _, event in at_last.acts)
+        others = None if unknown else at_last.games.others
+        return [*(self.session(models[name], others, name) for name in names), at_last]
 
-    def _canaries(self, sessions: Mapping[str, AuditSession], name: str, unit: str) -> dict[str, Canary]:
-        """The canaries of a name, by the name of the models; those that need no search, at the last ones."""
-        if name in ("data:typical", "message"):
-            sessions = dict(list(sessions.items())[-1:])
-        return {model: session.canary(name, unit) for model, session in sessions.items()}
+    def _declared(self, sessions: Sequence[AuditSession], games: Sequence[PlayedGame]) -> DeclarationCheck:
+        """Test the links' declarations on the messages of canaries, and of clients that learn nothing.
 
-    def _declared(
-        self, sessions: Mapping[str, AuditSession], canaries: Iterable[Mapping[str, Canary]]
-    ) -> DeclarationCheck:
-        """Test the links' declarations on the messages of canaries, and of clients that learn nothing."""
-        inputs = [LinkTestInput.resting(name, session.clients) for name, session in sessions.items()]
-        for found in canaries:
-            inputs += [
-                LinkTestInput.of_canary(name, sessions[name].clients, canary)
-                for name, canary in found.items()
-            ]
-        last = list(sessions.values())[-1]
+        And those of noise in sums. Where all is as declared, games draw that of other clients by its law.
+        """
+        inputs = [LinkTestInput.resting(session.name, session.clients) for session in sessions]
+        inputs += [
+            LinkTestInput.of_canary(session.name, session.clients, canary) for session, canary in games
+        ]
+        last = sessions[-1]
         declared = check_declarations(last.acts, last.clients, inputs, last.interactions)
-        return self._declared_in_sums(last, declared)
-
-    def _declared_in_sums(self, session: AuditSession, declared: DeclarationCheck) -> DeclarationCheck:
-        """Test noise in sums too. Where all is as declared, games draw that of other clients by its law."""
         views = {view for unit in self.protocol.units for view in self.protocol.views_of(unit)}
-        sizes = sorted({session.members(view) for view in views} - {1})
-        tested = {members: check_sums(session, members) for members in sizes}
+        sizes = sorted({last.members(view) for view in views} - {1})
+        tested = {members: check_sums(last, members) for members in sizes}
         for found in tested.values():
             if found.failed is not None:
                 declared = declared.with_broken(dict([found.failed]))
         for members, found in tested.items():
             if found.law is not None and not declared.broken:
-                session.games.others.follow(members, found.law)
+                last.games.others.follow(members, found.law)
         return declared
 
-    def _worst(
-        self, sessions: Mapping[str, AuditSession], canaries: Mapping[str, Canary], view: str
-    ) -> _CanaryGame:
+    def _worst(self, several: Sequence[PlayedGame], view: str) -> _CanaryGame:
         """The game to evaluate: the largest exact loss among those with about the largest promised bound."""
         games = []
-        for model, canary in canaries.items():
-            session = sessions[model]
+        for session, canary in several:
             trials = session.first_trials(canary, view)
             exact = session.exact(canary, view, session.claim(canary.unit, view).delta)
-            games.append(_CanaryGame(model, session, canary, exact, trials))
-        if len(games) == 1:
-            return games[0]
+            games.append(_CanaryGame(session, canary, exact, trials))
         # Among games that promise about as much the exact loss decides, which does not vary by chance.
         promised = [game.session.promised(game.trials.choose) for game in games]
         likely = [games[number] for number in about_best(promised)]
@@ -218,7 +200,7 @@ class Audit:
             canary=canary.name,
             colluders=self.protocol.colluders if without_lists(view) == "colluding" else None,
             pair=canary.about,
-            model=game.model,
+            model=session.name,
             interactions=session.interactions,
             messages=self.protocol.messages,
             claim=None if math.isinf(claim.epsilon) else claim.epsilon,

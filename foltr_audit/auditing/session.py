@@ -128,8 +128,10 @@ class AuditSession:
         models: Sequence[Floats],
         progress: Progress,
         others: OtherClients | None = None,
+        name: str = "",
     ) -> None:
-        """Nothing is searched or played yet; `models` (P,) each. Several sessions may share `others`."""
+        """Nothing is searched or played yet; `models` (P,) each, of one name. Sessions may share `others`."""
+        self.name = name
         self.setup = setup
         self.protocol = protocol
         self.progress = progress
