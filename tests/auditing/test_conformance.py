@@ -90,6 +90,9 @@ BROKEN: dict[str, Noise] = {
     "that cancels in whole cohorts": lambda noise, _, context: (
         noise - noise.mean(axis=0) * (len(noise) == context.shares)
     ),
+    "of a seed of its own": lambda noise, _, context: drawn(
+        replace(context, source=Streams(7)), noise.shape[1]
+    ),
     "of 2^16 seeds": lambda noise, _, context: np.stack(
         [
             LAW.sample(Streams(int(seed)).clients("own", 0, np.zeros(1, np.int64)), noise.shape[1])[0]
@@ -173,6 +176,9 @@ HONEST: dict[str, Lies] = {
     "rounds, not audits": honest(lambda clicks, shown, step, context: not context.prefix.startswith("audit")),
     "a parity of all lies": lambda flips, *_: np.column_stack(
         [np.bitwise_xor.reduce(flips[:, 1:6], axis=1), flips[:, 1:]]
+    ),
+    "a seed of their own": lambda flips, clicks, shown, step, context: (
+        replace(context, source=Streams(7)).streams("lies").uniform(flips.shape[1], first=10 * step) < 0.378
     ),
     "a parity of three lies": lambda flips, *_: np.column_stack([flips[:, 1] ^ flips[:, 2], flips[:, 1:]]),
 }
