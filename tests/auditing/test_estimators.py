@@ -263,10 +263,6 @@ def test_scores_are_read_only() -> None:
         perfect(20).zero[0] = 1.0
 
 
-def test_estimators_go_by_their_names() -> None:
-    assert [bound(name, perfect(50), 1e-5).estimator for name in NAMES] == NAMES
-
-
 def test_what_is_taken_for_granted_is_said() -> None:
     assumed = {name: bound(name, perfect(20), 1e-5).assumes for name in NAMES}
     assert {name for name, text in assumed.items() if not text} == set(PROVEN)

@@ -22,7 +22,7 @@ from foltr_audit.auditing.trial_scores import log_ratio
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.utils.arrays import Floats
-from tests.auditing.test_estimators import bound, gaussian
+from tests.auditing.test_estimators import bound
 from tests.auditing.test_estimators_false_alarms import most
 from tests.fixtures.lattice_losses import Law, exact_epsilon
 
@@ -292,9 +292,3 @@ def test_noise_on_a_coarse_grid_needs_the_criterion(v: float, steps: int, n: int
 @pytest.mark.slow
 def test_noise_at_the_edge_of_the_criterion_where_it_matters_most() -> None:
     assert lattice_alarms(EDGE, 949, 1e-9, 0.98, 10_000, 1000) <= most(1000)
-
-
-def test_swapped_means_show_nothing() -> None:
-    """The direction is declared: against it there is no bound, which costs no second alpha."""
-    game = gaussian(2.0, 1e-5).trials(np.random.default_rng(12), 300)
-    assert bound("gaussian-dp", evaluated(game.one, game.zero), 1e-5).epsilon == 0.0
