@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.results import AuditRecord
+from foltr_audit.core.results import AuditRecord, LowerBound
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
@@ -160,21 +160,22 @@ class Audit:
         upper, run = self._upper(session, canary.unit, view, claim, declared)
         trials = self._played(game, view, claim, upper)
         streams, purpose = self.setup.streams, f"{canary.name}/{canary.unit}"
-        estimates, strict = (
-            tuple(
+
+        def bounds(among: Collection[str], confidence: float) -> tuple[LowerBound, ...]:
+            return tuple(
                 every_bound(
                     trials,
                     lambda name: streams.generator(f"audit/{name}/{purpose}"),
                     delta=claim.delta,
                     confidence=confidence,
                     normal=normal,
-                    among=ANYTIME if self.protocol.stop_early else ESTIMATORS,
+                    among=among,
                 )
             )
-            for confidence in (self.protocol.confidence, 1.0 - STRICT)
-        )
+
+        estimates = bounds(ANYTIME if self.protocol.stop_early else ESTIMATORS, self.protocol.confidence)
+        (surest,) = bounds([_AT_ANY_LEVEL.get(chosen, chosen)], 1.0 - STRICT)
         lower = next(bound for bound in estimates if bound.estimator == chosen)
-        surest = next(bound for bound in strict if bound.estimator == _AT_ANY_LEVEL.get(chosen, chosen))
         own = [trial for trial in played if trial.game[1] is canary]
         in_rounds = played_bound(own, view, delta=claim.delta, confidence=1.0 - STRICT)
         alarm = STRICT / (len(self.protocol.views) * len(self.protocol.canaries) * len(self.protocol.units))

@@ -48,10 +48,9 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
     """The rule whose bound is largest on the part for choosing, if the bounds of all rules must hold at once.
 
     Else the best of a thousand rules would often be one with a few lucky guesses. Each trial counts as half a
-    canary. The bound is for the number of canaries that will be evaluated, or that this part holds if these
-    are fewer. Without `worth` it is the one for delta 0. With it, one rule of each size of guesses is
-    compared, the best at delta 0: other bounds are too slow for all. Fewer canaries than a tail held may be
-    guessed, see `_with_margins`.
+    canary, and no more canaries count than will be evaluated. Without `worth` the bound is the one for delta
+    0; with it, it is that of the best rule at delta 0 of each size of guesses: it is too slow for all. Fewer
+    canaries than a tail held may be guessed, see `_with_margins`.
     """
     highest, lowest = _thinned(trials), _thinned(trials.mirrored())
     held = 2 * trials.chosen_on

@@ -554,13 +554,11 @@ def mu_bound(zero: Floats, one: Floats, alpha: float) -> float:
     """Lower confidence bound on (mean_1 - mean_0) / sigma: too large with probability alpha at most.
 
     Scores at the same place may be correlated with a coefficient rho in [0, 1]: two sums hold the same noise
-    of other clients. Their sum and their difference are independent of each other, so that s^2, the mean of
-    both variances, is sigma^2 / (2n - 2) times (1 - rho) A + (1 + rho) B, with A and B chi-squared of n - 1
-    degrees of freedom each. By its first two moments that is chi-squared of 2 (n - 1) / (1 + rho^2), exactly
-    for rho = 0 and for rho = 1, and T / sqrt(1 - rho) is noncentral t. The bound is the smallest over a
-    confidence interval for rho, which takes 1/50 of alpha. It is at one of its ends, since the variance of T,
-    n / 2 times 2 (1 - rho) + mu^2 (1 + rho^2) / 4, is convex in rho. It is infinite for different scores
-    without any noise, and 0 if a score is infinite.
+    of other clients. Their sum and their difference are independent, so that s^2, the mean of both variances,
+    is by its first two moments sigma^2 over d times chi-squared of d = 2 (n - 1) / (1 + rho^2), exactly for
+    rho = 0 and for rho = 1, and T / sqrt(1 - rho) is noncentral t. The bound is the smallest over an interval
+    for rho, which takes 1/50 of alpha: it is at one of its ends, since the variance of T is convex in rho. It
+    is infinite for different scores without any noise, and 0 if a score is infinite.
 
     Source: Johnson & Welch 1940 (as `gaussian_dp`) for rho = 0; Satterthwaite 1946, "An approximate
     distribution of estimates of variance components", for the degrees of freedom; Berger & Boos 1994, "P
