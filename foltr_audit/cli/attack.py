@@ -9,19 +9,27 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import ANSWER, ATTACK, SHARED, CommonOptions, field_flags, takes, use_threads
+from foltr_audit.cli.common import (
+    ANSWER,
+    ATTACK,
+    SHARED,
+    CommonOptions,
+    check_pictures,
+    field_flags,
+    takes,
+    use_threads,
+)
 from foltr_audit.cli.options import KNOW_HELP, PICTURE, option, refuse_given, refuse_others, words
-from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
+from foltr_audit.cli.output import note, print_line, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
-from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
+from foltr_audit.cli.runs import PresetSelection, attack_preset, print_beside, published_table, store
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
-from foltr_audit.core.warning_kinds import coded, warning_code
+from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.experiments.run import Run
     from foltr_audit.report.attack import AttackReport
     from foltr_audit.report.presets import PresetComparison
 
@@ -96,24 +104,12 @@ def run_attacks(
 ) -> None:
     """Run a plan of attacks, show and save its report, and compare it with the figures of a preset."""
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.attack import AttackReport
-    from foltr_audit.report.picture_style import check_picture
 
     warn_of_unloadable(Attack)
-    output = common.output()
-    for picture in pictures:
-        check_picture(picture, common.out)
-    save_config(common.save_config, plan)
-    use_threads(common.threads)
-    cells = run_plan(plan, output, Runner(on_terminal()))
-    report = AttackReport.of(plan, cells)
-    published = None if chosen is None else chosen.comparison(cells)
-    if output is not None:
-        output.save_results(report.json(published_table(published)))
-    _show(report, common, published, () if chosen is None else chosen.readings(cells))
-    for picture in pictures:
-        report.save(picture)
+    report, cells, published = store(plan, common, AttackReport.of, pictures=pictures, chosen=chosen)
+    parts = () if chosen is None else chosen.reports(AttackReport.of, cells)
+    _show(report, common, pictures, published, parts)
 
 
 def cheats(common: CommonOptions) -> bool:
@@ -145,11 +141,9 @@ def _attack_trace(
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.attack import recorded_report
-    from foltr_audit.report.picture_style import check_picture
     from foltr_audit.trace.facts import parse_facts
 
-    for picture in pictures:
-        check_picture(picture, None)
+    check_pictures(pictures, None)
     given = common.fields
     recorded = TraceAttack.open(
         path,
@@ -179,16 +173,15 @@ def _attack_trace(
             return
     with no_result_printed():
         report = recorded_report(recorded, on_terminal())
-    _show(report, common)
-    for picture in pictures:
-        report.save(picture)
+    _show(report, common, pictures)
 
 
 def _show(
     report: AttackReport,
     common: CommonOptions,
+    pictures: Sequence[Path],
     published: PresetComparison | None = None,
-    readings: Iterable[tuple[str, Plan, Sequence[Run]]] = (),
+    readings: Iterable[tuple[str, AttackReport]] = (),
 ) -> None:
     """Show the report on stdout, or those of the readings of a study, and then its warnings on stderr."""
     from foltr_audit.report.attack import AttackReport
@@ -197,9 +190,8 @@ def _show(
         print_line(report.json(published_table(published)))
     else:
         brief = partial(AttackReport.show_short, quiet=common.quiet)
-        reports = [(name, AttackReport.of(plan, runs)) for name, plan, runs in readings] or [("", report)]
-        print_published(published, reports, AttackReport.show if common.full else brief)
-    whole = {warning_code("facts"), warning_code("truth")}
-    warn(warning for warning in report.coded_warnings if warning.code in whole)
-    others = [warning for warning in report.coded_warnings if warning.code not in whole]
-    warn(others, full=common.full, quiet=common.quiet)
+        print_beside(published, [*readings] or [("", report)], AttackReport.show if common.full else brief)
+    always = ("facts", "truth")
+    warn(report.coded_warnings, full=common.full, quiet=common.quiet, always=always)
+    for picture in pictures:
+        report.save(picture)

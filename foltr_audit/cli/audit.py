@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, OtherHelp, stored_report, takes
+from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, OtherHelp, takes
 from foltr_audit.cli.options import flags, option, refuse_given, refuse_others, switch, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
+from foltr_audit.cli.runs import store
 from foltr_audit.cli.user_code import named_function
 from foltr_audit.errors import UsageError, message_of, shorten_value
 from foltr_audit.utils.progress import on_terminal
@@ -116,10 +117,8 @@ def audit(
     refuse_given(own, "only with a function, as FILE.py:FUNCTION")
     from foltr_audit.report.audit import AuditReport
 
-    report = stored_report(common, "audit", AuditReport.of)
-    brief = partial(report.short_answer().print, quiet=common.quiet)
-    show(report.json, report.show if common.full else brief, json=common.json)
-    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
+    report, _, _ = store(common.plan(protocol="audit"), common, AuditReport.of)
+    common.show(report)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)
 

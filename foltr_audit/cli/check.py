@@ -44,7 +44,6 @@ from foltr_audit.cli.output import (
 )
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import NO_DEFENSE
-from foltr_audit.core.warning_kinds import warning_code
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
@@ -290,9 +289,7 @@ def _finish(report: CheckReport, outputs: Outputs, place: LimitsPlace) -> None:
         report.show(stdout_console())
     else:
         print_line(text_in(outputs.shown, report, place).rstrip("\n"))
-    truth = warning_code("truth")
-    warn(warning for warning in report.coded_warnings if warning.code == truth)
-    warn([each for each in report.coded_warnings if each.code != truth], full=False, how="--json")
+    warn(report.coded_warnings, full=False, how="--json", always=["truth"])
     for status in ("broken", "not judged"):
         for row in report.of_status(status):
             note(f"{status}: {outcome_line(row)}")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, get_type_hints
 
 from foltr_audit.cli.options import (
     DATA,
@@ -24,23 +24,19 @@ from foltr_audit.cli.options import (
     shared,
     words,
 )
-from foltr_audit.cli.output import note, save_config, show_log
+from foltr_audit.cli.output import note, show, show_log, warn
 from foltr_audit.cli.user_code import with_own_plugins
 from foltr_audit.core.pdgd import pdgd_setting
 from foltr_audit.core.settings.defaults import LEARNER, PROTOCOLS
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.progress import on_terminal
 from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import Learner
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.experiments.run import Run
     from foltr_audit.experiments.runner import RunOutput
     from foltr_audit.report.documents import Document
-
-ReportOf = TypeVar("ReportOf", bound="Document")
 
 # Options that change a parameter of the learner of the same name.
 OF_LEARNER = words("interactions learning_rate clip_without_pairs rank_with")
@@ -258,6 +254,14 @@ class CommonOptions:
         tables = [apply_changes(table, run) for table in tables for run in self.repetition_axis(table)]
         return Plan.of([with_users(table) for table in tables], str(self.config or ""), field_flags())
 
+    def show(self, report: Document, pictures: Sequence[Path] = ()) -> None:
+        """Show a report, short without --full, with its warnings, and draw its pictures."""
+        short = partial(report.show_short, quiet=self.quiet)
+        show(report.json, report.show if self.full else short, json=self.json)
+        warn(report.coded_warnings, full=self.full, quiet=self.quiet)
+        for picture in pictures:
+            report.save(picture)
+
     def output(self) -> RunOutput | None:
         """The place of the results; None without --out."""
         if self.out is None:
@@ -394,19 +398,12 @@ def _learner_of(table: Table) -> Learner:
     return make(Learner, table.get("train", {}).get("learner", default))
 
 
-def stored_report(
-    common: CommonOptions, protocol: str, report_of: Callable[[Plan, list[Run]], ReportOf]
-) -> ReportOf:
-    """The report of what the options mean, run with a protocol; with --out it is stored too."""
-    from foltr_audit.experiments.runner import Runner, run_plan
+def check_pictures(pictures: Sequence[Path], out: Path | None) -> None:
+    """Refuse pictures that could not be written, before anything is computed."""
+    from foltr_audit.report.picture_style import check_picture
 
-    plan, output = common.plan(protocol=protocol), common.output()
-    save_config(common.save_config, plan)
-    use_threads(common.threads)
-    report = report_of(plan, run_plan(plan, output, Runner(on_terminal())))
-    if output is not None:
-        output.save_results(report.json())
-    return report
+    for picture in pictures:
+        check_picture(picture, out)
 
 
 @contextmanager

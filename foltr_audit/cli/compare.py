@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from foltr_audit.cli.common import (
     CommonOptions,
     OtherHelp,
     changed_learner,
+    check_pictures,
     folds_of,
     open_comparison,
     shared_but,
@@ -32,7 +32,7 @@ from foltr_audit.cli.options import (
     switch,
     words,
 )
-from foltr_audit.cli.output import print_json, save_config, show, stdout_console, warn, warn_of_unloadable
+from foltr_audit.cli.output import print_json, save_config, stdout_console, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.progress import on_terminal
@@ -94,7 +94,6 @@ def compare(
     """
     from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.report.picture_style import check_picture
 
     given = common.of_table("grid")
     if "sensitivity" in given and "sensitivity_grid" in given:
@@ -106,8 +105,7 @@ def compare(
         )
     save_config(common.save_config, grid)
     workers = Workers(backend, jobs, scheduler)
-    for picture in plot or ():
-        check_picture(picture, common.out)
+    check_pictures(plot or (), common.out)
     if dry_run:
         _list_cells(grid, common)
         return
@@ -164,12 +162,7 @@ def _compare(
     failed = runner.compare(grid, folder, workers, progress)
     report = CompareReport.of(folder, failed, progress)
     folder.save_results(report.json())
-    answer = report.short_answer()
-    brief = report.show if answer is None else partial(answer.print, quiet=common.quiet)
-    show(report.json, report.show if common.full else brief, json=common.json)
-    for picture in pictures:
-        report.save(picture)
-    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
+    common.show(report, pictures)
     refuse_contradiction(report.claims)
     worst = runner.worst_failure(failed)
     if worst is not None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from foltr_audit.cli.common import (
-    MEMBERSHIP,
-    UNLEARNING,
-    CommonOptions,
-    OtherHelp,
-    shared_but,
-    stored_report,
-    takes,
-)
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from foltr_audit.cli.common import MEMBERSHIP, UNLEARNING, CommonOptions, OtherHelp, shared_but, takes
 from foltr_audit.cli.options import FEDERATION, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
+from foltr_audit.cli.runs import store
+
+if TYPE_CHECKING:
+    from foltr_audit.experiments.plan import Plan
+    from foltr_audit.experiments.run import Run
+    from foltr_audit.report.plan_report import PlanReport
 
 app = new_app()
 
@@ -36,9 +37,7 @@ def unlearning(common: CommonOptions) -> None:
     """
     from foltr_audit.report.membership import UnlearningReport
 
-    report = stored_report(common, "unlearning", UnlearningReport.of)
-    show(report.json, report.show, json=common.json)
-    warn(report.coded_warnings)
+    _run(common, "unlearning", UnlearningReport.of)
 
 
 _MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
@@ -60,6 +59,10 @@ def membership(common: CommonOptions) -> None:
     """
     from foltr_audit.report.membership import MembershipReport
 
-    report = stored_report(common, "membership", MembershipReport.of)
+    _run(common, "membership", MembershipReport.of)
+
+
+def _run(common: CommonOptions, protocol: str, report_of: Callable[[Plan, list[Run]], PlanReport]) -> None:
+    report, _, _ = store(common.plan(protocol=protocol), common, report_of)
     show(report.json, report.show, json=common.json)
     warn(report.coded_warnings)

@@ -11,7 +11,7 @@ from foltr_audit.cli.common import CommonOptions, takes, use_threads
 from foltr_audit.cli.options import Table, flags, option, words
 from foltr_audit.cli.output import note, print_line, warn
 from foltr_audit.cli.pages import new_app, page
-from foltr_audit.cli.preset_plan import print_published, published_table
+from foltr_audit.cli.runs import print_beside, published_table
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.utils.progress import on_terminal
@@ -88,7 +88,7 @@ def run_merge_study(
         print_line(study.json(published_table(published)))
     else:  # the tables of the study have the other figures in brackets
         shown = None if published is None else published.only("statistics", "hyperparameters")
-        print_published(shown, [("", study)], MergeReport.show)
+        print_beside(shown, [("", study)], MergeReport.show)
 
     warn(coded("merging", text) for text in study.notes)
 

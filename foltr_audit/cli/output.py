@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from foltr_audit.core.warning_kinds import coded, warning_lines
+from foltr_audit.core.warning_kinds import coded, warning_code, warning_lines
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.formatting import json_text, visible
 
@@ -99,19 +99,30 @@ def show_log(*, everything: bool) -> None:
 
 
 def warn(
-    warnings: Iterable[CodedWarning], *, full: bool = True, quiet: bool = False, how: str = "--full"
+    warnings: Iterable[CodedWarning],
+    *,
+    full: bool = True,
+    quiet: bool = False,
+    how: str = "--full",
+    always: Iterable[str] = (),
 ) -> None:
     """Print warnings on stderr, each with its code once, on one line whatever the width of the terminal.
 
     Without `full` one line has all of their codes, and says `how` one reads them; if `quiet` there is none.
+    First come those of the kinds that are `always` shown in full.
     """
     from rich.console import Console
     from rich.text import Text
 
-    texts = dict.fromkeys(" ".join(str(text).split()) for text in warnings) if full else ()
-    lines = [f"warning {text}" for text in texts] if full else warning_lines(warnings, how)
+    codes = set(map(warning_code, always))
+    told = dict.fromkeys(warnings)
+    others = [warning for warning in told if warning.code not in codes]
+    shown = [warning for warning in told if warning.code in codes]
+    others = [] if quiet else [warning for warning in told if warning.code not in codes]
+    whole = dict.fromkeys(" ".join(str(warning).split()) for warning in (*shown, *(others if full else ())))
+    lines = [f"warning {text}" for text in whole] + ([] if full else warning_lines(others, how))
     colours = Console(stderr=True)
-    for line in () if quiet else lines:
+    for line in lines:
         # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
             colours.print(Text(visible(line), style="yellow"), soft_wrap=True, end="")

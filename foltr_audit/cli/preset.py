@@ -13,7 +13,7 @@ from foltr_audit.cli.merge import run_merge_study
 from foltr_audit.cli.options import DATA, PICTURE, Json, option, refuse_given, switch, words
 from foltr_audit.cli.output import print_json, print_line, show_table
 from foltr_audit.cli.pages import new_app, page
-from foltr_audit.cli.preset_plan import PresetSelection, check_scale
+from foltr_audit.cli.runs import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
 from foltr_audit.errors import DataError, UsageError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import typer
@@ -11,7 +10,7 @@ from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.attack import cheats
 from foltr_audit.cli.common import ANSWER, IN_CELLS, CommonOptions, open_comparison, shared_but, takes
 from foltr_audit.cli.options import Backend, Jobs, Scheduler, option, split_methods, words
-from foltr_audit.cli.output import save_config, show, warn
+from foltr_audit.cli.output import save_config
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
@@ -110,9 +109,7 @@ def recommend(
         found = search(spec, limits, effort, folder, workers, progress)
         report = RecommendReport.of(found, folder, progress)
         folder.save_results(report.json())
-    brief = partial(report.short_answer().print, quiet=common.quiet)
-    show(report.json, report.show if common.full else brief, json=common.json)
-    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
+    common.show(report)
     refuse_contradiction(report.claims)
     if not report.confirmed:
         raise typer.Exit(1)

@@ -7,12 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, takes, use_threads
+from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, takes
 from foltr_audit.cli.options import PICTURE, option, switch, words
-from foltr_audit.cli.output import note, print_line, save_config, warn
+from foltr_audit.cli.output import note, print_line, warn
 from foltr_audit.cli.pages import new_app, page
-from foltr_audit.cli.preset_plan import PresetSelection, print_published, published_table
-from foltr_audit.utils.progress import on_terminal
+from foltr_audit.cli.runs import PresetSelection, print_beside, published_table, store
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
@@ -59,34 +58,23 @@ def run_training(
     twins: bool = False,
 ) -> None:
     """Run a plan that trains only, show and save its report, and compare it with the figures of a preset."""
-    from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.picture_style import check_picture
     from foltr_audit.report.train import TrainReport, speed_text, train_speed, wire_costs
 
-    output = common.output()
-    for picture in pictures:
-        check_picture(picture, common.out)
-    save_config(common.save_config, plan)
-    use_threads(common.threads)
-    study = Runner(on_terminal())
-    plan = study.with_twins(plan) if twins else plan
-    runs = run_plan(plan, output, study)
-    report = TrainReport.of(plan, runs)
-    published = None if chosen is None else chosen.comparison(runs)
-    if output is not None:
-        output.save_results(report.json(published_table(published)))
-        report.save_rounds(output.path)
+    report, runs, published = store(
+        plan, common, TrainReport.of, pictures=pictures, chosen=chosen, twins=twins
+    )
+    if common.out is not None:
+        report.save_rounds(common.out)
     if common.json:
         print_line(report.json(train_speed(runs) | published_table(published)))
     else:
-        parts = () if chosen is None else chosen.readings(runs)
-        reports = [(name, TrainReport.of(mine, done)) for name, mine, done in parts] or [("", report)]
         whole = partial(TrainReport.show, rounds=published is None)
-        brief = partial(TrainReport.print_brief, quiet=common.quiet)
-        print_published(published, reports, whole if common.full else brief)
+        draw = whole if common.full else partial(TrainReport.show_short, quiet=common.quiet)
+        parts = [] if chosen is None else [*chosen.reports(TrainReport.of, runs)]
+        print_beside(published, parts or [("", report)], draw)
+    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     for picture in pictures:
         report.save(picture)
-    warn(report.coded_warnings, full=common.full, quiet=common.quiet)
     if common.json or common.quiet:
         return
     note(speed_text(train_speed(runs)))

@@ -305,15 +305,10 @@ class AttackReport(PlanReport):
 
     def show_short(self, console: Console, *, quiet: bool = False) -> None:
         """Print the short answer; of a report that has no attack on clicks the whole report."""
-        answer = self.short_answer()
-        if answer is None:
-            self.show(console)
-        elif quiet:
-            answer.print(console, quiet=True)
-        else:
-            _print(self._facts_lines(), console)
-            answer.print(console)
-            _print(details.named_queries(self.queries), console)
+        short = not quiet and self.short_answer() is not None
+        _print(self._facts_lines() if short else (), console)
+        super().show_short(console, quiet=quiet)
+        _print(details.named_queries(self.queries) if short else (), console)
 
     def figure(self) -> Figure:
         """Precision, recall and AUC of each attack, and nDCG@10, against the claimed epsilon."""

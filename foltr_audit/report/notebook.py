@@ -78,6 +78,14 @@ class NotebookReport:
         """The conclusion with one table; None for a report that is short as a whole."""
         return None
 
+    def show_short(self, console: Console, *, quiet: bool = False) -> None:
+        """Print the short answer, of it the conclusion alone if `quiet`; without one the whole report."""
+        answer = self.short_answer()
+        if answer is None:
+            self.show(console)
+        else:
+            answer.print(console, quiet=quiet)
+
     @property
     def coded_warnings(self) -> list[CodedWarning]:
         """What a reader should know before using the numbers."""

@@ -131,9 +131,9 @@ class TrainReport(PlanReport):
         for table in tables:
             print_table(table, console)
 
-    def print_brief(self, console: Console, *, quiet: bool = False) -> None:
+    def show_short(self, console: Console, *, quiet: bool = False) -> None:
         """Print the short answer, and the comparison with twins if some were trained."""
-        self.short_answer().print(console, quiet=quiet)
+        super().show_short(console, quiet=quiet)
         if self.twins and not quiet:
             print_table(twins_table(self.twins), console)
 

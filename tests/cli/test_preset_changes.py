@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.preset_plan import PresetSelection, attack_preset
+from foltr_audit.cli.runs import PresetSelection, attack_preset
 from tests.experiments.test_presets import QUICK, SMALL
 from tests.fixtures.command import answer
 

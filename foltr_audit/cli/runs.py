@@ -1,15 +1,17 @@
-"""Turns a preset into the plans of its cells, and prints its published figures with the report."""
+"""Runs plans, those of the cells of presets too, and prints their reports beside published figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from foltr_audit.cli.common import CommonOptions, field_flags
+from foltr_audit.cli.common import CommonOptions, check_pictures, field_flags, use_threads
 from foltr_audit.cli.options import Table, words
-from foltr_audit.cli.output import stdout_console
+from foltr_audit.cli.output import save_config, stdout_console
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.experiments.published import ParameterOverride
     from foltr_audit.experiments.run import Run
+    from foltr_audit.report.documents import Document
     from foltr_audit.report.presets import PresetComparison
+
+R = TypeVar("R", bound="Document")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +71,17 @@ class PresetSelection:
         """The Specs of all cells, each once."""
         return _joined([plan for cells in self.plans.values() for plan in cells.values()])
 
-    def readings(self, cells: Sequence[Run]) -> Iterator[tuple[str, Plan, list[Run]]]:
-        """Each reading with its heading, its plan and what was run; nothing where there is one alone."""
+    def reports(
+        self, report_of: Callable[[Plan, list[Run]], R], cells: Sequence[Run]
+    ) -> Iterator[tuple[str, R]]:
+        """A report on each reading, with its heading; nothing where there is one reading alone."""
         from foltr_audit.experiments.periods import runs_by_spec
         from foltr_audit.experiments.presets import READINGS
 
         run = runs_by_spec(cells)
         for name, plans in self.plans.items() if len(self.plans) > 1 else ():
             plan = _joined(plans.values())
-            yield READINGS[name], plan, [run[spec] for spec in plan.specs]
+            yield READINGS[name], report_of(plan, [run[spec] for spec in plan.specs])
 
     def comparison(self, cells: Sequence[Run]) -> PresetComparison:
         """The published figures with those of the cells that were run."""
@@ -162,11 +170,38 @@ def published_table(published: PresetComparison | None) -> Table:
     return {} if published is None else {"published": published.table()}
 
 
-R = TypeVar("R")
+def store(
+    plan: Plan,
+    common: CommonOptions,
+    report_of: Callable[[Plan, list[Run]], R],
+    *,
+    pictures: Sequence[Path] = (),
+    chosen: PresetSelection | None = None,
+    twins: bool = False,
+) -> tuple[R, list[Run], PresetComparison | None]:
+    """Run a plan, with `twins` too if asked, and store its report in --out.
+
+    Returns:
+        The report, what was run, and the published figures beside those found where a preset was chosen.
+    """
+    from foltr_audit.experiments.runner import Runner, run_plan
+
+    output = common.output()
+    check_pictures(pictures, common.out)
+    save_config(common.save_config, plan)
+    use_threads(common.threads)
+    runner = Runner(on_terminal())
+    plan = runner.with_twins(plan) if twins else plan
+    runs = run_plan(plan, output, runner)
+    report = report_of(plan, runs)
+    published = None if chosen is None else chosen.comparison(runs)
+    if output is not None:
+        output.save_results(report.json(published_table(published)))
+    return report, runs, published
 
 
-def print_published(
-    published: PresetComparison | None, reports: Sequence[tuple[str, R]], draw: Callable[[R, Console], object]
+def print_beside(
+    published: PresetComparison | None, reports: Iterable[tuple[str, S]], draw: Callable[[S, Console], object]
 ) -> None:
     """Print reports on stdout below their headings, and the figures of a published study if there is one."""
     console = stdout_console("" if published is None else published.extent.label)
