@@ -304,7 +304,7 @@ def _verify(file: Path, common: CommonOptions, sample: int | None, jobs: int | N
 
     from foltr_audit.evidence.verification import SAMPLE, DataPlaces, verify
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.report.bundle import print_verification, remake_results
+    from foltr_audit.report.check import print_verification, remake_results
 
     seed = common.fields.get("seed")
     if every and sample is not None:

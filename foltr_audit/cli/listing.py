@@ -9,9 +9,9 @@ import typer
 from foltr_audit.cli.options import Json, words
 from foltr_audit.cli.output import print_json, print_line, show, show_table, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
-from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
+from foltr_audit.core.warning_kinds import WARNINGS, warning_kind
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.report.table import Column, make_table
+from foltr_audit.report.table import columns_of, make_table
 
 app = new_app()
 
@@ -55,17 +55,11 @@ def listing(
 def _explain(code: str | None, *, json: bool) -> None:
     """Print all warnings, or the explanation of one."""
     kinds = list(WARNINGS.values()) if code is None else [warning_kind(code)]
+    rows = [{name: getattr(kind, name) for name in ("code", "title", "text", "section")} for kind in kinds]
     if json:
-        print_json("explain/1", warnings=[_row(kind) for kind in kinds])
+        print_json("explain/1", warnings=rows)
     elif code is not None:
         print_line(kinds[0].explanation)
     else:
-        columns = [
-            Column("code", lambda kind: kind.code, "name"),
-            Column("what is wrong", lambda kind: kind.title, "words"),
-        ]
-        show_table(make_table("warnings; foltr-audit list warnings CODE says more", columns, kinds))
-
-
-def _row(kind: WarningKind) -> dict[str, str]:
-    return {"code": kind.code, "title": kind.title, "text": kind.text, "section": kind.section}
+        columns = columns_of("code:name; what is wrong=title:words")
+        show_table(make_table("warnings; foltr-audit list warnings CODE says more", columns, rows))

@@ -28,8 +28,13 @@ from foltr_audit.report import attack_details as details
 from foltr_audit.report.attack_details import describe_world, group_by_world
 from foltr_audit.report.documents import Field, Row, Section, nested, prefixed
 from foltr_audit.report.figures import attack_figure
-from foltr_audit.report.groups import beside_all, served_group_rows, served_groups_table, served_rows
-from foltr_audit.report.plan_report import PlanReport
+from foltr_audit.report.plan_report import (
+    PlanReport,
+    beside_all,
+    served_group_rows,
+    served_groups_table,
+    served_rows,
+)
 from foltr_audit.report.settings import (
     GUESS_COLUMNS,
     GUESS_NOTES,
@@ -52,12 +57,10 @@ from foltr_audit.report.settings import (
 )
 from foltr_audit.report.table import (
     Table,
-    beside_column,
+    columns_of,
     estimate_text,
     known_or,
     make_table,
-    method_column,
-    short_column,
     whole_percent,
 )
 from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_lines, print_table
@@ -584,14 +587,10 @@ def _brief_table(world: str, rows: Sequence[Row]) -> Table:
     return make_table(
         world,
         [
-            method_column(),
+            *columns_of("method:method"),
             *setting_columns(rows, without=["trained_on"]),
-            *([details.claimed_column()] if details.claims_vary(rows) else []),
-            short_column("accuracy", "accuracy"),
-            short_column("precision", "precision"),
-            short_column("recall", "recall"),
-            short_column("exact\nmatch", "exact"),
-            beside_column("AUC", "auc"),
+            *(columns_of("claimed=eps_claimed:claim") if details.claims_vary(rows) else []),
+            *columns_of("accuracy:3; precision:3; recall:3; exact\nmatch=exact:3; AUC=auc:beside"),
             *GUESS_COLUMNS,
         ],
         rows,

@@ -13,7 +13,7 @@ from foltr_audit.core.warning_kinds import coded
 from foltr_audit.judge.scoring import RANDOM
 from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.documents import Document, Row, Section, nested
-from foltr_audit.report.groups import difference_column, once, with_totals
+from foltr_audit.report.plan_report import difference_column, once, with_totals
 from foltr_audit.report.settings import (
     GUESS_COLUMNS,
     GUESS_NOTES,
@@ -29,15 +29,13 @@ from foltr_audit.report.settings import (
 from foltr_audit.report.table import (
     Column,
     Table,
-    beside_column,
-    bound_text,
     capitalised,
     claim_text,
+    columns_of,
     counted,
     delta_text,
     estimate_text,
     make_table,
-    method_column,
     percent,
     whole_percent,
 )
@@ -95,21 +93,9 @@ def claims_vary(rows: Sequence[Row]) -> bool:
     return len({row["eps_claimed"] for row in rows}) > 1
 
 
-def claimed_column() -> Column:
-    """The claimed epsilon of a line; nothing where it is of every epsilon."""
-    return Column("claimed", lambda line: claim_text(line["eps_claimed"]) if "eps_claimed" in line else "")
-
-
-def _metrics(text: str, *, beside: bool = True) -> list[Column]:
-    """Columns of metrics such as `accuracy, MRR=mrr`; their intervals stand below or `beside` them."""
-    pairs = [each.partition("=") for each in text.split(", ")]
-    make = beside_column if beside else Column
-    return [make(header, name or header) for header, _, name in pairs]
-
-
 def _method_table(title: str, columns: Iterable[Column], lines: Sequence[Line], **options: Any) -> Table:
     """A table by method and claimed epsilon, with guesses dimmed."""
-    columns = [method_column(), claimed_column(), *columns]
+    columns = [*columns_of("method:method; claimed=eps_claimed:claim"), *columns]
     return make_table(title, columns, in_method_order(lines), dim=_guess, **options)
 
 
@@ -139,7 +125,7 @@ def results_table(rows: Sequence[Row]) -> Table:
             f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked "
             f"kept{unknown}{clipped}"
         )
-    metrics = _metrics("accuracy, precision, recall, F1=f1, exact\nmatch=exact, AUC=auc", beside=False)
+    metrics = columns_of("accuracy; precision; recall; F1=f1; exact\nmatch=exact; AUC=auc")
     return _method_table(
         describe_world(rows[0]),
         [*metrics, *GUESS_COLUMNS],
@@ -162,10 +148,10 @@ def scores_table(results: Sequence[Row]) -> Table:
     among = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     finest = f"; resolution {percent(1 / counts[0])}" if counts[0] else ""
     few = "; too few for an interval" if any(row["tpr_at_01"].ci95 is None for row in rows) else ""
-    metrics = "TPR@1%=tpr_at_1, TPR@.1%=tpr_at_01, identifiable=accuracy_identifiable"
+    metrics = "TPR@1%=tpr_at_1:beside; TPR@.1%=tpr_at_01:beside; identifiable=accuracy_identifiable:beside"
     return _method_table(
         "",
-        _metrics(metrics + (", message=exact_message" if message else "")),
+        columns_of(metrics + ("; message=exact_message:beside" if message else "")),
         rows,
         caption=f"TPR at FPR <= 1 % and <= .1 % ({among} unclicked documents{finest}{few})\n{_IDENTIFIABLE}"
         + ("\nmessage: all lists of a message right" if message else ""),
@@ -185,7 +171,8 @@ def any_click_table(rows: Sequence[Row]) -> Table:
         for row in {(row["eps_claimed"], row["defense"]): row for row in rows}.values()
     ]
     title = "any click at all? (every list counts)"
-    return _method_table(title, _metrics("AUC=auc, accuracy"), [*always, *rows], spare=("accuracy",))
+    metrics = columns_of("AUC=auc:beside; accuracy:beside")
+    return _method_table(title, metrics, [*always, *rows], spare=("accuracy",))
 
 
 def groups_table(rows: Sequence[Row], of: str) -> Table:
@@ -199,10 +186,8 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
     return make_table(
         f"by group of {of}, hit hardest (highest AUC) first",
         [
-            once(Column("method", "method", "fold")),
-            once(claimed_column()),
-            Column("group", "group", "fold"),
-            *_metrics("lists, F1=f1, exact, AUC=auc", beside=False),
+            *map(once, columns_of("method:fold; claimed=eps_claimed:claim")),
+            *columns_of("group:fold; lists; F1=f1; exact; AUC=auc"),
             difference_column("AUC - all", "auc"),
         ],
         lines[::-1],
@@ -215,7 +200,7 @@ def groups_table(rows: Sequence[Row], of: str) -> Table:
 
 
 _BITS = [
-    Column("leaked at least", "bits", "name", beside=True),
+    *columns_of("leaked at least=bits:beside"),
     Column("error at most", lambda row: short(row.number("bias_bound")), "name"),
     Column("in total", lambda row: short(row.number("entropy")), "name"),
     Column("share", lambda row: percent(row.number("share")), "name"),
@@ -256,10 +241,13 @@ def learners_table(rows: Sequence[Row]) -> Table:
     def learner(row: Row) -> str:
         return f"{setting_text(row.setting, 'learner', settings)} by {row['method'].partition(':')[0]}"
 
-    clicks = Column("clicks", "click_model", "name")
     return make_table(
         "what the server learns of a list's clicks, by learner, in bits",
-        [clicks, claimed_column(), Column("learner", learner, "words"), *_BITS],
+        [
+            *columns_of("clicks=click_model:name; claimed=eps_claimed:claim"),
+            Column("learner", learner, "words"),
+            *_BITS,
+        ],
         _bits_lines(sorted(rows, key=lambda row: (row["click_model"], row["eps_claimed"]))),
         caption="claimed: the eps of one interaction; a message of several composes them",
     )
@@ -270,10 +258,9 @@ def proven_table(rows: Sequence[Row]) -> Table:
     return make_table(
         "proven epsilon, whatever the attack",
         [
-            Column("server sees", "sees", "name"),
+            *columns_of("server sees=sees:name"),
             *setting_columns(rows, without=["trained_on"]),
-            claimed_column(),
-            Column("round", lambda row: bound_text(row["eps_proven"])),
+            *columns_of("claimed=eps_claimed:claim; round=eps_proven:eps"),
             Column("run", run_bound_text),
         ],
         rows,
@@ -357,13 +344,7 @@ def named_queries(rows: Sequence[Row]) -> Iterator[Table | str]:
     for world, mine in group_by_world(attacked).items():
         yield make_table(
             f"named queries, {world}",
-            [
-                Column("query", "query", "fold"),
-                Column("claimed", "claimed"),
-                Column("who", "who", "fold"),
-                Column("documents", "documents", "fold"),
-                Column("exact", "exact", "name"),
-            ],
+            columns_of("query:fold; claimed; who:fold; documents:fold; exact:name"),
             list(_query_lines(mine)),
             caption="documents by their place in the query's data, from 0, in the order shown; * clicked",
             dim=_guess,
@@ -394,15 +375,13 @@ class _Inquiry(NamedTuple):
     """The texts on attacks that find something else than clicks; names in braces are those of `_words`.
 
     Attributes:
-        metrics: columns as for `_metrics`.
-        beside: whether intervals stand beside metrics.
+        metrics: columns as for `columns_of`.
     """
 
     title: str
     metrics: str
     caption: str
     sentence: str
-    beside: bool = True
 
 
 _BY_CHANCE = {
@@ -417,7 +396,7 @@ _BY_CHANCE = {
 INQUIRIES = {
     "query_identification": _Inquiry(
         "which query?",
-        "accuracy, MRR=mrr, with pairs=accuracy_with_pairs, MRR=mrr_with_pairs",
+        "accuracy:beside; MRR=mrr:beside; with pairs=accuracy_with_pairs:beside; MRR=mrr_with_pairs:beside",
         "one of {choices} queries{fewer}; {messages} messages of {queries} queries; in brackets: the 95 % "
         "interval over queries\nwith pairs: the {messages_with_pairs} from whose clicks anything was learnt; "
         "the others say nothing of the query\nMRR: mean reciprocal rank of the right one",
@@ -426,17 +405,16 @@ INQUIRIES = {
     ),
     "counts": _Inquiry(
         "click counts,",
-        "error, RMSE=rmse, Spearman=spearman, exact",
+        "error; RMSE=rmse; Spearman=spearman; exact",
         "{lists} lists of {queries} queries, sums over {summands}\nin brackets: the 95 % interval over "
         "queries; errors are those of click-through rates\nconstant: the best one in hindsight; prior: what "
         "is usual, without a sum",
         "{setting}: {method} estimates click-through rates from sums over {summands} to within {error} on "
         "average{without}.",
-        beside=False,
     ),
     "intent_inference": _Inquiry(
         "which intent?",
-        "accuracy, balanced=balanced_accuracy, bits",
+        "accuracy:beside; balanced=balanced_accuracy:beside; bits:beside",
         "{intents} intents; {decisions} decisions, {clients} clients{mixed}{left_over}\nbalanced: mean over "
         "intents; bits: log2 of the probability of the truth, above even odds\nrelevant shown: the intent of "
         "which most relevant documents were shown; in brackets: the 95 % interval over clients",
@@ -445,7 +423,7 @@ INQUIRIES = {
     ),
     "linkage": _Inquiry(
         "same client?",
-        "accuracy, MRR=mrr",
+        "accuracy:beside; MRR=mrr:beside",
         "one of {choices} messages of the next round{fewer}; {messages} messages of {clients} clients\n"
         "count: nearest number of interactions; same-queries: most queries in common\nMRR: mean reciprocal "
         "rank of the client's own; in brackets: the 95 % interval over clients",
@@ -466,10 +444,10 @@ def inquiry_table(kind: str, world: str, rows: Sequence[Row]) -> Table:
     without = [guess for row in rows if kind == "intent_inference" for guess in _guessed_intents(row)]
     return _method_table(
         f"{inquiry.title} {world}",
-        _metrics(inquiry.metrics, beside=inquiry.beside),
+        columns_of(inquiry.metrics),
         [*([guessing] if chances else []), *without, *rows, *ceilings(rows)],
         caption=inquiry.caption.format_map(_words(first, rows)),
-        space=1 if inquiry.beside else 2,
+        space=1 if ":beside" in inquiry.metrics else 2,
     )
 
 
@@ -479,7 +457,7 @@ def task_table(world: str, rows: Sequence[Row]) -> Table:
         name for row in rows for name, value in row.items() if isinstance(value, Estimate)
     )
     title = f"{', '.join(dict.fromkeys(row['task'] for row in rows))}: {world}"
-    columns = [beside_column(name, name) for name in metrics]
+    columns = [Column(name, name, "name", beside=True) for name in metrics]
     return _method_table(title, columns, rows, caption="in brackets: 95 % intervals")
 
 

@@ -28,7 +28,6 @@ from foltr_audit.report.settings import (
     WARNING,
     Setting,
     chain_label,
-    claimed_column,
     each_run,
     protected,
     run_bound_columns,
@@ -42,6 +41,7 @@ from foltr_audit.report.table import (
     Mark,
     Table,
     bound_text,
+    columns_of,
     counted,
     delta_text,
     make_table,
@@ -73,10 +73,6 @@ _NO_CLAIM = "Nothing is claimed", "; --claim E (and --delta D) states a claim to
 
 def _estimate(bound: LowerBound) -> Row:
     return ESTIMATE.of(bound, eps_lower=bound.epsilon, eps_ceiling=bound.ceiling)
-
-
-def _epsilon_column(header: str, name: str) -> Column:
-    return Column(header, lambda row: bound_text(row[name]))
 
 
 def _verdict(row: Row) -> Cell:
@@ -223,7 +219,7 @@ def _table(rows: Sequence[Row], *, whole: bool = False) -> Table:
         [
             *(column for name, column in _TOLD_APART.items() if name in {*varied, "sees"}),
             *(column for column in _BOUNDS if whole or column.header not in ("run", "at most")),
-            *([Column("trials", "trials")] if whole and "trials" in varied else []),
+            *(columns_of("trials") if whole and "trials" in varied else []),
         ],
         rows,
         "upper bound: by accounting, ∞ where nothing is proven; "
@@ -235,18 +231,15 @@ def _table(rows: Sequence[Row], *, whole: bool = False) -> Table:
 
 _TOLD_APART = {
     "defense": Column("defense", lambda row: chain_label(row["defense"]), "fold"),
-    "run": Column("repetition", "run"),
-    "sees": Column("server sees", "sees", "name"),
-    "unit": Column("unit", "unit", "name"),
-    "canary": Column("canary", "canary", "name"),
+    **{
+        str(column.of): column
+        for column in columns_of("repetition=run; server sees=sees:name; unit:name; canary:name")
+    },
 }
 _BOUNDS = [
-    claimed_column(),
-    _epsilon_column("upper\nbound", "eps_upper"),
+    *columns_of("claimed=eps_claimed:claim; upper\nbound=eps_upper:eps"),
     Column("run", run_bound_text),
-    _epsilon_column("exact\nloss", "eps_exact"),
-    _epsilon_column("lower\nbound", "eps_lower"),
-    _epsilon_column("at most", "eps_ceiling"),
+    *columns_of("exact\nloss=eps_exact:eps; lower\nbound=eps_lower:eps; at most=eps_ceiling:eps"),
 ]
 
 
@@ -367,10 +360,9 @@ class FunctionAuditReport(Document):
     def show(self, console: Console) -> None:
         (row,) = self.results
         title = ", ".join(filter(None, ("epsilon of one output", delta_text(row["delta"]))))
-        lower, most = _epsilon_column("lower bound", "eps_lower"), _epsilon_column("at most", "eps_ceiling")
         table = _bounds_table(
             f"{row['function']}\n{title}",
-            [claimed_column(), lower, most],
+            columns_of("claimed=eps_claimed:claim; lower bound=eps_lower:eps; at most=eps_ceiling:eps"),
             self.results,
             f"lower bound: shown by {row['trials']} trials with each input, at "
             f"{100 * row['confidence']:g} % confidence{_AT_MOST}",
@@ -469,18 +461,16 @@ def _proven_cell(row: Row) -> Cell:
 
 _MARKS: Mapping[str, Mark] = {"error": "bad", "warning": "warn"}
 _CLAIMS = [
-    Column("claimed by", "claimed_by", "name"),
+    *columns_of("claimed by=claimed_by:name"),
     Column("for one", lambda row: row["unit"] or "?", "name"),
-    Column("in a", "covers", "name"),
-    Column("view", "view", "words"),
+    *columns_of("in a=covers:name; view:words"),
     Column("delta", lambda row: f"{row['delta']:g}"),
-    _epsilon_column("declared", "epsilon"),
+    *columns_of("declared=epsilon:eps"),
     Column("proven", _proven_cell),
 ]
 _FINDINGS = [
     Column("", lambda row: Cell(row["severity"], mark=_MARKS[row["severity"]]), "name"),
-    Column("code", "code", "name"),
-    Column("check", "check", "words"),
+    *columns_of("code:name; check:words"),
     Column("what follows", lambda row: f"{row['field']}: {row['follows']}", "words"),
-    Column("how to mend it", "mend", "words"),
+    *columns_of("how to mend it=mend:words"),
 ]

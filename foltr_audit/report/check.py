@@ -14,16 +14,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.markup import escape
 
 from foltr_audit.core.results import Estimate
+from foltr_audit.errors import TraceError
 from foltr_audit.evidence.check.limits import NAMES, PRIVACY_LIMITS
 from foltr_audit.evidence.check.outcomes import Checked, LimitOutcome, Status, outcomes, printable
+from foltr_audit.experiments.comparison.folder import INDEX, ComparisonFolder
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.run import Run
+from foltr_audit.experiments.runs.folder import RESULTS
 from foltr_audit.recorder import atomic_files
+from foltr_audit.report.attack import AttackReport
+from foltr_audit.report.audit import AuditReport
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
+from foltr_audit.report.membership import MembershipReport, UnlearningReport
 from foltr_audit.report.settings import GUESSES, WARNING, guess_columns, warning_row
 from foltr_audit.report.table import (
     UNKNOWN_TEXT,
@@ -32,13 +41,16 @@ from foltr_audit.report.table import (
     Mark,
     Table,
     bound_text,
+    columns_of,
     counted,
     estimate_text,
     make_table,
-    short_column,
 )
 from foltr_audit.report.terminal import BriefAnswer, first_rows, print_table
+from foltr_audit.report.train import TrainReport
 from foltr_audit.utils.formatting import JsonValue, short
+from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.reading import file_bytes, json_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -193,13 +205,13 @@ def _allowed(row: Row) -> str:
 _MARKS: dict[str, Mark] = {"holds": "good", "broken": "bad", "not judged": "warn"}
 
 _COLUMNS = (
-    Column("limit", "limit", "name"),
-    Column("row", "subject", "name", only="page"),
+    *columns_of("limit:name"),
+    *columns_of("row=subject:name", only="page"),
     Column("", lambda row: Cell(row["status"], mark=_MARKS[row["status"]]), "name"),
     Column("value", _value, narrow=lambda text: re.sub("(by|,) ", r"\1\n", text)),
     Column("interval", _ends),
     Column("allowed", _allowed, "name"),
-    short_column("guess", "guess_auc"),
+    *columns_of("guess=guess_auc:3"),
     Column("of", _details, "name", only="page"),
 )
 
@@ -335,3 +347,50 @@ def write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> 
     text = text_in(form, report, place).rstrip("\n") + "\n"
     before = file.read_bytes().rstrip() if form == "markdown" and file.exists() else b""
     atomic_files.write_bytes(file, (before + b"\n\n" if before else b"") + text.encode())
+
+
+# --- Packed results: how they are made again to be compared, and what a check of them prints -------
+
+_KINDS = (AttackReport, AuditReport, MembershipReport, TrainReport, UnlearningReport)
+_REPORTS: dict[object, Any] = {kind.SCHEMA: kind for kind in _KINDS}
+
+
+def remake_results(root: Path, runs: Sequence[Run], into: Path, progress: Progress = SILENT) -> None:
+    """Write the results of a comparison's folder, or of Runs that were run again, as their command did."""
+    stored = json_table(file_bytes(root / RESULTS, TraceError), RESULTS, TraceError)
+    if (root / INDEX).is_file():
+        folder = ComparisonFolder(root)
+        report = CompareReport.of(folder, folder.failures(), progress)
+    else:
+        report = _REPORTS[stored["schema"]].of(Plan(tuple(run.spec for run in runs)), runs)
+    # Figures of a preset come from no report.
+    text = report.json({name: stored[name] for name in ("published",) if name in stored})
+    (into / RESULTS).write_text(text + "\n", encoding="utf-8")
+    if isinstance(report, TrainReport):
+        report.save_rounds(into)
+
+
+def print_verification(outcome: dict[str, Any], console: Console) -> None:
+    """Print the checks, the versions that differ, and the verdict."""
+    unfinished = ", partial: it was packed unfinished" if outcome["partial"] else ""
+    head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"
+    console.print(escape(head), highlight=False, soft_wrap=True)
+    columns = [
+        *columns_of("check:line; result=state:line"),
+        Column("found", lambda row: "\n".join(row["found"]), "fold"),
+    ]
+    print_table(make_table("Checks", columns, outcome["checks"]), console)
+    lines = [""]
+    if outcome["versions_differ"]:
+        near = "relative {relative:g}, absolute {absolute:g}".format(**outcome["tolerance"])
+        lines.append(f"Versions differ: numbers had to agree within {near}.")
+    for name, pair in outcome["versions_differ"].items():
+        there, here = ("none" if text is None else ascii(text)[1:-1][:40] for text in pair.values())
+        lines.append(f"  {name}: packed with {there}, here {here}")
+    if 0 < len(outcome["rerun"]) < outcome["of"]:
+        lines.append(
+            f"Re-run: {len(outcome['rerun'])} of {outcome['of']}, drawn with --seed {outcome['seed']}."
+        )
+    console.print(escape("\n".join(lines)), highlight=False)
+    bare = ", nothing re-run" if outcome["verdict"] == "verified" and not outcome["rerun"] else ""
+    console.print(f"Verdict: {outcome['verdict']}{bare}", style="bold", highlight=False)

@@ -19,14 +19,13 @@ from foltr_audit.report.table import (
     Column,
     Mark,
     Table,
-    bound_text,
     claim_text,
+    columns_of,
     counted,
     delta_text,
     estimate_cell,
     make_table,
-    name_column,
-    short_column,
+    name_lines,
     short_method,
     verdict_cell,
 )
@@ -85,6 +84,8 @@ def above_mark(seen: Row) -> Mark:
 
 
 _ABOVE = Column("above\nguess", above_cell)
+_ATTACK = (*columns_of("attack:attack"), AUC, Column("guess", guess_cell), _ABOVE)
+_METRICS = "TPR@1%=tpr_at_1; accuracy; precision; recall; F1=f1"
 
 
 def byte_count(row: Row) -> str:
@@ -162,7 +163,7 @@ class WorldTables:
         self._learners = without_shared_parameters(list(dict.fromkeys(row["learner"] for row in rows)))
         data, scenario, click_model = world.key
         self.title = f"{click_model} clicks, scenario {scenario}{'' if alone else f' on {data}'}"
-        self.defense = name_column("defense", self._name)
+        self.defense = Column("defense", self._name, "name", narrow=name_lines)
         self.verdict = Column("verdict", self._verdict, "name")
 
     def _name(self, row: Row) -> str:
@@ -208,27 +209,16 @@ class WorldTables:
 
     def leaks(self) -> Table:
         """What the best attack finds."""
-        metrics = {
-            "TPR@1%": "tpr_at_1",
-            "accuracy": "accuracy",
-            "precision": "precision",
-            "recall": "recall",
-            "F1": "f1",
-        }
         caption = ["in brackets: 95 % intervals", self.no_sum, verdict_words(self.decision, self.rows)]
         return make_table(
             f"{self.title}: what an attack finds",
             [
                 self.defense,
-                Column("chain", "defense", "fold", only="page"),
+                *columns_of("chain=defense:fold", only="page"),
                 replace(CLAIMED, only="page"),
-                Column("attack", "attack", "name", narrow=short_method),
-                AUC,
-                Column("guess", guess_cell),
-                _ABOVE,
+                *_ATTACK,
                 GRADES,
-                short_column("promised", "ceiling_auc"),
-                *(Column(header, name) for header, name in metrics.items()),
+                *columns_of(f"promised=ceiling_auc:3; {_METRICS}"),
                 self.verdict,
             ],
             self.rows,
@@ -249,10 +239,10 @@ class WorldTables:
             f"{self.title}: what it costs",
             [
                 self.defense,
-                Column("nDCG@10", "ndcg@10"),
+                *columns_of("nDCG@10=ndcg@10"),
                 DIFFERENCE,
                 LOSES,
-                Column(_ONLINE, "online_mean"),
+                *columns_of(f"{_ONLINE}=online_mean"),
                 BYTES,
                 *(groups if any(row["groups"] for row in self.rows) else ()),
             ],
@@ -275,13 +265,9 @@ class WorldTables:
         return make_table(
             f"{self.title}: what other servers find, in the first run",
             [
-                name_column("defense", "name"),
-                Column("server sees", "sees", "name"),
-                Column("attack", "attack", "name", narrow=short_method),
-                AUC,
-                Column("guess", guess_cell),
-                _ABOVE,
-                Column("lists", "lists"),
+                *columns_of("defense=name:defense; server sees=sees:name"),
+                *_ATTACK,
+                *columns_of("lists"),
             ],
             rows,
             caption="; ".join([*unread, "in brackets: 95 % intervals"]),
@@ -299,7 +285,7 @@ class WorldTables:
                 AUC,
                 Column("guess", lambda row: guess_cell(row)._replace(below="")),
                 _ABOVE,
-                short_column("nDCG@10", "ndcg@10"),
+                *columns_of("nDCG@10=ndcg@10:3"),
                 DIFFERENCE,
                 BYTES,
                 self.verdict,
@@ -321,30 +307,25 @@ def claims_table(claims: Sequence[Row]) -> Table:
     names = [", ".join(row[part] for part in parts) for row in claims]
     units = list(dict.fromkeys(row["unit"] for row in claims))
 
-    def number(header: str, name: str) -> Column:
-        return Column(header, lambda row: bound_text(row[name]))
-
     return make_table(
         f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
         [
-            replace(name_column("defense", "defense"), only="page"),
-            replace(name_column("defense", "once"), only="terminal"),
-            Column("server sees", "sees", "name"),
-            Column("differs", "unit", "name", only=None if len(units) > 1 else "page"),
-            Column("pair", "canary", "words", only="page"),
+            *columns_of("defense:defense", only="page"),
+            *columns_of("defense=once:defense", only="terminal"),
+            *columns_of("server sees=sees:name"),
+            *columns_of("differs=unit:name", only=None if len(units) > 1 else "page"),
+            *columns_of("pair=canary:words", only="page"),
             CLAIMED,
-            number("proven", "eps_upper"),
+            *columns_of("proven=eps_upper:eps"),
             Column("run", run_bound_text),
-            number("exact\nloss", "eps_exact"),
-            number("lower\nbound", "eps_lower"),
-            number("at most", "eps_ceiling"),
+            *columns_of("exact\nloss=eps_exact:eps; lower\nbound=eps_lower:eps; at most=eps_ceiling:eps"),
             Column(
                 "verdict",
                 lambda row: verdict_cell(row["eps_claimed"], row["verdict"]),
                 "name",
                 narrow=lambda text: text.replace("by ", "by\n"),
             ),
-            Column("why", "why", "words", only="page"),
+            *columns_of("why:words", only="page"),
         ],
         [
             row.with_values(defense=name, once="" if name == before else name)

@@ -18,7 +18,7 @@ from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan
 from foltr_audit.report.notebook import NotebookReport
-from foltr_audit.report.table import Cell, Column, counted, make_table, percent
+from foltr_audit.report.table import Cell, Column, columns_of, counted, make_table, percent
 from foltr_audit.report.terminal import BriefAnswer, print_table
 from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult, number
 from foltr_audit.utils.formatting import JsonValue, json_text
@@ -72,10 +72,10 @@ class NameList(NotebookReport):
         """Print names, what each does, and its parameters."""
         spare = ["parameters"] if self.kind == "click-models" else []
         if self.kind == KNOWLEDGE:
-            title, columns = "what a server may know; attack --hide NAME,... withholds it", [_NAME, _WHAT]
+            title, columns = "what a server may know; attack --hide NAME,... withholds it", [*_NAME, *_WHAT]
         else:
             title, more = self.kind, _OF_KIND.get(self.kind, [])
-            columns = [_NAME, *more, _SUMMARY, Column("parameters", _parameters, "words")]
+            columns = [*_NAME, *more, *_SUMMARY, Column("parameters", _parameters, "words")]
         print_table(make_table(title, columns, self.found, spare=spare), console)
 
     def short_answer(self) -> BriefAnswer:
@@ -84,7 +84,7 @@ class NameList(NotebookReport):
         return BriefAnswer(
             conclusion=(f"{self.kind}: {', '.join(self.names)}",),
             about="",
-            table=make_table("", [_NAME, _WHAT if known else _SUMMARY], self.found),
+            table=make_table("", [*_NAME, *(_WHAT if known else _SUMMARY)], self.found),
             left_out=() if known else ("parameters",),
         )
 
@@ -113,14 +113,13 @@ def _probabilities(name: str) -> Column:
 
 _HEADERS = {"click": "click on labels 0, 1, ...", "stop": "stop after it"}
 _OF_KIND = {
-    "defenses": [Column("stage", "stage", "name")],
+    "defenses": columns_of("stage:name"),
     "click-models": [_probabilities(name) for name in _HEADERS],
 }
 """Columns that only plug-ins of a kind have."""
 
-_NAME = Column("name", _name, "name")
-_WHAT = Column("what it is", "what", "words")
-_SUMMARY = Column("what it does", "summary", "words")
+_NAME = [Column("name", _name, "name")]
+_WHAT, _SUMMARY = columns_of("what it is=what:words"), columns_of("what it does=summary:words")
 
 
 def list_names(kind: str) -> NameList:
@@ -201,14 +200,11 @@ def kind_rows(cells: Rows) -> Rows:
 
 def print_cells(cells: Rows, console: Console) -> None:
     """Print every cell, and the number of each kind."""
-    kind = Column("kind", "kind", "words")
     columns = [
         Column("cell", lambda row: row["spec_hash"][:12], "name"),
-        kind,
-        Column("defense, clicks and run", "name", "words"),
-        Column("done", "done", "words"),
+        *columns_of("kind:words; defense, clicks and run=name:words; done:words"),
     ]
-    numbers = [kind, Column("cells", "cells"), Column("done", "done"), Column("to run", "to_run")]
+    numbers = columns_of("kind:words; cells; done; to run=to_run")
     print_table(make_table("cells", columns, cells), console)
     console.print()
     print_table(make_table("number of cells", numbers, kind_rows(cells)), console)

@@ -34,6 +34,7 @@ from foltr_audit.report.table import (
     Column,
     Table,
     capitalised,
+    columns_of,
     counted,
     make_table,
     percent,
@@ -65,7 +66,7 @@ def _title(rows: Sequence[Row], every: Sequence[Row]) -> str:
 
 def _run_column(rows: Sequence[Row]) -> list[Column]:
     """The number of the run, where rows are of several."""
-    return [Column("run", "run")] if len({row["run"] for row in rows}) > 1 else []
+    return columns_of("run") if len({row["run"] for row in rows}) > 1 else []
 
 
 def _conclusions(rows: Sequence[Row], part: str, conclude: Callable[[list[Row]], str]) -> Iterator[str]:
@@ -160,9 +161,9 @@ def _membership_table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
         f"{_title(rows, every)}\n"
         f"members among {first['candidates']} candidates, {first['members']} of them in a federation",
         [
-            Column("sees", "observed", "words"),
+            *columns_of("sees=observed:words"),
             *_run_column(rows),
-            Column("method", "method", "name"),
+            *columns_of("method:name"),
             *(column for name in CHANCE for column in (Column(_HEADERS[name], name), _ceiling(name))),
         ],
         rows,
@@ -303,9 +304,7 @@ def _unlearning_table(rows: Sequence[Row], every: Sequence[Row]) -> Table:
         f"{_title(rows, every)}\n{who} leave{'s' * single} after {counted(first['rounds'], 'round')}",
         [
             *_run_column(rows),
-            Column("method", "method", "name"),
-            Column("nDCG@10", "ndcg@10"),
-            Column("distance", "relative"),
+            *columns_of("method:name; nDCG@10=ndcg@10; distance=relative"),
             Column("eps at least", bound),
             Column("client rounds", lambda row: f"{row['client_rounds']:,.0f}"),
             Column("interactions", lambda row: f"{row['interactions']:,.0f}"),
@@ -335,9 +334,7 @@ def _history_table(rows: Sequence[Row]) -> Table:
         "clicks that a reader of the stored history finds",
         [
             Column("stored", lambda row: "-" if row["baseline"] else _STORED[row["stored"]], "words"),
-            Column("method", "method", "name"),
-            Column("exact lists", "exact"),
-            Column("AUC", "auc"),
+            *columns_of("method:name; exact lists=exact; AUC=auc"),
             *GUESS_COLUMNS,
         ],
         [

@@ -31,7 +31,7 @@ from foltr_audit.experiments.published_tests import mark_of, published_tests, re
 from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row, Section
 from foltr_audit.report.settings import claim_words, heading, pools, utility_rows
-from foltr_audit.report.table import Column, Table, make_table, method_lines, short_method
+from foltr_audit.report.table import Column, Table, columns_of, make_table, method_lines, short_method
 from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.report.train import period_rows
 from foltr_audit.utils.formatting import JsonValue, short
@@ -95,9 +95,7 @@ def preset_table(presets: Iterable[Preset]) -> Table:
     return make_table(
         "presets: foltr-audit study show NAME, study run NAME",
         [
-            Column("name", "name", "name"),
-            Column("what it repeats", "about", "words"),
-            Column("data", "needs", "words"),
+            *columns_of("name:name; what it repeats=about:words; data=needs:words"),
             Column("size", _size_text, "words"),
         ],
         map(preset_row, presets),
@@ -280,7 +278,7 @@ def _above_others_table(rows: Sequence[Row]) -> Iterator[Table]:
         f"{' and '.join(names)} less the best other attack",
         [
             Column("", lambda row: _system(row["reading"], row["cell"]), "name"),
-            Column("clicks", "click_model", "name"),
+            *columns_of("clicks=click_model:name"),
             *(Column(name, f"{name}{ABOVE_OTHERS}", beside=True) for name in CLICK_FIGURES),
         ],
         list(best.values()),

@@ -49,12 +49,10 @@ from foltr_audit.report.table import (
     Table,
     bound_text,
     claim_text,
+    columns_of,
     counted,
     estimate_cell,
     make_table,
-    name_column,
-    short_column,
-    short_method,
 )
 from foltr_audit.report.terminal import BriefAnswer, print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, short
@@ -389,9 +387,7 @@ def _epsilon(header: str, name: str) -> Column:
     return Column(header, lambda row: EMPTY if row.get(name) is None else bound_text(row[name]))
 
 
-_NAME = name_column("defense", "name")
-_NDCG = Column("nDCG@10", "ndcg@10")
-_ATTACK = Column("attack", "attack", "name", narrow=short_method)
+_NAME, _NDCG, _ATTACK = columns_of("defense=name:defense; nDCG@10=ndcg@10; attack:attack")
 _AUC = Column("AUC", lambda row: estimate_cell(row.estimate("auc")))
 _CLAIMED = Column(
     "claimed", lambda row: EMPTY if math.isinf(row["eps_claimed"]) else claim_text(row["eps_claimed"])
@@ -400,8 +396,7 @@ _PROVEN = _epsilon("proven", "eps_proven")
 _RUN = Column("run", lambda row: run_bound_text(row) if "run_eps" in row else EMPTY)
 _MEASURED = _epsilon("measured", "eps_measured")
 _CLIP = Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}")
-_PROMISED = short_column("AUC\npromised", "auc_proven")
-_VALIDATION = short_column("nDCG@10", "ndcg@10_validation")
+_PROMISED, _VALIDATION = columns_of("AUC\npromised=auc_proven:3; nDCG@10=ndcg@10_validation:3")
 _BRIEF = (_NAME, _PROVEN, _AUC, GUESS, ABOVE, _NDCG, _VALIDATION, DIFFERENCE, LOSES, BYTES)
 """The columns of a short answer."""
 

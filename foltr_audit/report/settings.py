@@ -29,11 +29,9 @@ from foltr_audit.report.table import (
     Column,
     Table,
     bound_text,
-    claim_text,
+    columns_of,
     make_table,
     name_lines,
-    percent_column,
-    short_column,
 )
 from foltr_audit.utils.formatting import JsonValue, json_text
 
@@ -271,10 +269,8 @@ GUESS_NOTES = {
 }
 """What these columns mean in a table, by header."""
 
-GUESS, ABOVE, GRADES = GUESS_COLUMNS = (
-    short_column("guess", "guess_auc"),
-    Column("above\nguess", "above_guess"),
-    short_column("grades", "grades_auc"),
+GUESS, ABOVE, GRADES = GUESS_COLUMNS = columns_of(
+    "guess=guess_auc:3; above\nguess=above_guess; grades=grades_auc:3"
 )
 
 
@@ -330,15 +326,6 @@ def run_caption(rows: Iterable[Row]) -> str:
 # --- columns and tables ----------------------------------------------------------------------------
 
 
-def claimed_column() -> Column:
-    return Column("claimed", lambda row: claim_text(row["eps_claimed"]))
-
-
-def trained_on_column() -> Column:
-    """How the users of the training clicked."""
-    return Column("trained on", "trained_on", "words")
-
-
 def setting_columns(rows: Sequence[Row], *, without: Sequence[str] = ()) -> list[Column]:
     """The columns in which the settings of rows differ."""
     settings = [row.setting for row in rows]
@@ -369,25 +356,20 @@ def utility_table(rows: Sequence[Row], config: Mapping[str, Any], *, online: boo
     chain = Column(
         "defense", lambda row: chain_label(row["defense"]) or NO_DEFENSE, "fold", narrow=name_lines
     )
-    undefended = short_column("undefended", "ndcg@10_undefended")
-    seen = [short_column("online\nmean", "online_mean"), short_column("online\nsum", "online_sum", 2)]
     kinds = _values(config, "train", "no_relevant")
     count = " or ".join(words for kind, words in _NO_RELEVANT.items() if kind in kinds)
     of = f"of the trained model ({part.replace('the ', '')}) and of what its users saw (online)"
     return make_table(
         f"nDCG@10 {of if online else f'on {part}'}",
         [
-            trained_on_column(),
+            *columns_of("trained on=trained_on:words"),
             *setting_columns(rows, without=("trained_on", "defense")),
             *([chain] if any(row["defense"] not in ("", NO_DEFENSE) for row in rows) else []),
-            claimed_column(),
-            short_column("untrained", "ndcg@10_untrained"),
-            short_column("trained", "ndcg@10"),
-            *([] if online else [undefended]),
-            short_column("ideal", "ndcg@10_ceiling"),
-            *(seen if online else []),
-            percent_column("clipped", "clipped"),
-            Column("runs", "runs"),
+            *columns_of("claimed=eps_claimed:claim; untrained=ndcg@10_untrained:3; trained=ndcg@10:3"),
+            *([] if online else columns_of("undefended=ndcg@10_undefended:3")),
+            *columns_of("ideal=ndcg@10_ceiling:3"),
+            *(columns_of("online\nmean=online_mean:3; online\nsum=online_sum:2") if online else []),
+            *columns_of("clipped:%; runs"),
         ],
         rows,
         caption=f"{_IDEAL} {count}".rstrip() + (f"\n{_ONLINE}" if online else ""),

@@ -17,7 +17,7 @@ from foltr_audit.experiments.runs.systems import RankingSystem, find_metric, mat
 from foltr_audit.experiments.store import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.documents import Document, Row, Section, nested
-from foltr_audit.report.table import Column, Table, interval_text, make_table
+from foltr_audit.report.table import Column, Table, columns_of, interval_text, make_table
 from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.utils.formatting import short
 
@@ -101,8 +101,7 @@ class SignificanceReport(Document):
 
         columns = [
             Column("", lambda row: numbers[row["system"]]),
-            Column("system", "system", "fold"),
-            Column("runs", "runs"),
+            *columns_of("system:fold; runs"),
             *map(metric_column, dict.fromkeys(row["metric"] for row in self.means)),
         ]
         return make_table("systems", columns, self.systems, caption="mean +- standard deviation over runs")
@@ -136,13 +135,13 @@ def _comparison_table(metric: str, rows: Sequence[Row], numbers: Mapping[str, st
 
     columns = [
         Column("systems", lambda row: _pair(row, numbers), "name"),
-        Column("pairs", "pairs"),
+        *columns_of("pairs"),
         Column("difference", lambda row: _number(row.number("difference"))),
         Column("95 %", lambda row: interval_text(row["difference"], 4)),
         Column("d_z", effect),
         Column("p", lambda row: _p(row["p"])),
         Column("p corrected", lambda row: _p(row["p_bonferroni"])),
-        Column("", "stars", "name"),
+        *columns_of("=stars:name"),
     ]
     return make_table(metric, columns, rows, spare=("d_z", "pairs", "95 %", "p"))
 

@@ -267,24 +267,40 @@ def make_table(
     return Table(title, columns, lines, caption, space, narrow_space, spare, notes or {})
 
 
-def method_column() -> Column:
-    return Column("method", "method", "fold", narrow=method_lines)
+_LOOKS: Mapping[str, dict[str, Any]] = {
+    "beside": {"align": "name", "beside": True},
+    "method": {"align": "fold", "narrow": method_lines},
+    "defense": {"align": "name", "narrow": name_lines},
+    "attack": {"align": "name", "narrow": short_method},
+}
 
 
-def name_column(header: str, of: Accessor) -> Column:
-    """The name of a defense."""
-    return Column(header, of, "name", narrow=name_lines)
+def columns_of(text: str, only: Medium | None = None) -> list[Column]:
+    """Columns as text, `HEADER=NAME:FORM` and separated by `; `; without a name it is the header.
+
+    A form is how a column is aligned, or a number of digits, without an interval; `beside`, an interval
+    stands beside its number; `%`, a share; `eps`, a bound; `claim`, a claimed epsilon; or names that a narrow
+    terminal shortens: of a `method`, a `defense` or an `attack`.
+
+    >>> [column.cell({"n": 3, "eps": 1.23456}).text for column in columns_of("n; at most=eps:eps")]
+    ['3', '1.23']
+    """
+    made = []
+    for each in text.split("; "):
+        head, _, form = each.partition(":")
+        header, _, name = head.partition("=")
+        made.append(Column(header, only=only, **_form(name or header, form)))
+    return made
 
 
-def short_column(header: str, name: str, digits: int = 3) -> Column:
-    """A number without its leading zero, and without its interval."""
-    return Column(header, lambda row: short(row.number(name), digits))
-
-
-def percent_column(header: str, name: str) -> Column:
-    return Column(header, lambda row: percent(row.number(name)))
-
-
-def beside_column(header: str, name: str) -> Column:
-    """An estimate, on a wide terminal with its interval beside it."""
-    return Column(header, name, "name", beside=True)
+def _form(name: str, form: str) -> dict[str, Any]:
+    texts: dict[str, Callable[[Any], str]] = {
+        "%": lambda row: percent(row.number(name)),
+        "eps": lambda row: bound_text(row[name]),
+        "claim": lambda row: claim_text(row[name]) if name in row else "",
+    }
+    if form.isdigit():
+        return {"of": lambda row: short(row.number(name), int(form))}
+    if form in texts:
+        return {"of": texts[form]}
+    return {"of": name, **_LOOKS.get(form, {"align": form or "number"})}

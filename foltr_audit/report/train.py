@@ -24,11 +24,9 @@ from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.curves import PANELS, LearningCurve, curves, draw
 from foltr_audit.report.documents import Row, Section, nested
-from foltr_audit.report.groups import served_group_rows, served_groups_table
-from foltr_audit.report.plan_report import PlanReport
+from foltr_audit.report.plan_report import PlanReport, served_group_rows, served_groups_table
 from foltr_audit.report.settings import (
     SETTING,
-    claimed_column,
     each_run,
     pools,
     setting_columns,
@@ -39,12 +37,11 @@ from foltr_audit.report.settings import (
 from foltr_audit.report.table import (
     Column,
     Table,
+    columns_of,
     counted,
     interval_text,
     make_table,
     percent,
-    percent_column,
-    short_column,
 )
 from foltr_audit.report.terminal import BriefAnswer, first_rows, print_table
 from foltr_audit.simulation.intent_metrics import PERIOD
@@ -287,9 +284,8 @@ def _rounds_table(rows: Sequence[Row], part: str) -> Table:
         "rounds",
         [
             *setting_columns(means),
-            claimed_column(),
-            Column("round", "round"),
-            *(short_column(header, name) for name, header in _METRICS.items()),
+            *columns_of("claimed=eps_claimed:claim; round"),
+            *columns_of("; ".join(f"{header}={name}:3" for name, header in _METRICS.items())),
         ],
         means,
         caption=f"{f'means of {runs} runs; ' if runs > 1 else ''}offline: the global model after the round, "
@@ -312,17 +308,12 @@ def population_table(made: Row, every: Sequence[Row]) -> Table:
         f"{made['clients']:,} clients, "
         f"{short_scenario(made['scenario'], [other['scenario'] for other in every])}",
         [
-            Column("group", "group", "fold"),
-            Column("clients", "clients"),
-            percent_column("share", "share"),
-            Column("intent", "intent"),
+            *columns_of("group:fold; clients; share:%; intent"),
             Column(
                 "grades", lambda row: "all" if row["grades"] is None else ",".join(map(str, row["grades"]))
             ),
-            Column("clicks", "click_model", "fold"),
-            Column("inter-\nactions", "interactions"),
-            Column("queries", "queries"),
-            short_column("relevant\na query", "relevant_per_query", 2),
+            *columns_of("clicks=click_model:fold; inter-\nactions=interactions; queries"),
+            *columns_of("relevant\na query=relevant_per_query:2"),
         ],
         groups[:MOST_GROUPS],
         caption="\n".join(words),
@@ -338,14 +329,10 @@ def periods_table(rows: Sequence[Row]) -> Table:
         "periods of a leading intent",
         [
             *setting_columns(rows),
-            claimed_column(),
-            Column("period", "period"),
+            *columns_of("claimed=eps_claimed:claim; period"),
             Column("interactions", lambda row: f"{row['first'] + 1:,}-{row['end']:,}"),
-            Column("intent", "intent"),
-            short_column("drop", "ndcg_drop@10"),
-            short_column("delta", "ndcg_delta@10"),
-            short_column("online\nmean", "online_mean"),
-            short_column("offline\nat its end", "ndcg@10"),
+            *columns_of("intent; drop=ndcg_drop@10:3; delta=ndcg_delta@10:3; online\nmean=online_mean:3"),
+            *columns_of("offline\nat its end=ndcg@10:3"),
         ],
         rows,
         caption=f"{means}on the training queries, intents weighted as they are likely\n"
@@ -358,13 +345,9 @@ def twins_table(rows: Sequence[Row]) -> Table:
         "nDCG@10 compared with the same training in another world, its twin",
         [
             *setting_columns(rows),
-            claimed_column(),
-            Column("twin", "twin", "fold"),
+            *columns_of("claimed=eps_claimed:claim; twin:fold"),
             Column("metric", lambda row: row["metric"].replace("_", " "), "fold"),
-            Column("pairs", "pairs"),
-            short_column("run", "mean", 4),
-            short_column("twin", "mean_twin", 4),
-            short_column("difference", "difference", 4),
+            *columns_of("pairs; run=mean:4; twin=mean_twin:4; difference:4"),
             Column("95 %", lambda row: interval_text(row["difference"], 4)),
             Column("p", lambda row: short(row["p_bonferroni"]) + row["stars"]),
         ],

@@ -13,7 +13,7 @@ from foltr_audit.studies.model_merging.splits import PAIR, group_names
 from foltr_audit.studies.model_merging.trainers import METRICS, NDCG
 
 from foltr_audit.report.documents import Document, Row, Section, nested
-from foltr_audit.report.table import Column, Table, make_table, percent, short_column, whole_percent
+from foltr_audit.report.table import Column, Table, columns_of, make_table, percent, whole_percent
 from foltr_audit.report.terminal import print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, short
 
@@ -262,11 +262,9 @@ def _alphas(row: Row) -> str:
 
 
 _WEIGHTS = [
-    Column("split", "split"),
-    Column("client", "client"),
-    Column("queries of D_merge", "queries"),
+    *columns_of("split; client; queries of D_merge=queries"),
     Column("alpha", _alphas),
-    short_column(f"{METRICS[NDCG]} on D_merge", "ndcg@10_merge"),
+    *columns_of(f"{METRICS[NDCG]} on D_merge=ndcg@10_merge:3"),
 ]
 
 
@@ -276,13 +274,12 @@ def _parameter(header: str, name: str) -> Column:
 
 _PARAMETERS = [
     Column("split", lambda row: {None: "all", 0: "initial"}.get(row["split"], str(row["split"])), "name"),
-    Column("model", "model", "name"),
+    *columns_of("model:name"),
     _parameter("learning\nrate", "learning_rate"),
     _parameter("leaves", "num_leaves"),
     _parameter("min data\nin leaf", "min_data_in_leaf"),
     _parameter("min Hessian\nin leaf", "min_sum_hessian_in_leaf"),
-    Column("trees", "trees"),
-    short_column(METRICS[NDCG], "ndcg@10_validation"),
+    *columns_of(f"trees; {METRICS[NDCG]}=ndcg@10_validation:3"),
 ]
 
 

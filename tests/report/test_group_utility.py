@@ -10,7 +10,7 @@ from scipy import stats
 
 from foltr_audit.core.records.population import EVERYBODY
 from foltr_audit.experiments.periods import TrainingHistory
-from foltr_audit.report.groups import served_groups_table, served_rows
+from foltr_audit.report.plan_report import served_groups_table, served_rows
 from foltr_audit.report.terminal import print_table
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.made_reports import on_terminal

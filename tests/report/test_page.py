@@ -22,8 +22,7 @@ from foltr_audit.privacy.observer_views import SEES
 from foltr_audit.report import page as pages
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.documents import Row
-from foltr_audit.report.page import Page, _tiles, html_page, page_of
-from foltr_audit.report.page_table import defense_table, page_row, plain_words
+from foltr_audit.report.page import Page, _tiles, defense_table, html_page, page_of, page_row, plain_words
 from tests.fixtures.comparisons import (
     against,
     attack,
