@@ -98,7 +98,7 @@ def test_where_the_leading_intent_changes_the_last_one_counts(folder: Path, tmp_
 
 
 def test_forms_are_written_into_files(compared: tuple[Path, Done], folder: Path, tmp_path: Path) -> None:
-    """Markdown below what a file holds; `tests/golden/checks.console` has every form."""
+    """Markdown below what a file holds; the other forms are in `tests/golden/checks.console`."""
     text = limits(folder, "strict", "max_attack_auc = 0.5\nmin_ndcg = 0.01")
     summary, junit = tmp_path / "s.md", tmp_path / "j.xml"
     summary.write_text("before\n")

@@ -92,15 +92,6 @@ def test_a_lost_cell_is_made_again_with_the_same_bytes(tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
-def test_cells_of_other_data_are_not_gone_on_with(tmp_path: Path) -> None:
-    data, out = tmp_path / "mine", tmp_path / "out"
-    for seed in ("1", "2"):
-        assert run("data synth --queries 60 --overwrite --seed", seed, "--out", data).code == 0
-        done = run("compare", *but(ONCE, "--data", data), "--out", out, "--resume")
-        assert done.code == (0 if seed == "1" else 2), done.err
-    assert "holds cells of other data" in done.one_error()
-
-
 def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(one_run, copy)
@@ -109,15 +100,6 @@ def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: 
     assert run("report", copy).code == 3
     assert run("compare", "--resume", "--out", copy, "--jobs", "1").code == 0
     assert files(copy) == before
-
-
-def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
-    same = "clip:norm={clip}+gamma-laplace:eps={eps},sensitivity={sensitivity}"
-    found = run("compare", *ONCE, "--defense", same, "--json").json()
-    assert len(found["results"]) == 2
-    assert [(row["defense"], row["why"]) for row in found["left_out"]] == [
-        ("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", "the same chain as published, eps 1.2")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -165,12 +147,6 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert verified.code == 0, verified.out
 
 
-def test_where_every_cell_fails_the_reason_is_told() -> None:
-    done = run("compare", *ONCE, "--learner", "foltr-es")
-    assert done.code == 2
-    assert "2 of 2 cells could not be run; the first: attack olsr: cannot run on this view" in done.err
-
-
 def test_messages_of_the_rounds_are_attacked_by_group() -> None:
     world = ("--scenario", "click-skew", "--target", "training", "--interactions", "1")
     found = run("compare", *but(ONCE, "--rounds", 4), *world, "--json").json()
@@ -178,26 +154,14 @@ def test_messages_of_the_rounds_are_attacked_by_group() -> None:
     assert found["results"][1]["worst_served_group"] in {row["group"] for row in found["served"]}
 
 
-def test_a_picture_is_drawn_and_a_bad_name_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    done = run("compare", *ONCE, "--plot", tmp_path / "trade.svg")
-    assert done.code == 0
+def test_a_picture_is_drawn(tmp_path: Path) -> None:
+    assert run("compare", *ONCE, "--plot", tmp_path / "trade.svg").code == 0
     assert "<svg" in (tmp_path / "trade.svg").read_text()
-    bad = run("compare", *FAST, "--plot", tmp_path / "trade.txt", "--out", tmp_path / "out")
-    assert (bad.code, "--plot" in bad.err, (tmp_path / "out").exists()) == (2, True, False)
 
 
 def test_the_help_names_the_default_defenses() -> None:
     said = "".join(re.findall(r"[^\s│]+", spawn("compare", "--help", COLUMNS="200").out))
     assert all(text in said for text in DEFAULT_ALTERNATIVES)
-
-
-def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("dear")
-    for option in ("--resume", "--overwrite"):
-        done = run("compare", *FAST, "--out", tmp_path, option)
-        assert (done.code, "thesis.tex" in done.err) == (2, True)
-    assert "not empty" in run("compare", *FAST, "--out", tmp_path).err
-    assert (tmp_path / "thesis.tex").read_text() == "dear"
 
 
 def test_the_best_sensitivity_on_the_validation_part_is_taken(tmp_path: Path) -> None:
@@ -218,15 +182,6 @@ def test_of_equal_sensitivities_the_smaller_one_is_taken(tmp_path: Path) -> None
     assert isinstance(rows[0], SensitivityTrial)
     if math.isclose(rows[0].ndcg, rows[1].ndcg):
         assert [(row.sensitivity, row.chosen) for row in rows] == [(1e5, False), (1e4, True)]
-
-
-def test_no_sensitivity_is_chosen_on_what_was_trained_on(tmp_path: Path) -> None:
-    data = ("--data", "synthetic:mq2007:60", "--intents", "synthetic:2", "--scenario", "intent-skew")
-    more = ("--eps", "1.2", "--defense", "published", "--sensitivity-grid", "1,3", "--no-audit")
-    done = run("compare --clients 6 --rounds 1 --jobs 1", *data, *more, "--out", tmp_path)
-    assert done.code == 2
-    world = "synthetic:mq2007:60, scenario intent-skew:strength=1"
-    assert f"--sensitivity-grid: {world}: clients have 2" in done.err
 
 
 def test_from_python() -> None:

@@ -23,7 +23,7 @@ from foltr_audit.experiments.recommend.recommend import SearchBudget
 from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.observer_views import without_lists
-from tests.fixtures.command import answer, refusal
+from tests.fixtures.command import answer
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "10", "--rounds", "2", "--click-model", "perfect")
 
@@ -70,32 +70,6 @@ def test_attack_runs_the_strong_attacks_and_saves_none(tmp_path: Path) -> None:
     assert names(text.attacks) == ["olsr", "lad", "map"], "compare --config"
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("--defense sign:scale=.1", {"olsr", "lad", "map", "learned"}),
-        ("--defense sign:scale=.1 --method olsr", {"olsr"}),
-        ("--defense sign:scale=.1 --hide candidates", {"olsr", "lad"}),
-        ("--defense sign:scale=.1 --target training", {"olsr", "lad", "map"}),
-        ("--view cohort --cohort 20", {"olsr", "lad", "learned"}),
-        ("--view cohort --cohort 4", {"olsr", "lad", "joint-map"}),
-    ],
-)
-def test_learned_stands_in_where_no_decoder_reads_fresh_messages(options: str, expected: set[str]) -> None:
-    """Decoders refuse sums of twenty lists, and do not model messages of signs."""
-    given = ["--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "1"]
-    given += [] if "training" in options else ["--click-model", "perfect"]
-    rows = answer("attack", *given, "--learner", "fpdgd:interactions=1", *options.split())["results"]
-    assert {row["method"] for row in rows if not row["baseline"]} == expected
-
-
-def test_several_defenses_are_several_systems() -> None:
-    chains = ("--defense", "clip:norm=1.5", "--defense", "clip:norm=1.5+gaussian:sigma=3")
-    for command in ("train", "attack --click-model perfect --method first-position"):
-        rows = answer(command, *TINY[:-2], *chains)["utility"]
-        assert [row["defense"].partition(",")[0].count("+") for row in rows] == [0, 1]
-
-
 def test_an_epsilon_means_one_chain_in_all_commands() -> None:
     eps = (0.5, 2.3, 4.4, 4.5, 10.0)
     plan = CommonOptions(eps=[*eps], fields={"data.source": "synthetic:mq2007:60"}).plan(protocol="attack")
@@ -126,11 +100,3 @@ def test_one_default_in_all_commands() -> None:
     assert grid.delta == PrivacyLimits(max_eps=1.0).delta == defaults.DELTA
     trials = {AuditSpec.model_validate(grid.spec["audit"]).trials, audit.trials, SearchBudget().trials}
     assert trials == {searched["trials"], defaults.TRIALS} == {defaults.TRIALS}
-
-
-@pytest.mark.parametrize(
-    ("text", "instead"),
-    [("published", "expected --eps E"), ("proven-laplace", "expected what calibrate --target-eps E prints")],
-)
-def test_names_that_only_compare_can_make_a_chain_of(text: str, instead: str) -> None:
-    assert instead in refusal("train", *TINY, "--defense", f"clip:norm=1+{text}")

@@ -67,7 +67,3 @@ def test_given_facts_also_replace_those_of_rounds(tmp_path: Path) -> None:
 def test_a_client_step_that_is_given_as_a_fact_must_exist(silent: Path) -> None:
     error = refusal("attack --know client_step=mine --trace", silent, code=3)
     assert "unknown client step 'mine'" in error
-
-
-def test_facts_are_only_given_for_a_trace() -> None:
-    assert refusal("attack --know pairs=all").endswith("--know: only with --trace")

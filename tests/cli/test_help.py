@@ -13,7 +13,7 @@ import pytest
 from foltr_audit.cli import attack, audit, check, report
 from foltr_audit.cli.main import COMMANDS, command_line, main
 from foltr_audit.cli.pages import HelpCommand
-from tests.fixtures.command import refusal, run
+from tests.fixtures.command import run
 from tests.fixtures.doc_examples import every_command, unknown_options
 
 MOST = 17
@@ -151,21 +151,6 @@ def test_an_example_runs(example: str, folder: Path, tmp_path: Path, monkeypatch
     done = run(*words, *small, *(["--overwrite"] if "--zip" in words else []))
     assert done.code in (0, 1), done.err
     assert "error:" not in done.err
-
-
-@pytest.mark.parametrize(
-    ("command", "named"),
-    [
-        ("train --ranker linear --ranker mlp:hidden=8", "--ranker"),
-        ("attack --ranker linear --eps 1 --eps 2 --ranker=linear", "--ranker"),
-        ("compare --seed 1 --json --seed 2", "--seed"),
-        ("audit --clip-without-pairs --no-clip-without-pairs", "--clip-without-pairs"),
-        ("attack -q --quiet", "--quiet"),
-        ("data info a --seed 1 --seed 1", "--seed"),
-    ],
-)
-def test_an_option_with_one_value_is_refused_the_second_time(command: str, named: str) -> None:
-    assert refusal(command) == f"error: {named}: given 2 times; expected at most once"
 
 
 def test_help_comes_before_what_is_given_twice() -> None:

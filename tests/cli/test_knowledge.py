@@ -14,14 +14,6 @@ def methods(rows: list[dict[str, object]]) -> set[object]:
     return {row["method"] for row in rows}
 
 
-def test_hidden_knowledge_refuses_the_attacks_that_need_it() -> None:
-    table = answer("attack --method map --method olsr --hide order", *SMALL, *ONE)
-    assert {"olsr", "random:k=3"} <= methods(table["results"])
-    assert not {"map", "first-position"} & methods(table["results"])
-    reasons = {row["method"]: row["reason"] for row in table["refused"]}
-    assert reasons["map"] == "the observer does not know: order"
-
-
 def test_named_queries_are_reported_one_by_one(tmp_path: Path) -> None:
     assert answer("attack", *SMALL, *ONE, "--out", tmp_path / "run")["queries"] == []
     name = first_query(tmp_path / "run")
@@ -39,14 +31,6 @@ def test_named_queries_are_reported_one_by_one(tmp_path: Path) -> None:
     assert f"'{name}x' is no query" in error
 
 
-def test_without_the_data_a_query_is_a_place(tmp_path: Path) -> None:
-    run("attack", *SMALL, *ONE, "--embed-features", "--out", tmp_path / "run")
-    trace = next((tmp_path / "run").glob("fresh/*/trace.toml")).parent
-    assert answer("attack --queries vali:0 --trace", trace)
-    done = run("attack --queries zz --trace", trace)
-    assert done.one_error() == "error: --queries: 'zz'; without the data set expected PART:INDEX, e.g. test:0"
-
-
 def first_query(folder: Path) -> str:
     """The id of a query that was attacked."""
     import polars as pl
@@ -54,24 +38,6 @@ def first_query(folder: Path) -> str:
     guesses = folder.parent / "guesses.csv"
     run("attack", "--trace", folder, "--guesses", guesses)
     return str(pl.read_csv(guesses, infer_schema=False)["query"][0])
-
-
-def test_several_lists_behind_a_message() -> None:
-    table = answer("attack --attack-interactions 2 --method joint-map --method map", *SMALL, *ONE)
-    (joint,) = [row for row in table["results"] if row["method"] == "joint-map"]
-    assert joint["exact_message"] is not None
-    reasons = {row["method"]: row["reason"] for row in table["refused"]}
-    assert reasons["map"] == "it decodes one interaction a message; joint-map decodes several"
-
-
-def test_calibration_and_any_click_are_reported() -> None:
-    table = answer("attack --method map", *SMALL, *ONE)
-    assert {"map", "position-prior", "relevance-prior"} <= methods(table["calibration"])
-    for row in table["calibration"]:
-        assert 0 <= row["brier"] <= 1
-    assert "map" in methods(table["any_click"])
-    (facts,) = table["identifiability"]
-    assert 0 < facts["rank_min"] <= facts["rank_mean"] <= facts["unknowns_mean"] == 10
 
 
 def test_a_neural_ranker_is_attacked_through_its_jacobian() -> None:

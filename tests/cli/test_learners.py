@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from tests.fixtures.command import refusal, run
+from tests.fixtures.command import run
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", 20, "--rounds", 2)
 
@@ -56,11 +56,6 @@ def test_without_a_method_the_attack_is_one_that_can_read_the_messages(tmp_path:
         (out / "spec.toml").write_text(changed)
         done = run("attack", "--trace", out)
         assert (done.code, "made by another Spec than" in done.err) == (3, True)
-
-
-def test_an_audit_needs_models() -> None:
-    line = refusal("audit --learner foltr-es --eps 1.2", *SMALL)
-    assert line == "error: learner foltr-es: it sends metrics; an audit needs messages that are models"
 
 
 def test_learners_of_one_attack_have_tables_of_their_own() -> None:

@@ -131,27 +131,6 @@ def test_damage_is_told_and_not_reported(cut: Path) -> None:
     assert run("report", cut).code == 3
 
 
-def test_refusals(stored: Path, tmp_path: Path) -> None:
-    there = tmp_path / "there.html"
-    there.write_text("mine")
-    for arguments, words in (
-        (["--out", there], "--overwrite"),
-        (["--out", tmp_path], "is not a plain file"),
-        (["--out", tmp_path / "no" / "x.html"], "does not exist"),
-        (["--overwrite"], "only with"),
-        (["--overwrite", "--out", "-"], "only with"),
-        (["--to", "md"], "--to"),
-    ):
-        done = run("report", stored, *arguments)
-        assert (done.code, done.out) == (2, "")
-        assert words in done.err
-    assert there.read_text() == "mine"
-    assert run("report", stored, "--out", there, "--overwrite").code == 0
-    assert there.read_text() == run("report", stored, "--out", "-").out
-    assert run("report", tmp_path / "nothing").code == 2
-    assert "no comparison" in run("report", tmp_path).one_error()
-
-
 def test_a_folder_that_cannot_be_written(cut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # of root it would be true
     assert f"{cut}: cannot be written; --out" in run("report", cut).one_error()
