@@ -17,7 +17,6 @@ from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.report.attack import AttackReport
 from tests.fixtures.client_recordings import DATA, SHARES
-from tests.fixtures.command import SMALL, answer, refusal
 from tests.fixtures.evidence import told_intents
 from tests.fixtures.result_rows import attacked_by, kinds, plain, report_on
 
@@ -158,30 +157,3 @@ def test_fresh_clients_have_the_intents_of_their_groups() -> None:
     assert (row["intents"], row["mixed"], row["chance"]) == (2, 0, 0.5)
     assert row["decisions"] == row["clients"] > 40
     assert row["accuracy"] > row["chance"]
-
-
-# --- command line ---------------------------------------------------------------------------------
-
-
-def test_counts_link_clients_on_the_command_line(tmp_path: Path) -> None:
-    skewed = "--target training --scenario quantity-skew:batches=1/3 --eps 1.2"
-    direct = answer(f"attack {skewed} --method linkage --choices 4", *SMALL, "--out", tmp_path / "run")
-    rows = {row["method"]: row for row in direct["linkage"]}
-    assert list(rows) == ["count", "same-queries", "linkage"]
-    for name in ("count", "linkage"):
-        assert rows[name]["accuracy"] > 1.2 * rows[name]["chance"]
-    again = ("attack --trace", tmp_path / "run")
-    assert answer(*again)["linkage"] == direct["linkage"]
-    other = answer(*again, "--choices", 2, "--hide", "features,order")["linkage"]
-    assert [row["chance"] for row in other] == [0.5] * 3
-    assert refusal(*again, "--hide", "query").endswith("the observer does not know: shown")
-
-
-def test_intents_are_told_on_the_command_line() -> None:
-    """Made-up intents, perfect users: a message says more than what was shown."""
-    world = "attack --intents synthetic:3 --scenario intent-skew --eps 1.2"
-    asked = (f"{world} --method intent-inference --click-model perfect --repeats 3", *SMALL)
-    (row,) = answer(*asked)["intent_inference"]
-    assert (row["intents"], row["messages_together"], row["mixed"]) == (3, 1, 0)
-    assert row["accuracy_ci95"][0] > max(row["chance"], row["shown"])
-    assert "the observer does not know: intents" in refusal(*asked, "--hide", "intents")
