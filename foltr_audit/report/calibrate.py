@@ -23,7 +23,6 @@ from foltr_audit.report.settings import WARNING, warning_row
 from foltr_audit.report.table import UNKNOWN_TEXT, Column, Table, counted, delta_text, make_table
 from foltr_audit.report.terminal import BriefAnswer, print_table
 from foltr_audit.utils.argument_names import names_arguments
-from foltr_audit.utils.formatting import JsonValue
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +45,7 @@ class NoiseCalibrationReport(Document):
     """The target, and in `results` the answer of each mechanism."""
 
     SCHEMA: ClassVar[str] = "foltr-audit/calibrate/2"
+    MAIN: ClassVar[str] = "results"
     FIELDS: ClassVar[Section] = Section(
         nested("target", TARGET, many=False), nested("results", MECHANISM), nested("warnings", WARNING)
     )
@@ -82,10 +82,6 @@ class NoiseCalibrationReport(Document):
     @property
     def warnings(self) -> list[Row]:
         return [warning_row(warning) for warning in self.noise.warnings]
-
-    def rows(self) -> list[dict[str, JsonValue]]:
-        """One row per mechanism with the columns that it has in JSON."""
-        return [row.plain() for row in self.results]
 
     def short_answer(self) -> BriefAnswer:
         """How many mechanisms meet the target, and the least noise of each."""

@@ -72,6 +72,7 @@ class CheckReport(Document):
     """The outcomes of all limits on all subjects, subject by subject, and what was run or read."""
 
     SCHEMA: ClassVar[str] = "foltr-audit/check/2"
+    MAIN: ClassVar[str] = "outcomes"
     FIELDS: ClassVar[Section] = Section(
         "holds:bool limits:table", nested("outcomes", OUTCOME), nested("warnings", WARNING), "config:table"
     )
@@ -94,9 +95,6 @@ class CheckReport(Document):
             warnings=[warning_row(warning) for warning in warnings],
             config=checked.config,
         )
-
-    def rows(self) -> list[dict[str, JsonValue]]:
-        return [row.plain() for row in self.outcomes]
 
     @property
     def passes(self) -> bool:

@@ -222,13 +222,15 @@ def prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Document(NotebookReport):
-    """The result of a command: sections of rows, as fields of a subclass; the last one holds its main rows.
+    """The result of a command: sections of rows, as fields of a subclass.
 
-    The JSON has the name and version `SCHEMA`, and the fields `FIELDS` in this order.
+    The JSON has the name and version `SCHEMA`, and the fields `FIELDS` in this order. The main rows are those
+    of the field `MAIN`, else of the last one.
     """
 
     SCHEMA: ClassVar[str]
     FIELDS: ClassVar[Section]
+    MAIN: ClassVar[str] = ""
 
     def plain(self) -> dict[str, JsonValue]:
         return self.FIELDS.of(self).plain()
@@ -239,7 +241,7 @@ class Document(NotebookReport):
 
     def rows(self) -> list[dict[str, JsonValue]]:
         """The main rows with the columns that they have in JSON."""
-        return [row.plain() for row in getattr(self, self.FIELDS.fields[-1].name)]
+        return [row.plain() for row in getattr(self, self.MAIN or self.FIELDS.fields[-1].name)]
 
     @classmethod
     def schema(cls) -> Schema:

@@ -6,7 +6,6 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,12 +72,9 @@ def new_figure(width: float, height: float) -> Figure:
 
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
     shown: Any = figure
-    shown._repr_svg_ = partial(_svg, figure)  # no subclass, which would import matplotlib with this module
+    # No subclass, which would import matplotlib with this module.
+    shown._repr_svg_ = lambda: _picture(figure, ".svg").decode()
     return figure
-
-
-def _svg(figure: Figure) -> str:
-    return _picture(figure, ".svg").decode()
 
 
 def _picture(figure: Figure, suffix: str) -> bytes:

@@ -354,16 +354,21 @@ def _figure_table(comparison: PresetComparison) -> Table:
         """The place in columns that all numbers have, or in those that only some have, one column for all."""
 
         def text(line: Sequence[Row]) -> str:
+            place = {name: line[0]["where"][name] for name in names if name in line[0]["where"]}
             return ", ".join(
-                _place_text(name, line[0]["where"][name]) for name in names if name in line[0]["where"]
+                claim_words(float(value)) if name == "eps_claimed" else str(value)
+                for name, value in place.items()
             )
 
         return Column(heading(names[0]) if len(names) == 1 else "setting", text, "fold")
 
+    def ends(row: Row) -> str:
+        return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
+
     def found(place: int) -> Iterator[Column]:
         yield Column(READINGS[readings[place]], lambda line: _marked_text(line[place], "found", marked))
         if intervals:
-            yield Column("95 % interval", lambda line: _ends_text(line[place]))
+            yield Column("95 % interval", lambda line: ends(line[place]))
         yield Column("difference", lambda line: _difference_text(line[place]))
 
     def a_round(header: str, name: str, place: int) -> Column:
@@ -414,10 +419,6 @@ def _place_columns(places: Sequence[Mapping[str, object]]) -> list[list[str]]:
     return [*([name] for name in everywhere), *([others] if others else [])]
 
 
-def _place_text(name: str, value: object) -> str:
-    return claim_words(float(str(value))) if name == "eps_claimed" else str(value)
-
-
 def _marked_text(row: Row, name: str, marked: bool) -> str:
     """The `published` or `found` number with its mark, in the last place of a column with marks."""
     about = "~" if name == "published" and row["approximate"] else ""
@@ -439,10 +440,6 @@ def _mark_notes(test: PublishedTest, tests: Sequence[Row]) -> Iterator[str]:
         yield f"paired t-test over repetitions, Bonferroni's correction for {number} tests"
     else:
         yield "no mark is tested: expected two repetitions or more of both"
-
-
-def _ends_text(row: Row) -> str:
-    return "" if row["low"] is None else f"[{_figure_text(row, 'low')}, {_figure_text(row, 'high')}]"
 
 
 def _figure_text(row: Row, name: str) -> str:

@@ -55,7 +55,7 @@ from foltr_audit.report.table import (
     make_table,
 )
 from foltr_audit.report.terminal import BriefAnswer, print_lines, print_table
-from foltr_audit.utils.formatting import JsonValue, short
+from foltr_audit.utils.formatting import short
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class RecommendReport(Document):
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/recommend/1"
+    MAIN: ClassVar[str] = "candidates"
     FIELDS: ClassVar[Section] = Section(
         nested("config", CONFIG, many=False),
         nested("dataset", DATASET, many=False),
@@ -205,17 +206,14 @@ class RecommendReport(Document):
             for row in self.runners_up[:1]
         )
 
-    def rows(self) -> list[dict[str, JsonValue]]:
-        """Every candidate in the order of the search, with the columns that it has in JSON."""
-        return [row.plain() for row in self.candidates]
-
     def show(self, console: Console) -> None:
         """Print the answer, the options, their evidence, and the other candidates."""
         console.print(self._data_line)
         print_lines([self._limits_line], console)
         console.print()
         print_lines([self.sentence], console, "bold" if self.confirmed else "bold red")
-        for line in self._answer_lines:
+        options = "" if self.recommended is None else self.recommended["options"]
+        for line in filter(None, (options, self.runner_up, self.sample)):
             console.print()
             console.print(escape(line), highlight=False, soft_wrap=True)
         for table in (_tested_table(self), _candidates_table(self)):
@@ -238,11 +236,6 @@ class RecommendReport(Document):
             notes=(self._limits_line, *filter(None, (self.runner_up, self.sample)), *self._failed_lines),
             left_out=("the other candidates", "what accounting refused", "guesses and the audit"),
         )
-
-    @property
-    def _answer_lines(self) -> list[str]:
-        options = "" if self.recommended is None else self.recommended["options"]
-        return [line for line in (options, self.runner_up, self.sample) if line]
 
     @property
     def _failed_lines(self) -> list[str]:

@@ -15,7 +15,7 @@ from foltr_audit.core.results import Estimate
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.systems import RankingSystem, find_metric, match_runs
 from foltr_audit.experiments.store import FINAL, ONLINE_MEAN, ONLINE_SUM
-from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
+from foltr_audit.judge.significance import bonferroni, paired_t_test, stars
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.table import Column, Table, columns_of, interval_text, make_table
 from foltr_audit.report.terminal import print_lines, print_table
@@ -116,17 +116,15 @@ def _mean(system: RankingSystem, metric: str) -> Row:
 
 def _comparisons(systems: Sequence[RankingSystem], metric: str, paired_only: bool) -> Iterator[Row]:
     pairs = list(combinations(systems, 2))
-    tests = [_test(a, b, metric, paired_only) for a, b in pairs]
+    tests = []
+    for a, b in pairs:
+        repetitions = match_runs(a, b, paired_only=paired_only)
+        values = [np.array([each.value(key, metric) for key in repetitions]) for each in (a, b)]
+        tests.append(paired_t_test(*values))
     for (a, b), test, p in zip(pairs, tests, bonferroni([test.p for test in tests]), strict=True):
         difference = Estimate(test.difference, test.ends)
         corrected: dict[str, Any] = {"p_bonferroni": p, "comparisons": len(pairs), "stars": stars(p)}
         yield COMPARISON.of(test, metric=metric, a=a.name, b=b.name, difference=difference, **corrected)
-
-
-def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) -> PairedTest:
-    repetitions = match_runs(a, b, paired_only=paired_only)
-    first, second = (np.array([each.value(key, metric) for key in repetitions]) for each in (a, b))
-    return paired_t_test(first, second)
 
 
 def _comparison_table(metric: str, rows: Sequence[Row], numbers: Mapping[str, str]) -> Table:

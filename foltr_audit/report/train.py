@@ -102,10 +102,13 @@ class TrainReport(PlanReport):
 
     @classmethod
     def of(cls, plan: Plan, runs: Sequence[Run]) -> TrainReport:
+        clients = [pool.runs[0].record.population for pool in pools(runs)]
         return cls(
             **cls.shared(plan, runs),
             utility_groups=served_group_rows(pools(runs)),
-            population=_populations(runs),
+            population=tuple(
+                POPULATION.row(table) for n, table in enumerate(clients) if table and table not in clients[:n]
+            ),
             periods=period_rows(runs),
             twins=twin_rows(runs),
             rounds=tuple(_rounds(runs)),
@@ -162,12 +165,6 @@ class TrainReport(PlanReport):
         self.to_frame().write_parquet(buffer)
         with report_write_errors(folder):
             atomic_files.write_bytes(folder / ROUNDS, buffer.getvalue())
-
-
-def _populations(runs: Sequence[Run]) -> tuple[Row, ...]:
-    """Each population once, as the first run of a setting has it."""
-    tables = [pool.runs[0].record.population for pool in pools(runs)]
-    return tuple(POPULATION.row(table) for n, table in enumerate(tables) if table and table not in tables[:n])
 
 
 def period_rows(runs: Sequence[Run], among: SpecRuns | None = None) -> tuple[Row, ...]:
