@@ -42,21 +42,9 @@ _ONLY_FRESH = words("click_models on repeats min_documents interactions lists vi
 RECORDED = "Recorded messages"  # the part of the help with the options of --trace
 
 app = new_app()
-FIRST = words(
-    "method eps defense view data click_model clients rounds learner preset trace config plot out json full "
-    "seed"
-)
-EXAMPLES = {
-    "Read clicks behind the published noise of epsilon 1.2": "foltr-audit attack --method olsr --eps 1.2",
-    "Try two attacks on randomised clicks": ("foltr-audit attack --method map,lad --defense click-rr:eps=1"),
-    "Draw precision, recall and nDCG against epsilon": (
-        "foltr-audit attack --method olsr --eps 1.2 --eps 4.5 --plot olsr.svg"
-    ),
-    "Repeat a published study": "foltr-audit attack --preset pham-2022 --data synthetic:mq2007:100",
-}
 
 
-@app.command(cls=page(FIRST, examples=EXAMPLES))
+@app.command(cls=page("attack"))
 @takes(*ATTACK, *SHARED, *ANSWER)
 def attack(
     ctx: typer.Context,

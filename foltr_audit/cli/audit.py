@@ -55,18 +55,9 @@ _AUDIT: tuple[str | OtherHelp, ...] = (
 )
 
 app = new_app()
-FIRST = words(
-    "eps defense claim delta trials view unit zero one no_trials require_proof data clients rounds out "
-    "json full"
-)
-EXAMPLES = {
-    "Check the published defense at epsilon 1.2": "foltr-audit audit --eps 1.2 --trials 1000",
-    "Check what it declares, without a run": "foltr-audit audit --eps 1.2 --no-trials",
-    "Check a function of your own": "foltr-audit audit mechanism.py:noisy --zero 0 --one 1 --eps 1",
-}
 
 
-@app.command(cls=page(FIRST, examples=EXAMPLES))
+@app.command(cls=page("audit"))
 @takes(*_AUDIT, *SHARED, *ANSWER)
 def audit(
     ctx: typer.Context,

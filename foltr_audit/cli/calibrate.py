@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from foltr_audit.cli.options import Json, option, switch, words
+from foltr_audit.cli.options import Json, option, switch
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import DELTA, VIEW
 
 app = new_app()
-FIRST = words(
-    "target_eps delta unit view rounds clients cohort interactions rank_with data norm mechanism json"
-)
-EXAMPLES = {
-    "Prove an epsilon of 1 for each message": "foltr-audit calibrate --target-eps 1",
-    "Prove it for a client over 20 rounds of sums": (
-        "foltr-audit calibrate --target-eps 1 --rounds 20 --view aggregate"
-    ),
-    "Show one mechanism": "foltr-audit calibrate --target-eps 1.2 --mechanism laplace",
-}
 
 
-@app.command(cls=page(FIRST, examples=EXAMPLES))
+@app.command(cls=page("calibrate"))
 def calibrate(
     target_eps: float = option("Epsilon that has to be proven.", ...),
     delta: float = option("Delta of that epsilon; 0 for a pure epsilon.", DELTA),

@@ -19,14 +19,9 @@ _LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)  # shown if n
 _PRIOR = 0.1
 
 app = new_app()
-EXAMPLES = {
-    "What epsilon 1.2 promises": "foltr-audit ceiling --eps 1.2",
-    "Which epsilon keeps every attack at an AUC of 0.6": "foltr-audit ceiling --auc 0.6",
-    "What is proven of a defense": "foltr-audit ceiling --defense click-rr:eps=1",
-}
 
 
-@app.command(cls=page(examples=EXAMPLES))
+@app.command(cls=page("ceiling"))
 def ceiling(
     eps: list[float] | None = option("Epsilon. May be repeated. Default: 11 of them from 0.1 to 10."),
     delta: float | None = option("Delta of --eps, --auc and --accuracy. Default: 0."),

@@ -110,19 +110,10 @@ _SHARED: tuple[str | OtherHelp, ...] = (
 )
 
 app = new_app()
-FIRST = words(
-    "comparison trace config method eps defense click_model data clients rounds runs formats out sample "
-    "rerun_all json"
-)
-EXAMPLES = {
-    "Check a finished comparison": "foltr-audit check limits.toml --comparison study",
-    "Run a system and check it": "foltr-audit check limits.toml --defense click-rr:eps=1",
-    "Check that packed results are what was run": "foltr-audit check study.zip",
-}
 ZIP = "Packed results"
 
 
-@app.command(cls=page(FIRST, examples=EXAMPLES))
+@app.command(cls=page("check"))
 @takes(*CLAIM, *_SHARED)
 def check(
     ctx: typer.Context,

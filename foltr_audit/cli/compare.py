@@ -61,20 +61,9 @@ _SHARED = shared_but(
 _RUNS = "Number of repetitions; run i uses fold i mod K. Default: 3, or K with --fold all."
 
 app = new_app()
-FIRST = words(
-    "eps defense method click_model learner data clients rounds runs audit out resume jobs dry_run json "
-    "full seed"
-)
-EXAMPLES = {
-    "Compare the usual defenses at epsilon 1.2": "foltr-audit compare --eps 1.2 --out study",
-    "Only list what would be run": "foltr-audit compare --eps 1.2 --eps 4.5 --dry-run",
-    "Compare two defenses quickly": (
-        "foltr-audit compare --eps 1.2 --defense none --defense published --runs 1"
-    ),
-}
 
 
-@app.command(cls=page(FIRST, examples=EXAMPLES))
+@app.command(cls=page("compare"))
 @takes(*FRESH, *_GRID, *_SHARED, *IN_CELLS, OtherHelp("runs", _RUNS), *ANSWER)
 def compare(
     common: CommonOptions,

@@ -20,7 +20,7 @@ _RANGE = {"min", "mean", "max"}
 app = new_app(cls=HelpGroup, help="Describe ranking data, and write synthetic data.")
 
 
-@app.command("info", cls=page(examples={"Describe a folder of LETOR data": "foltr-audit data info DIR"}))
+@app.command("info", cls=page("data info"))
 @takes("fold", "data.missing", "data.intents", "json")
 def info(
     common: CommonOptions,
@@ -101,7 +101,7 @@ def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-@app.command("synth", cls=page(examples={"Imitate MQ2007": "foltr-audit data synth --out mq2007"}))
+@app.command("synth", cls=page("data synth"))
 def synth(
     out: Path = option("Folder for train.txt, vali.txt and test.txt.", ..., metavar="DIR"),
     like: str = option(

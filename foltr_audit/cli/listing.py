@@ -19,14 +19,9 @@ _WARNINGS = "warnings"
 KINDS = words(
     "attacks defenses scenarios poisonings click-models learners client-steps servers knowledge warnings"
 )
-EXAMPLES = {
-    "Show the attacks, with what each needs to see": "foltr-audit list attacks",
-    "Show the warnings of commands": "foltr-audit list warnings",
-    "Explain one of them": "foltr-audit list warnings FA101",
-}
 
 
-@app.command(cls=page(examples=EXAMPLES))
+@app.command(cls=page("list"))
 def listing(
     kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of: {', '.join(KINDS)}.")],
     code: Annotated[

@@ -20,29 +20,14 @@ from typer.main import get_command
 
 from foltr_audit.cli.options import option
 from foltr_audit.cli.output import drop, note, print_line
-from foltr_audit.cli.pages import Entry, lazy_group
+from foltr_audit.cli.pages import entries_of, lazy_group
 from foltr_audit.cli.user_code import import_plugin
 from foltr_audit.errors import FoltrAuditError
 
 # Exit codes: 128 plus the number of SIGINT, of Ctrl-C, and of SIGPIPE, where the reader of stdout has gone.
 INTERRUPTED, READER_GONE = 130, 141
 
-COMMANDS = (
-    Entry("Start", "attack", "Attack what clients send, and show what it reveals.", "attack"),
-    Entry("Start", "audit", "Check a claimed epsilon of a system, or of any function.", "audit"),
-    Entry("Start", "compare", "Compare defenses by what they claim, leak and cost.", "compare"),
-    Entry("Start", "report", "Write the report of a comparison, or pack results.", "report"),
-    Entry("Start", "check", "Check limits before a release, or a zip of results.", "check"),
-    Entry("Choose", "recommend", "Find the defense with the best nDCG within limits.", "recommend"),
-    Entry("Choose", "calibrate", "Find the noise that provably meets an epsilon.", "calibrate"),
-    Entry("Choose", "ceiling", "Show the most that an attack can reach at an epsilon.", "ceiling"),
-    Entry("Your own", "new", "Begin an attack, a defense or a file of limits.", "new"),
-    Entry("Your own", "data", "Describe ranking data, or write synthetic data.", "data"),
-    Entry("Your own", "trace", "Show and check recorded traces.", "trace"),
-    Entry("Research", "train", "Train without an attack.", "train"),
-    Entry("Research", "study", "Run published studies, and studies of trained models.", "study"),
-    Entry("Look up", "list", "List plug-ins, warnings, and what a server may know.", "listing"),
-)
+COMMANDS = entries_of("")
 
 app = typer.Typer(
     name="foltr-audit",

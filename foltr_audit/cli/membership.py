@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from foltr_audit.cli.common import MEMBERSHIP, UNLEARNING, CommonOptions, OtherHelp, shared_but, takes
-from foltr_audit.cli.options import FEDERATION, words
+from foltr_audit.cli.options import FEDERATION
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.runs import store
@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 app = new_app()
 
 _CLIENTS = OtherHelp("population.clients", "Number of clients. Default: 20.", FEDERATION)
-FIRST_OF_UNLEARNING = words("client method trials data clients rounds eps defense learner out json seed")
-EXAMPLES_OF_UNLEARNING = {
-    "Remove one client in every way": "foltr-audit study unlearning",
-    "By training on, ten rounds": "foltr-audit study unlearning --method fine-tune --rounds 10",
-}
 
 
-@app.command("unlearning", cls=page(FIRST_OF_UNLEARNING, examples=EXAMPLES_OF_UNLEARNING))
+@app.command("unlearning", cls=page("study unlearning"))
 @takes(*UNLEARNING, _CLIENTS, *shared_but("population.clients"))
 def unlearning(common: CommonOptions) -> None:
     """Make a trained model forget clients in several ways, and check whether it has.
@@ -41,14 +36,9 @@ def unlearning(common: CommonOptions) -> None:
 
 
 _MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
-FIRST_OF_MEMBERSHIP = words("method view of shadows data clients rounds eps defense learner out json seed")
-EXAMPLES_OF_MEMBERSHIP = {
-    "Tell who took part, without a defense": "foltr-audit study membership",
-    "With the published defense": "foltr-audit study membership --eps 1.2 --rounds 5",
-}
 
 
-@app.command(cls=page(FIRST_OF_MEMBERSHIP, examples=EXAMPLES_OF_MEMBERSHIP))
+@app.command(cls=page("study membership"))
 @takes(*MEMBERSHIP, _MEMBERS, *shared_but("population.clients"))
 def membership(common: CommonOptions) -> None:
     """Tell from global models who took part in the training: membership inference with shadow federations.

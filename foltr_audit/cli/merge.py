@@ -35,12 +35,9 @@ class StudyInterruptError(FoltrAuditError):
 
 
 app = new_app()
-EXAMPLES = {
-    "Merge models of synthetic topics": "foltr-audit study merge --data synthetic:istella-s:300 --trials 2"
-}
 
 
-@app.command(cls=page(examples=EXAMPLES))
+@app.command(cls=page("study merge"))
 @takes(*_STUDY, "seed", "overwrite", "json", "verbose", "threads")
 def merge(
     common: CommonOptions,

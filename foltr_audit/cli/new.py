@@ -27,19 +27,19 @@ _MOST_LETTERS = 40
 _INTO: Path = option("Folder to put it into. Default: this one.", Path(), metavar="DIR")
 
 
-@app.command(cls=page(examples={"Begin an attack": "foltr-audit new attack matched-filter"}))
+@app.command(cls=page("new attack"))
 def attack(name: str = argument("Name for --method, e.g. matched-filter."), into: Path = _INTO) -> None:
     """Write a package with an attack, its entry point and its tests into a new folder NAME."""
     _write_package("attack", name, into)
 
 
-@app.command(cls=page(examples={"Begin a defense": "foltr-audit new defense number-bound"}))
+@app.command(cls=page("new defense"))
 def defense(name: str = argument("Name for --defense, e.g. number-bound."), into: Path = _INTO) -> None:
     """Write a package with a defense, its entry point and its tests into a new folder NAME."""
     _write_package("defense", name, into)
 
 
-@app.command(cls=page(examples={"Write my-limits.toml": "foltr-audit new limits my-limits"}))
+@app.command(cls=page("new limits"))
 def limits(name: str = argument("Name of the file, with or without .toml."), into: Path = _INTO) -> None:
     """Write limits for check, each with its meaning, into a new file NAME.toml."""
     path = into / f"{_checked(name.removesuffix('.toml'))}.toml"

@@ -7,6 +7,7 @@ need, and examples; `--help-all` shows every option.
 from __future__ import annotations
 
 import textwrap
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -98,9 +99,18 @@ def _help_all() -> Any:
     return get_command(app).params[0]
 
 
-def page(first: Sequence[str] = (), *, examples: Mapping[str, str]) -> type[HelpCommand]:
-    """The class of a command with a help page, see `HelpCommand`."""
-    return type("Page", (HelpCommand,), {"first": first, "examples": examples})
+@cache
+def _described() -> dict[str, dict[str, Any]]:
+    """What `commands.toml` says of each command, by its name with that of its group."""
+    text = (Path(__file__).parent / "commands.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def page(name: str) -> type[HelpCommand]:
+    """The class of a command with its help page, see `HelpCommand`."""
+    command = _described()[name]
+    told = {"first": command.get("first", "").split(), "examples": command["examples"]}
+    return type("Page", (HelpCommand,), told)
 
 
 def _write(formatter: Any, title: str, records: list[tuple[str, str]]) -> None:
@@ -253,6 +263,15 @@ class LazyGroup(HelpGroup):
         for section in dict.fromkeys(entry.section for entry in self.entries):
             entries = [entry for entry in self.entries if entry.section == section]
             _write(formatter, section, [(entry.name.ljust(width), entry.summary) for entry in entries])
+
+
+def entries_of(group: str) -> tuple[Entry, ...]:
+    """The commands of a group, whose name begins theirs."""
+    return tuple(
+        Entry(told["section"], name.removeprefix(group), told["summary"], told["module"])
+        for name, told in _described().items()
+        if "section" in told and name.startswith(group) and (group or " " not in name)
+    )
 
 
 def lazy_group(entries: Sequence[Entry]) -> type[LazyGroup]:

@@ -24,7 +24,7 @@ app = new_app()
 Name = Annotated[str, typer.Argument(help="Name of a preset: see study list.")]
 
 
-@app.command("list", cls=page(examples={"List all": "foltr-audit study list"}))
+@app.command("list", cls=page("study list"))
 def list_(json: Json = False) -> None:
     """Show what each preset reproduces, which data it needs, and how large it is."""
     from foltr_audit.experiments.presets import load_preset, preset_names
@@ -37,7 +37,7 @@ def list_(json: Json = False) -> None:
         show_table(preset_table(presets))
 
 
-@app.command(cls=page(examples={"Show one": "foltr-audit study show pham-2022"}))
+@app.command(cls=page("study show"))
 def show(name: Name, json: Json = False) -> None:
     """Show a preset as TOML for --config, with its data and published numbers as comments."""
     from foltr_audit.experiments.presets import load_preset
@@ -50,17 +50,7 @@ def show(name: Name, json: Json = False) -> None:
         print_line(preset_text(preset))
 
 
-@app.command(
-    cls=page(
-        words("data synthetic scale reading fold intents runs seed plot out resume json full quiet"),
-        examples={
-            "On the synthetic twin of its data, a tenth of its length": (
-                "foltr-audit study run pham-2022 --synthetic --scale 0.1"
-            ),
-            "On the data of the paper": "foltr-audit study run wang-2021-table-2 --data MQ2007",
-        },
-    )
-)
+@app.command(cls=page("study run"))
 @takes(*words("fold data.intents runs seed out resume overwrite json verbose threads"), *ANSWER)
 def run(
     name: Name,

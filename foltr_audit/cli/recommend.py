@@ -9,7 +9,7 @@ import typer
 from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.attack import cheats
 from foltr_audit.cli.common import ANSWER, IN_CELLS, CommonOptions, open_comparison, shared_but, takes
-from foltr_audit.cli.options import Backend, Jobs, Scheduler, option, split_methods, words
+from foltr_audit.cli.options import Backend, Jobs, Scheduler, option, split_methods
 from foltr_audit.cli.output import save_config
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
@@ -26,18 +26,9 @@ _SHARED = shared_but(
     "trace.embed_features threads"
 )
 app = new_app()
-FIRST = words(
-    "max_eps max_attack_auc max_proven_auc view candidates runs data click_model clients rounds jobs "
-    "out resume json full seed"
-)
-EXAMPLES = {
-    "Keep the proven epsilon of a message below 4": "foltr-audit recommend --max-eps 4",
-    "Where the server sees sums of cohorts only": "foltr-audit recommend --max-eps 1 --view aggregate",
-    "Bound what any attack can reach": "foltr-audit recommend --max-proven-auc 0.7 --runs 1",
-}
 
 
-@app.command(cls=page(FIRST, examples=EXAMPLES))
+@app.command(cls=page("recommend"))
 @takes(*_SHARED, *IN_CELLS, *ANSWER)
 def recommend(
     common: CommonOptions,

@@ -15,16 +15,12 @@ from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import on_terminal
 
 app = new_app()
-EXAMPLES = {
-    "Write study/report.html": "foltr-audit report study",
-    "Pack results, so that others can check them": "foltr-audit report study --zip study.zip",
-}
 STDOUT = Path("-")
 ZIP = "Packed results"
 OF_ZIP = words("folder zip_file with_trace without_lists partial overwrite json")
 
 
-@app.command(cls=page(examples=EXAMPLES))
+@app.command(cls=page("report"))
 def report(
     ctx: typer.Context,
     folder: Path = argument(

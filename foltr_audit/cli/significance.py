@@ -9,13 +9,9 @@ from foltr_audit.cli.output import show
 from foltr_audit.cli.pages import new_app, page
 
 app = new_app()
-EXAMPLES = {
-    "Compare the Runs of two folders": "foltr-audit study significance run-a run-b",
-    "Test another metric": "foltr-audit study significance run-a run-b --metric offline_mrr@10",
-}
 
 
-@app.command(cls=page(examples=EXAMPLES))
+@app.command(cls=page("study significance"))
 def significance(
     runs: list[Path] = argument("Folders of --out, each with one or several Runs.", "RUN..."),
     metric: list[str] | None = option(

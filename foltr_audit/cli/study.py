@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from foltr_audit.cli.pages import Entry, lazy_group, new_app
-
-STUDIES = (
-    Entry("Published studies", "list", "List published tables and figures.", "preset"),
-    Entry("Published studies", "show", "Show one as TOML, with its published numbers.", "preset"),
-    Entry("Published studies", "run", "Run one, and show published numbers beside those found.", "preset"),
-    Entry(
-        "Runs", "significance", "Test whether recorded systems differ by more than chance.", "significance"
-    ),
-    Entry("Trained models", "merge", "Train rankers on different topics, and merge them.", "merge"),
-    Entry("Trained models", "membership", "Tell from global models who took part.", "membership"),
-    Entry(
-        "Trained models", "unlearning", "Make a model forget clients, and check whether it has.", "membership"
-    ),
-)
+from foltr_audit.cli.pages import entries_of, lazy_group, new_app
 
 app = new_app(
-    cls=lazy_group(STUDIES), help="Run published studies, and studies of Runs and of trained models."
+    cls=lazy_group(entries_of("study ")),
+    help="Run published studies, and studies of Runs and of trained models.",
 )
 
 

@@ -79,7 +79,7 @@ def _open_attacks(
             yield TraceAttack.open(run, target="fresh", data=data, know=known, client_step=client_step)
 
 
-@app.command("info", cls=page(examples={"Show what a Run recorded": "foltr-audit trace info run-a"}))
+@app.command("info", cls=page("trace info"))
 def info(folder: Folder, json: Json = False) -> None:
     """Show the contents of a trace without reading its messages."""
     from foltr_audit.trace import info as facts_of
@@ -109,7 +109,7 @@ def _fact_text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else value_cell(value).text
 
 
-@app.command("validate", cls=page(examples={"Check a Run": "foltr-audit trace validate run-a"}))
+@app.command("validate", cls=page("trace validate"))
 def validate(folder: Folder, json: Json = False) -> None:
     """Check files, hashes, columns and numbers of a trace, and a Run's Spec; exit code 3 if any is wrong."""
     from foltr_audit.experiments.runs.folder import SPEC, RunFolder
@@ -132,12 +132,7 @@ def validate(folder: Folder, json: Json = False) -> None:
 
 @app.command(
     "check-facts",
-    cls=page(
-        examples={
-            "Check what a Run declares": "foltr-audit trace check-facts run-a",
-            "Check with another step size": "foltr-audit trace check-facts run-a --know learning_rate=0.2",
-        }
-    ),
+    cls=page("trace check-facts"),
 )
 def check_facts(
     folder: Folder,
@@ -173,7 +168,7 @@ def check_facts(
         raise typer.Exit(1)
 
 
-@app.command("lint", cls=page(examples={"Look for leaks in a Run": "foltr-audit trace lint run-a"}))
+@app.command("lint", cls=page("trace lint"))
 def lint(folder: Folder, json: Json = False) -> None:
     """Find without the truth what messages leak in addition to their payload; exit code 1 if they leak.
 

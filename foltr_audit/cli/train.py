@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, takes
-from foltr_audit.cli.options import PICTURE, option, switch, words
+from foltr_audit.cli.options import PICTURE, option, switch
 from foltr_audit.cli.output import note, print_line, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.runs import PresetSelection, print_beside, published_table, store
@@ -17,22 +17,9 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
 
 app = new_app()
-FIRST = words(
-    "learner click_model data clients rounds interactions eps defense scenario runs plot out config "
-    "json full seed"
-)
-EXAMPLES = {
-    "Train FPDGD on synthetic data": "foltr-audit train --rounds 20",
-    "Compare two learners, and draw their curves": (
-        "foltr-audit train --learner fpdgd --learner foltr-es --plot curves.svg"
-    ),
-    "Let what users look for change": (
-        "foltr-audit train --data synthetic:clueweb-intents --scenario abrupt"
-    ),
-}
 
 
-@app.command(cls=page(FIRST, examples=EXAMPLES))
+@app.command(cls=page("train"))
 @takes(*SHARED, *ANSWER)
 def train(
     common: CommonOptions,
