@@ -22,11 +22,11 @@ from foltr_audit.judge.bootstrap import selected
 from foltr_audit.judge.doubts import AttackedClicks, doubts, shown_above, wrong_sign
 from foltr_audit.judge.promises import CEILINGS
 from foltr_audit.judge.protocol import TaskEvidence
-from foltr_audit.judge.scoring import GROUP_METRICS, KNOWS_GRADES, METRICS, identifiability, named_lists
+from foltr_audit.judge.scoring import GROUP_METRICS, KNOWS_GRADES, identifiability, named_lists
 from foltr_audit.privacy.observer_views import attacker, attacker_sees, sees
 from foltr_audit.report import attack_details as details
 from foltr_audit.report.attack_details import describe_world, group_by_world
-from foltr_audit.report.documents import Field, Row, Section, nested, prefixed
+from foltr_audit.report.documents import Field, Row, Section, nested
 from foltr_audit.report.figures import attack_figure
 from foltr_audit.report.plan_report import (
     PlanReport,
@@ -36,9 +36,9 @@ from foltr_audit.report.plan_report import (
     served_rows,
 )
 from foltr_audit.report.settings import (
+    CLICKS,
     GUESS_COLUMNS,
     GUESS_NOTES,
-    GUESSES,
     RUN_BOUND,
     SETTING,
     Setting,
@@ -47,8 +47,8 @@ from foltr_audit.report.settings import (
     dataset_line,
     dataset_row,
     few_lists,
-    guess_columns,
     pools,
+    record_values,
     run_bound_columns,
     setting_columns,
     utility_row,
@@ -145,11 +145,7 @@ SECTIONS: dict[str, Section] = {
     "refused": Section("method", WHERE, "reason"),
     "tasks": Section("method baseline:bool? task", WHERE, "..."),
     "results": _section(
-        "lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
-        "clipped:num",
-        *(f"{name}:est" for name in METRICS),
-        GUESSES,
-        "precision_undefined:int unknown:int",
+        CLICKS,
         *(f"ceiling_{name}:num" for name in CEILINGS),
         intervals_last="unknown",
     ),
@@ -388,7 +384,9 @@ class AttackedPool(NamedTuple):
         found = self.found
         for record in records:
             kind = "groups" if record.task == "clicks" and record.group else _KINDS.get(record.task, "tasks")
-            yield kind, _values(record)
+            other = {name: getattr(record, name) for name in ("method", "baseline", "task")}
+            others = {**other, **record.counts, **record.metrics}
+            yield kind, others if kind == "tasks" else record_values(record)
         if found.clicks is not None:
             yield "identifiability", identifiability(found.clicks)
             yield from (("queries", values) for values in named_lists(found.clicks, self.queries))
@@ -399,23 +397,6 @@ class AttackedPool(NamedTuple):
             yield "published", vars(found.singled_out)
         for method, why in found.refused.items():
             yield "refused", {"method": method, "reason": self.advised(why)}
-
-
-def _values(record: AttackRecord) -> dict[str, Any]:
-    """A record by the names of columns."""
-    values = {"method": record.method, "baseline": record.baseline, **record.counts, **record.metrics}
-    if record.task not in _KINDS:
-        return values | {"task": record.task}
-    return {
-        **values,
-        **record.more,
-        **guess_columns(record),
-        **prefixed("ceiling_", record.ceiling),
-        "group": record.group,
-        "place": record.place,
-        **{f"{name}_all": value for name, value in record.everybody.items()},
-        **{f"{name}_difference": value for name, value in record.differences.items()},
-    }
 
 
 def _bound(proof: ProofRecord) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from foltr_audit.experiments.table import (
     warnings_of,
     worst_audit,
 )
-from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
+from foltr_audit.judge.scoring import GROUP_METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.audit import audit_columns
 from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
@@ -39,14 +39,15 @@ from foltr_audit.report.decision import (
 from foltr_audit.report.documents import Document, Row, Section, nested
 from foltr_audit.report.notebook import FramedPage
 from foltr_audit.report.page import html_page, page_of
+from foltr_audit.report.plan_report import beside_all
 from foltr_audit.report.settings import (
+    CLICKS,
     DATASET,
-    GUESSES,
     RUN_BOUND,
     data_title,
     dataset_line,
     dataset_row,
-    guess_columns,
+    record_values,
     run_bound_columns,
 )
 from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_lines, print_table
@@ -94,21 +95,12 @@ RESULT = Section(
 )
 """The main rows; columns of an audited view end in its name."""
 
-ATTACK = Section(
-    "method baseline:bool",
-    COMPARED,
-    "view lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
-    "clipped:num",
-    " ".join(f"{name}:est" for name in METRICS),
-    GUESSES,
-    "precision_undefined:int unknown:int",
-    intervals_last="unknown",
-)
+ATTACK = Section("method baseline:bool", COMPARED, "view", CLICKS, intervals_last="unknown")
 GROUP = Section(
     "method baseline:bool",
     COMPARED,
     "group place:int lists:int skipped:int queries:int",
-    " ".join(f"{name}:est {name}_all:num|null {name}_difference:est" for name in GROUP_METRICS),
+    *map(beside_all, GROUP_METRICS),
 )
 REFUSED = Section("method", COMPARED, "view reason")
 SERVED = Section(COMPARED, "group online_mean:num")
@@ -553,22 +545,15 @@ def _claims(pool: ComparedPool) -> Iterator[Row]:
 
 def _attacks(pool: ComparedPool) -> Iterator[Row]:
     columns = compared(pool)
-    several = [(seen, record) for seen in pool.attacked for record in seen.attacks]
-    for seen, record in several:
-        first = {"method": record.method, "baseline": record.baseline, "click_model": columns["click_model"]}
-        last = {name: record.counts[name] for name in ("precision_undefined", "unknown")}
-        counts = {name: count for name, count in record.counts.items() if name not in last}
-        counts |= {name: record.metric(name) for name in METRICS} | guess_columns(record)
-        yield ATTACK.row({**first, **columns, "view": seen.view, **counts, **last})
+    for seen in pool.attacked:
+        for record in seen.attacks:
+            row = ATTACK.of(record, **(record_values(record) | columns), view=seen.view)
+            yield ATTACK.row({name: row[name] for name in ("method", "baseline", "click_model")} | row)
 
 
 def _groups(pool: ComparedPool) -> Iterator[Row]:
     for record in pool.groups:
-        metrics: dict[str, Any] = {}
-        for name in GROUP_METRICS:
-            metrics |= {name: record.metrics[name], f"{name}_all": record.everybody[name]}
-            metrics[f"{name}_difference"] = record.differences[name]
-        yield GROUP.of(record, **compared(pool), **record.counts, **metrics)
+        yield GROUP.of(record, **(record_values(record) | compared(pool)))
 
 
 def _curves(pool: ComparedPool) -> Iterator[Row]:

@@ -21,6 +21,7 @@ from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.run import Run, mean_utility
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.judge.doubts import describe_few_lists
+from foltr_audit.judge.scoring import METRICS
 from foltr_audit.privacy.bounds import RunBound
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.observer_views import attacker_sees
@@ -279,6 +280,33 @@ def guess_columns(record: AttackRecord | None) -> dict[str, Any]:
     more = {} if record is None else record.more
     above = UNKNOWN if record is None else record.metric("above_guess")
     return {name: more.get(name) for name in ("guess", "guess_auc", "grades_auc")} | {"above_guess": above}
+
+
+CLICKS = Section(
+    "lists:int skipped:int all_clicked:int queries:int unclicked_documents:int finest_fpr:num|null "
+    "clipped:num",
+    *(f"{name}:est" for name in METRICS),
+    GUESSES,
+    "precision_undefined:int unknown:int",
+)
+"""What an attack on clicks finds."""
+
+
+def record_values(record: AttackRecord) -> dict[str, Any]:
+    """A record by the names of columns."""
+    return {
+        "method": record.method,
+        "baseline": record.baseline,
+        **record.counts,
+        **record.metrics,
+        **record.more,
+        **guess_columns(record),
+        **prefixed("ceiling_", record.ceiling),
+        "group": record.group,
+        "place": record.place,
+        **{f"{name}_all": value for name, value in record.everybody.items()},
+        **{f"{name}_difference": value for name, value in record.differences.items()},
+    }
 
 
 RUN_BOUND = Section("unit rounds:int sampled:num eps:num delta:num eps_always:num how")
