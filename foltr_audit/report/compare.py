@@ -25,7 +25,7 @@ from foltr_audit.experiments.table import (
     warnings_of,
     worst_audit,
 )
-from foltr_audit.judge.scoring import GROUP_METRICS
+from foltr_audit.judge.scoring import GROUP_METRICS, METRICS
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.audit import audit_columns
 from foltr_audit.report.compare_tables import WorldTables, claims_table, epsilons_of
@@ -47,6 +47,7 @@ from foltr_audit.report.settings import (
     data_title,
     dataset_line,
     dataset_row,
+    guess_columns,
     record_values,
     run_bound_columns,
 )
@@ -545,10 +546,13 @@ def _claims(pool: ComparedPool) -> Iterator[Row]:
 
 def _attacks(pool: ComparedPool) -> Iterator[Row]:
     columns = compared(pool)
-    for seen in pool.attacked:
-        for record in seen.attacks:
-            row = ATTACK.of(record, **(record_values(record) | columns), view=seen.view)
-            yield ATTACK.row({name: row[name] for name in ("method", "baseline", "click_model")} | row)
+    several = [(seen, record) for seen in pool.attacked for record in seen.attacks]
+    for seen, record in several:
+        first = {"method": record.method, "baseline": record.baseline, "click_model": columns["click_model"]}
+        last = {name: record.counts[name] for name in ("precision_undefined", "unknown")}
+        counts = {name: count for name, count in record.counts.items() if name not in last}
+        counts |= {name: record.metric(name) for name in METRICS} | guess_columns(record)
+        yield ATTACK.row({**first, **columns, "view": seen.view, **counts, **last})
 
 
 def _groups(pool: ComparedPool) -> Iterator[Row]:
