@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -68,28 +67,84 @@ class Documents(Protocol):
     def offsets(self) -> Ints: ...
 
 
-class Ranker(Protocol):
-    """A scoring function `f_theta(x)` of d features with P parameters."""
+class _HiddenLayer(NamedTuple):
+    """A hidden layer of models (...): weights (..., h, inputs) and biases (..., h)."""
+
+    weights: Floats
+    biases: Floats
+
+    def units(self, inputs: Floats) -> Floats:
+        """`relu(W x + b)` of inputs (..., m, n), (..., m, h)."""
+        sums: Floats = np.einsum("...mn,...hn->...mh", inputs, self.weights)
+        return np.maximum(sums + self.biases[..., np.newaxis, :], 0.0)
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """A scoring function `f_theta(x)` of d features with P parameters.
+
+    Without hidden units it is linear, a weighted sum of the features: P = d. With hidden units
+    `f(x) = w2 . relu(W1 x + b1)`, or `w3 . relu(W2 relu(W1 x + b1) + b2)`. A model then is the flat vector
+    `[W1 | b1 | w2]` or `[W1 | b1 | W2 | b2 | w3]`: W1 (hidden, features) and W2 (hidden, hidden) row by row,
+    the others (hidden,). With 46 features and 64 hidden units P = 3,072 for one layer and 7,232 for two.
+    There is no output bias, since PDGD could not learn it: the coefficients of a list sum to zero, so the
+    gradient of the bias is always zero. The derivative of relu at 0 is 0.
+
+    Attributes:
+        features: number of features d.
+        hidden: number of units h of each hidden layer; 0 for the linear ranker.
+        layers: number of hidden layers.
+    """
+
+    features: int
+    hidden: int = 0
+    layers: int = 1
 
     @property
     def text(self) -> str:
-        """Its text form, e.g. `linear` or `neural:hidden=64`."""
-        ...
+        """Its text form, e.g. `linear`, `neural:hidden=64` or `neural:hidden=64,layers=2`."""
+        if not self.hidden:
+            return "linear"
+        return f"neural:hidden={self.hidden}" + (f",layers={self.layers}" if self.layers > 1 else "")
 
     @property
-    def n_parameters(self) -> int: ...
+    def n_parameters(self) -> int:
+        hidden = sum(self.hidden * (inputs + 1) for inputs in self._inputs)
+        return hidden + (self.hidden or self.features)
 
     @property
     def first_layer(self) -> FirstLayer:
-        """Where its first layer lies in a model."""
-        ...
+        """The place of W1, b1 and, with one hidden layer, of w2; the linear ranker is one unit."""
+        if not self.hidden:
+            return FirstLayer(0, 1, self.features)
+        biases = self.hidden * self.features
+        output = biases + self.hidden if self.layers == 1 else None
+        return FirstLayer(0, self.hidden, self.features, output=output, bias=biases)
+
+    @property
+    def network(self) -> NetworkShape:
+        """What kernels know of a ranker with hidden units."""
+        from foltr_audit.kernels.network import NetworkShape
+
+        return NetworkShape(self.features, self.hidden, self.layers)
 
     def initial(self, rng: np.random.Generator) -> Floats:
-        """An untrained model, float64 (P,)."""
-        ...
+        """An untrained model, float64 (P,): zeros of the linear ranker, which rank documents in file order.
+
+        With hidden units the gradient at zero is zero. So their weights are normal with variance 2 / (inputs
+        of their layer), biases 0.
+
+        Source: He et al. 2015, "Delving deep into rectifiers", section 2.2, equation 10.
+        """
+        if not self.hidden:
+            return np.zeros(self.features)
+        parts = []
+        for inputs in self._inputs:
+            parts += [rng.normal(scale=np.sqrt(2 / inputs), size=self.hidden * inputs), np.zeros(self.hidden)]
+        return np.concatenate([*parts, rng.normal(scale=np.sqrt(2 / self.hidden), size=self.hidden)])
 
     def scores(self, parameters: Floats, data: Documents, queries: Ints) -> tuple[Floats, Ints]:
-        """Scores of all candidates of some queries under one model each (or one for all).
+        """Scores of all candidates of some queries under one model each (or one for all); sums in float64.
 
         Args:
             parameters: float64 (C, P), or (1, P) for one common model.
@@ -99,7 +154,15 @@ class Ranker(Protocol):
         Returns:
             Flat scores, and `starts` int64 (C + 1,): client c owns `scores[starts[c]:starts[c+1]]`.
         """
-        ...
+        from foltr_audit.kernels.network import neural_scores
+        from foltr_audit.kernels.ranking import linear_scores
+
+        features, offsets = data.features, data.offsets
+        starts = np.concatenate([[0], np.cumsum(offsets[queries + 1] - offsets[queries])])
+        models = np.ascontiguousarray(parameters)
+        if not self.hidden:
+            return linear_scores(features, offsets, queries, starts, models), starts
+        return neural_scores(features, offsets, queries, starts, models, self.network), starts
 
     def gradient(
         self, parameters: Floats, data: Documents, queries: Ints, shown: Ints, coefficients: Floats
@@ -113,167 +176,31 @@ class Ranker(Protocol):
             shown: positions of the shown documents inside their query, int64 (C, k), padded with -1.
             coefficients: float64 (C, k); ignored at the padding.
         """
-        ...
+        from foltr_audit.kernels.network import neural_gradients
+        from foltr_audit.kernels.ranking import weighted_features
+
+        features, offsets = data.features, data.offsets
+        if not self.hidden:
+            return weighted_features(features, offsets, queries, shown, coefficients)
+        models = np.ascontiguousarray(parameters)
+        return neural_gradients(features, offsets, queries, shown, coefficients, models, self.network)
 
     def score(self, parameters: Floats, features: Features) -> Floats:
         """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
-        ...
-
-    def jacobian(self, parameters: Floats, features: Features) -> Floats:
-        """`d f_i / d theta` of documents (..., m, d) at models (..., P), float64 (..., m, P)."""
-        ...
-
-
-@dataclass(frozen=True)
-class LinearRanker(Ranker):
-    """Scores documents by a weighted sum of their features; P = d parameters.
-
-    Attributes:
-        features: number of features d.
-    """
-
-    features: int
-
-    @property
-    def text(self) -> str:
-        return "linear"
-
-    @property
-    def n_parameters(self) -> int:
-        return self.features
-
-    @property
-    def first_layer(self) -> FirstLayer:
-        """The whole ranker is one unit."""
-        return FirstLayer(0, 1, self.features)
-
-    def initial(self, rng: np.random.Generator) -> Floats:
-        """The untrained model: zeros, float64 (P,). It ranks documents in file order."""
-        return np.zeros(self.features)
-
-    def scores(self, parameters: Floats, data: Documents, queries: Ints) -> tuple[Floats, Ints]:
-        """See `Ranker.scores`; sums are in float64."""
-        from foltr_audit.kernels.ranking import linear_scores
-
-        features, offsets = data.features, data.offsets
-        starts = np.concatenate([[0], np.cumsum(offsets[queries + 1] - offsets[queries])])
-        return linear_scores(features, offsets, queries, starts, np.ascontiguousarray(parameters)), starts
-
-    def gradient(
-        self, parameters: Floats, data: Documents, queries: Ints, shown: Ints, coefficients: Floats
-    ) -> Floats:
-        """See `Ranker.gradient`: a weighted sum of feature rows, the same for every model."""
-        from foltr_audit.kernels.ranking import weighted_features
-
-        return weighted_features(data.features, data.offsets, queries, shown, coefficients)
-
-    def score(self, parameters: Floats, features: Features) -> Floats:
-        scores: Floats = np.einsum("...md,...d->...m", features.astype(np.float64), parameters)
-        return scores
-
-    def jacobian(self, parameters: Floats, features: Features) -> Floats:
-        """`d f_i / d theta` of documents (..., m, d), float64 (..., m, P): their features themselves."""
-        batch = np.broadcast_shapes(parameters.shape[:-1], features.shape[:-2])
-        return np.broadcast_to(features, batch + features.shape[-2:]).astype(np.float64)
-
-
-class _HiddenLayer(NamedTuple):
-    """A hidden layer of models (...): weights (..., h, inputs) and biases (..., h)."""
-
-    weights: Floats
-    biases: Floats
-
-
-def neural_text(hidden: int, layers: int) -> str:
-    """The canonical text of a neural ranker; `layers` is left out if it is 1."""
-    return f"neural:hidden={hidden}" + (f",layers={layers}" if layers > 1 else "")
-
-
-@dataclass(frozen=True)
-class NeuralRanker(Ranker):
-    """Scores documents by `f(x) = w2 . relu(W1 x + b1)`, or `w3 . relu(W2 relu(W1 x + b1) + b2)`.
-
-    A model is the flat vector `[W1 | b1 | w2]` or `[W1 | b1 | W2 | b2 | w3]`: W1 (hidden, features) and
-    W2 (hidden, hidden) row by row, the others (hidden,). With 46 features and 64 hidden units P = 3,072
-    for one layer and 7,232 for two.
-    There is no output bias, since PDGD could not learn it: the coefficients of a list sum to zero, so the
-    gradient of the bias is always zero. The derivative of relu at 0 is 0.
-
-    Attributes:
-        features: number of features d.
-        hidden: number of units h of each hidden layer.
-        layers: number of hidden layers.
-    """
-
-    features: int
-    hidden: int
-    layers: int = 1
-
-    @property
-    def text(self) -> str:
-        """Its text form, e.g. `neural:hidden=64` or `neural:hidden=64,layers=2`."""
-        return neural_text(self.hidden, self.layers)
-
-    @property
-    def n_parameters(self) -> int:
-        return sum(self.hidden * (inputs + 1) for inputs in self._inputs) + self.hidden
-
-    @property
-    def first_layer(self) -> FirstLayer:
-        """The place of W1, b1 and, with one hidden layer, of w2."""
-        biases = self.hidden * self.features
-        output = biases + self.hidden if self.layers == 1 else None
-        return FirstLayer(0, self.hidden, self.features, output=output, bias=biases)
-
-    @property
-    def _network(self) -> NetworkShape:
-        from foltr_audit.kernels.network import NetworkShape
-
-        return NetworkShape(self.features, self.hidden, self.layers)
-
-    def initial(self, rng: np.random.Generator) -> Floats:
-        """A random untrained model, float64 (P,), since the gradient at zero is zero.
-
-        Weights are normal with variance 2 / (inputs of their layer), biases 0.
-
-        Source: He et al. 2015, "Delving deep into rectifiers", section 2.2, equation 10.
-        """
-        parts = []
-        for inputs in self._inputs:
-            parts += [rng.normal(scale=np.sqrt(2 / inputs), size=self.hidden * inputs), np.zeros(self.hidden)]
-        return np.concatenate([*parts, rng.normal(scale=np.sqrt(2 / self.hidden), size=self.hidden)])
-
-    def scores(self, parameters: Floats, data: Documents, queries: Ints) -> tuple[Floats, Ints]:
-        """See `Ranker.scores`; sums are in float64."""
-        from foltr_audit.kernels.network import neural_scores
-
-        features, offsets = data.features, data.offsets
-        starts = np.concatenate([[0], np.cumsum(offsets[queries + 1] - offsets[queries])])
-        models = np.ascontiguousarray(parameters)
-        return neural_scores(features, offsets, queries, starts, models, self._network), starts
-
-    def gradient(
-        self, parameters: Floats, data: Documents, queries: Ints, shown: Ints, coefficients: Floats
-    ) -> Floats:
-        """See `Ranker.gradient`; it does not store the Jacobian."""
-        from foltr_audit.kernels.network import neural_gradients
-
-        models = np.ascontiguousarray(parameters)
-        return neural_gradients(
-            data.features, data.offsets, queries, shown, coefficients, models, self._network
-        )
-
-    def score(self, parameters: Floats, features: Features) -> Floats:
         units = features.astype(np.float64)
         for layer in self._layers(parameters):
-            units = _units(layer, units)
+            units = layer.units(units)
         scores: Floats = np.einsum("...mh,...h->...m", units, self._output(parameters))
         return scores
 
     def jacobian(self, parameters: Floats, features: Features) -> Floats:
-        layers, given = list(self._layers(parameters)), [features.astype(np.float64)]
+        """`d f_i / d theta` of documents (..., m, d) at models (..., P), float64 (..., m, P)."""
+        if not self.hidden:
+            batch = np.broadcast_shapes(parameters.shape[:-1], features.shape[:-2])
+            return np.broadcast_to(features, batch + features.shape[-2:]).astype(np.float64)
+        layers, given = self._layers(parameters), [features.astype(np.float64)]
         for layer in layers:
-            given.append(_units(layer, given[-1]))
+            given.append(layer.units(given[-1]))
         parts = [given[-1]]
         # relu(z) is positive exactly where z is. So the stored outputs also tell where the derivative is 1,
         # and the sums before relu need not be kept.
@@ -289,31 +216,25 @@ class NeuralRanker(Ranker):
     @property
     def _inputs(self) -> list[int]:
         """Number of inputs of each hidden layer."""
-        return [self.features] + [self.hidden] * (self.layers - 1)
+        return [self.features] + [self.hidden] * (self.layers - 1) if self.hidden else []
 
-    def _layers(self, parameters: Floats) -> Iterator[_HiddenLayer]:
+    def _layers(self, parameters: Floats) -> list[_HiddenLayer]:
         """The hidden layers of models (..., P), from the first to the last."""
-        start = 0
+        start, layers = 0, []
         for inputs in self._inputs:
             biases = start + self.hidden * inputs
             shape = (*parameters.shape[:-1], self.hidden, inputs)
             weights = parameters[..., start:biases].reshape(shape)
             start = biases + self.hidden
-            yield _HiddenLayer(weights, parameters[..., biases:start])
+            layers.append(_HiddenLayer(weights, parameters[..., biases:start]))
+        return layers
 
     def _output(self, parameters: Floats) -> Floats:
-        """Weights of the output, (..., h)."""
-        return parameters[..., -self.hidden :]
-
-
-def _units(layer: _HiddenLayer, inputs: Floats) -> Floats:
-    """`relu(W x + b)` of inputs (..., m, n), (..., m, h)."""
-    sums: Floats = np.einsum("...mn,...hn->...mh", inputs, layer.weights)
-    return np.maximum(sums + layer.biases[..., np.newaxis, :], 0.0)
+        """Weights of the output, (..., h), of the linear ranker all of them, (..., d)."""
+        return parameters[..., -(self.hidden or self.features) :]
 
 
 _EXPECTED = "expected linear or neural:hidden=H,layers=L"
-_DEFAULTS = {"hidden": 64, "layers": 1}
 _MOST = {"hidden": 1000, "layers": 2}
 
 
@@ -324,10 +245,9 @@ def make_ranker(text: str, features: int) -> Ranker:
         UsageError: an unknown name or parameter, or a refused value.
     """
     try:
-        shape = _hidden_layers(text)
+        return _parsed(text, features)
     except ValueError as error:
         raise UsageError(f"ranker: {error}") from error
-    return LinearRanker(features) if shape is None else NeuralRanker(features, *shape)
 
 
 def ranker_text(text: str) -> str:
@@ -339,28 +259,25 @@ def ranker_text(text: str) -> str:
     Raises:
         ValueError: an unknown name or parameter, or a refused value.
     """
-    shape = _hidden_layers(text)
-    return "linear" if shape is None else neural_text(*shape)
+    return _parsed(text, 0).text
 
 
 def known_ranker(text: str) -> bool:
     """Whether a text is that of a ranker; in the trace of another system it may not be."""
     try:
-        _hidden_layers(text)
+        return bool(ranker_text(text))
     except ValueError:
         return False
-    return True
 
 
-def _hidden_layers(text: str) -> tuple[int, int] | None:
-    """Number of units of a hidden layer, and of hidden layers; None for the linear ranker."""
+def _parsed(text: str, features: int) -> Ranker:
     name, colon, rest = (part.strip() for part in text.partition(":"))
     if name not in ("linear", "neural"):
         raise ValueError(f"unknown {text!r}; {_EXPECTED}")
     given: dict[str, int] = {}
     for item in rest.split(",") if colon else []:
         parameter, _, value = (part.strip() for part in item.partition("="))
-        if name == "linear" or parameter not in _DEFAULTS:
+        if name == "linear" or parameter not in _MOST:
             raise ValueError(f"unknown parameter {parameter!r} in {text!r}; {_EXPECTED}")
         if parameter in given:
             raise ValueError(f"{parameter} given twice in {text!r}")
@@ -368,5 +285,4 @@ def _hidden_layers(text: str) -> tuple[int, int] | None:
         if (number := whole_number(value, 1, most)) is None:
             raise ValueError(f"{parameter}={value} in {text!r}; expected a whole number from 1 to {most}")
         given[parameter] = number
-    chosen = _DEFAULTS | given
-    return None if name == "linear" else (chosen["hidden"], chosen["layers"])
+    return Ranker(features) if name == "linear" else Ranker(features, **{"hidden": 64, **given})

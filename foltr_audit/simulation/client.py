@@ -19,7 +19,7 @@ from foltr_audit.core.click_models import ClickModelMixture, declared_tables
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickModel, ModelLearner, RoundContext
 from foltr_audit.core.plugins.answers import clicks_of, step_of
-from foltr_audit.core.rankers import LinearRanker, NeuralRanker, Ranker
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH, ideal_dcg
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.dataset import QueryOrigin, joined
@@ -229,12 +229,10 @@ class ClientRules:
         tables = declared_tables(model, self.largest_label)
         step = learner.compiled_step
         ball = self.chain.ball
-        # Exact types and methods: a subclass may score or learn in another way, and the kernel would ignore
-        # that. Its loop has room for one ball.
-        known = type(self.ranker) in (LinearRanker, NeuralRanker) and not self.chain.links("click")
-        if step is None or tables is None or not known or (steps and ball is None):
+        # The kernel's loop has room for one ball.
+        if step is None or tables is None or self.chain.links("click") or (steps and ball is None):
             return None
-        ranker = self.ranker if isinstance(self.ranker, NeuralRanker) else None
+        ranker = self.ranker if self.ranker.hidden else None
         return LocalStepRules(
             click=tables[0],
             stop=tables[1],

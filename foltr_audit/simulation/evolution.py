@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from foltr_audit.core.click_models import Tables, declared_tables
 from foltr_audit.core.plugins import MetricLearner, RoundContext
 from foltr_audit.core.plugins.answers import array_of, arrays_of
-from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
@@ -214,7 +213,7 @@ class MetricSenders:
         if self.seeded is not None:
             return self.seeded.play(asked.counts, seeds, self._models(asked, context, seeds))
         tables = declared_tables(self.world.click_model, self.world.largest_label)
-        if type(self.setup.ranker) is LinearRanker and tables is not None:
+        if not self.setup.ranker.hidden and tables is not None:
             return asked.queries, *self._in_kernel(tables, asked, context, seeds)
         return asked.queries, *self._step_by_step(asked, context, seeds)
 

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 
 from foltr_audit.core.pdgd import Normaliser, Pairs
 from foltr_audit.core.plugins import Inference, View
-from foltr_audit.core.rankers import LinearRanker
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.inference.linear_systems import (
     least_squares,
@@ -63,7 +63,7 @@ def stepped(
     rows = int(lengths.sum())
     data = dataset(rng.normal(size=(rows, P)), np.zeros(rows), lengths.tolist())
     queries, theta = np.arange(clients), rng.normal(size=P) / 10
-    ranker = LinearRanker(P)
+    ranker = Ranker(P)
     scores, starts = ranker.scores(theta[np.newaxis], data, queries)
     shown = score_order(scores, starts, K)
     clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.rankers import NeuralRanker, Ranker, known_ranker, make_ranker, ranker_text
+from foltr_audit.core.rankers import Ranker, known_ranker, make_ranker, ranker_text
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.view import Candidates
 from foltr_audit.core.settings.experiment import Spec
@@ -47,7 +47,7 @@ def shown_of(data: Dataset, queries: Ints, k: int, seed: int = 0) -> Ints:
     return shown
 
 
-def parts(ranker: NeuralRanker, theta: Floats) -> tuple[list[tuple[Floats, Floats]], Floats]:
+def parts(ranker: Ranker, theta: Floats) -> tuple[list[tuple[Floats, Floats]], Floats]:
     """(W1, b1), ... and w of a model, cut out of its documented layout number by number."""
     numbers = iter(theta.tolist())
     layers, inputs = [], ranker.features
@@ -60,7 +60,7 @@ def parts(ranker: NeuralRanker, theta: Floats) -> tuple[list[tuple[Floats, Float
     return layers, w
 
 
-def unit_sums(ranker: NeuralRanker, theta: Floats, x: Floats) -> list[Floats]:
+def unit_sums(ranker: Ranker, theta: Floats, x: Floats) -> list[Floats]:
     """`W x + b` of each hidden layer for one document."""
     sums = []
     for W, b in parts(ranker, theta)[0]:
@@ -72,7 +72,7 @@ def unit_sums(ranker: NeuralRanker, theta: Floats, x: Floats) -> list[Floats]:
 def plain_score(text: str, theta: Floats, x: Floats) -> float:
     """The score of one document as it is defined."""
     ranker = make_ranker(text, x.size)
-    if not isinstance(ranker, NeuralRanker):
+    if not ranker.hidden:
         return float(sum(t * value for t, value in zip(theta, x, strict=True)))
     w, sums = parts(ranker, theta)[1], unit_sums(ranker, theta, x)[-1]
     return float(sum(weight * max(value, 0.0) for weight, value in zip(w, sums, strict=True)))
@@ -140,7 +140,7 @@ def test_the_untrained_model_is_a_function_of_its_generator(text: str) -> None:
 def test_untrained_weights_have_the_variance_of_he_2015() -> None:
     from scipy.stats import chi2
 
-    ranker = NeuralRanker(50, 300, 2)
+    ranker = Ranker(50, 300, 2)
     ((W1, b1), (W2, b2)), w3 = parts(ranker, ranker.initial(np.random.default_rng(3)))
     assert not b1.any()
     assert not b2.any()
@@ -180,7 +180,7 @@ def test_scores_are_those_of_each_candidate(text: str, shared: bool) -> None:
 def test_a_score_does_not_depend_on_where_a_document_stands(features: int, layers: int) -> None:
     """Rows whose sum depends on the order of its terms: every place in a cohort must choose the same."""
     rng = np.random.default_rng(features)
-    ranker, lengths = NeuralRanker(features, 6, layers), [1, 2, 3, 8, 17]
+    ranker, lengths = Ranker(features, 6, layers), [1, 2, 3, 8, 17]
     row = (rng.normal(size=features) * 10.0 ** rng.integers(-8, 9, size=features)).astype(np.float32)
     theta = rng.normal(size=(1, ranker.n_parameters))
     data = dataset(np.tile(row, (sum(lengths), 1)).tolist(), [0] * sum(lengths), lengths)
@@ -205,7 +205,7 @@ def test_features_may_be_float64(text: str) -> None:
 
 def active(ranker: Ranker, theta: Floats, X: Floats) -> Bools:
     """Which units of which layers are active for which documents: no kink lies between two equal ones."""
-    if not isinstance(ranker, NeuralRanker):
+    if not ranker.hidden:
         return np.ones(1, dtype=np.bool_)
     return np.array([unit_sums(ranker, theta, x) for x in X]) > 0.0
 
@@ -288,7 +288,7 @@ def test_a_local_step_goes_along_the_gradient_of_pdgd(text: str) -> None:
 
 def test_an_output_bias_would_never_learn() -> None:
     """The coefficients of a list sum to zero, so a parameter that shifts all scores has no gradient."""
-    data, ranker, rng = ragged(), NeuralRanker(5, 3), np.random.default_rng(9)
+    data, ranker, rng = ragged(), Ranker(5, 3), np.random.default_rng(9)
     queries = rng.integers(0, len(LENGTHS), size=200)
     scores, starts = ranker.scores(3 * rng.normal(size=(200, ranker.n_parameters)), data, queries)
     shown = shown_of(data, queries, 10)

@@ -14,7 +14,7 @@ from foltr_audit.core.click_models import (
     NavigationalClickModel,
     PerfectClickModel,
 )
-from foltr_audit.core.rankers import LinearRanker
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.evolution import EvolutionQueries, play_perturbed
 from foltr_audit.kernels.jit import read_only
@@ -74,7 +74,7 @@ def through_arrays(
         mirrored = learner.antithetic and step >= (B + 1) // 2
         models = cohort.parameters - moves if mirrored else cohort.parameters + moves
         asked = np.ascontiguousarray(cohort.queries[:, step])
-        scores, starts = LinearRanker(tiny.FEATURES).scores(models, data, asked)
+        scores, starts = Ranker(tiny.FEATURES).scores(models, data, asked)
         shown[:, step] = score_order(scores, starts, 10)
         labels = data.shown_labels(asked, shown[:, step])
         clicks[:, step] = model.click(labels, 2, Streams(5).clients("clicks/x", 3, cohort.clients), step)

@@ -11,7 +11,7 @@ from autograd import elementwise_grad, jacobian
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.rankers import LinearRanker, NeuralRanker
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.kernels.network import LANES
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Floats
@@ -20,7 +20,7 @@ from tests.fixtures.reference import dataset, exact_pair_weights, laplacian, pai
 DEPTHS = pytest.mark.parametrize("layers", [1, 2])
 
 
-def differentiable_score(ranker: NeuralRanker, theta: Floats, X: Floats) -> Floats:
+def differentiable_score(ranker: Ranker, theta: Floats, X: Floats) -> Floats:
     """Scores written for automatic differentiation, from the definition."""
     units, sizes = X, [ranker.features, *[ranker.hidden] * ranker.layers]
     for below, above in pairwise(sizes):
@@ -31,7 +31,7 @@ def differentiable_score(ranker: NeuralRanker, theta: Floats, X: Floats) -> Floa
     return scores
 
 
-def pieces(ranker: NeuralRanker) -> list[slice]:
+def pieces(ranker: Ranker) -> list[slice]:
     """Where [W | b] of each hidden layer, and the output's weights, lie in a model."""
     h, ends = ranker.hidden, [0, ranker.hidden * (ranker.features + 1)]
     ends += [ends[-1] + h * (h + 1)] if ranker.layers == 2 else []
@@ -48,7 +48,7 @@ def pieces(ranker: NeuralRanker) -> list[slice]:
 def test_the_jacobian_is_that_of_automatic_differentiation(
     seed: int, hidden: int, layers: int, features: int
 ) -> None:
-    ranker, rng = NeuralRanker(features, hidden, layers), np.random.default_rng(seed)
+    ranker, rng = Ranker(features, hidden, layers), np.random.default_rng(seed)
     theta, X = rng.normal(size=ranker.n_parameters), rng.normal(size=(6, features))
     expected = differentiable_score(ranker, theta, X)
     np.testing.assert_allclose(ranker.score(theta, X), expected, rtol=0, atol=1e-12)
@@ -63,7 +63,7 @@ def test_kernels_are_the_derivative_of_a_weighted_sum_of_scores(hidden: int, lay
     rng = np.random.default_rng(hidden)
     lengths, k = [1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5], 2 * LANES + 3
     data = dataset(rng.normal(size=(sum(lengths), 5)), np.zeros(sum(lengths)), lengths)
-    ranker, queries = NeuralRanker(5, hidden, layers), np.array([4, 0, 3, 1, 2, 4])
+    ranker, queries = Ranker(5, hidden, layers), np.array([4, 0, 3, 1, 2, 4])
     models = np.array([ranker.initial(rng) for _ in queries]) + 0.1 * rng.normal(size=ranker.n_parameters)
     shown, weights = np.full((queries.size, k), -1), rng.normal(size=(queries.size, k))
     for c, query in enumerate(queries):
@@ -98,7 +98,7 @@ def test_layers_are_homogeneous(seed: int, hidden: int, layers: int, factor: flo
 
     So f has degree 1 in the output's weights, and in [W | b] of the last hidden layer (Euler's theorem).
     """
-    ranker, rng = NeuralRanker(4, hidden, layers), np.random.default_rng(seed)
+    ranker, rng = Ranker(4, hidden, layers), np.random.default_rng(seed)
     theta, X = rng.normal(size=ranker.n_parameters), rng.normal(size=(9, 4))
     before, J = ranker.score(theta, X), ranker.jacobian(theta, X)
     *_, last, output = pieces(ranker)
@@ -117,7 +117,7 @@ def test_layers_are_homogeneous(seed: int, hidden: int, layers: int, factor: flo
 def test_units_that_are_always_active_are_a_linear_ranker(layers: int) -> None:
     rng = np.random.default_rng(4)
     data = dataset(rng.normal(size=(23, 5)), np.zeros(23), [3, 12, 1, 7])
-    linear, neural, queries = LinearRanker(5), NeuralRanker(5, 1, layers), np.array([1, 0, 3, 2, 1])
+    linear, neural, queries = Ranker(5), Ranker(5, 1, layers), np.array([1, 0, 3, 2, 1])
     theta = rng.normal(size=5)
     model = np.concatenate([theta, [64.0], *[[1.0, 0.0]] * (layers - 1), [1.0]])
     mine, _ = neural.scores(model[np.newaxis], data, queries)
@@ -132,7 +132,7 @@ def test_units_that_are_always_active_are_a_linear_ranker(layers: int) -> None:
 # --- exactly at a kink ----------------------------------------------------------------------------
 
 
-def slopes_of(ranker: NeuralRanker, theta: Floats, X: Floats, weights: list[float]) -> Floats:
+def slopes_of(ranker: Ranker, theta: Floats, X: Floats, weights: list[float]) -> Floats:
     """The gradient of one list that shows all documents, in their order."""
     data, order = dataset(X, np.zeros(len(X)), [len(X)]), np.arange(len(X))[np.newaxis]
     gradient = ranker.gradient(theta[np.newaxis], data, np.array([0]), order, np.array([weights]))
@@ -142,7 +142,7 @@ def slopes_of(ranker: NeuralRanker, theta: Floats, X: Floats, weights: list[floa
 
 def test_the_slope_at_a_kink_is_zero() -> None:
     """Unit 0 gets exactly 0 from both documents, unit 1 is active in the first one only."""
-    ranker = NeuralRanker(2, 2)
+    ranker = Ranker(2, 2)
     W1, b1, w2 = [[2.0, -1.0], [1.0, 1.0]], [0.0, -2.0], [3.0, 5.0]
     theta = np.concatenate([np.ravel(W1), b1, w2])
     X = np.array([[1.0, 2.0], [0.0, 0.0]])
@@ -154,7 +154,7 @@ def test_the_slope_at_a_kink_is_zero() -> None:
 
 def test_the_slope_at_a_kink_of_either_layer_is_zero() -> None:
     """h1 = (0 at its kink, 1); the sums above are (0 at its kink, 2): one path is open."""
-    ranker = NeuralRanker(2, 2, 2)
+    ranker = Ranker(2, 2, 2)
     W1, b1 = [[2.0, -1.0], [1.0, 1.0]], [0.0, -2.0]
     W2, b2, w3 = [[4.0, 3.0], [6.0, 1.0]], [-3.0, 1.0], [5.0, 7.0]
     theta = np.concatenate([np.ravel(W1), b1, np.ravel(W2), b2, w3])
@@ -169,7 +169,7 @@ def test_the_slope_at_a_kink_of_either_layer_is_zero() -> None:
 
 @DEPTHS
 def test_a_model_of_zeros_has_no_gradient(layers: int) -> None:
-    ranker, X = NeuralRanker(3, 5, layers), np.random.default_rng(0).normal(size=(4, 3))
+    ranker, X = Ranker(3, 5, layers), np.random.default_rng(0).normal(size=(4, 3))
     theta = np.zeros(ranker.n_parameters)
     assert not ranker.score(theta, X).any()
     assert not ranker.jacobian(theta, X).any()
@@ -182,7 +182,7 @@ def test_a_model_of_zeros_has_no_gradient(layers: int) -> None:
 @DEPTHS
 def test_an_update_is_linear_in_the_clicks(layers: int) -> None:
     """`J^T L c` (docs/maths.md): for `all` pairs of the shown documents an update is linear in the clicks."""
-    rng, ranker = np.random.default_rng(11), NeuralRanker(6, 7, layers)
+    rng, ranker = np.random.default_rng(11), Ranker(6, 7, layers)
     data = dataset(rng.normal(size=(10, 6)), np.zeros(10), [10])
     model, query, rate = ranker.initial(rng)[np.newaxis], np.array([0]), 0.25
     scores, starts = ranker.scores(model, data, query)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.core.pdgd import PDGD_SETTINGS, PDGDSetting, pdgd_setting, setting_text
-from foltr_audit.core.rankers import LinearRanker
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import fill_pairs, pair_weights, pdgd_coefficients, plain_fill_pairs
@@ -274,7 +274,7 @@ def test_the_learner_takes_one_step_along_the_gradient(setting: PDGDSetting) -> 
     lengths = [12, 4, 1]
     data = dataset(rng.normal(size=(17, 6)), np.zeros(17), lengths)
     queries, theta = np.array([1, 0, 2, 0]), rng.normal(size=(4, 6))
-    ranker = LinearRanker(6)
+    ranker = Ranker(6)
     scores, starts = ranker.scores(theta, data, queries)
     shown = score_order(scores, starts, 10)
     clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)

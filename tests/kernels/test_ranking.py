@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.rankers import LinearRanker
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.numpy_order import ascending, reversed_lists
 from foltr_audit.kernels.plackett_luce import sampled_lists
@@ -62,7 +62,7 @@ def fit(shown: NDArray[np.int64], law: dict[tuple[int, ...], float]) -> float:
 def test_scores_are_weighted_sums_of_features(shared: bool) -> None:
     data = ragged()
     theta = np.random.default_rng(1).normal(size=(1 if shared else QUERIES.size, data.n_features))
-    scores, starts = LinearRanker(data.n_features).scores(theta, data, QUERIES)
+    scores, starts = Ranker(data.n_features).scores(theta, data, QUERIES)
     assert np.diff(starts).tolist() == [12, 3, 7, 1, 12]
     for c, query in enumerate(QUERIES):
         expected = rows_of(data, query) @ theta[0 if shared else c]
@@ -77,7 +77,7 @@ def test_the_order_of_a_sum_does_not_depend_on_where_a_document_stands(features:
     theta = rng.normal(size=(1, features))
     lengths = [1, 2, 3, 8, 17]
     data = dataset(np.tile(row, (sum(lengths), 1)).tolist(), [0] * sum(lengths), lengths)
-    scores, _ = LinearRanker(features).scores(theta, data, np.array([3, 0, 4, 1, 2]))
+    scores, _ = Ranker(features).scores(theta, data, np.array([3, 0, 4, 1, 2]))
     assert len(set(scores.tolist())) == 1
     exact = sum(Fraction(float(x)) * Fraction(t) for x, t in zip(row, theta[0], strict=True))
     size = sum(abs(float(x) * t) for x, t in zip(row, theta[0], strict=True))
@@ -85,7 +85,7 @@ def test_the_order_of_a_sum_does_not_depend_on_where_a_document_stands(features:
 
 
 def test_the_untrained_model_ranks_by_the_order_in_the_file() -> None:
-    data, ranker = ragged(), LinearRanker(5)
+    data, ranker = ragged(), Ranker(5)
     untrained = ranker.initial(np.random.default_rng(0))
     scores, starts = ranker.scores(untrained[np.newaxis], data, np.array([1]))
     assert score_order(scores, starts, 10).tolist() == [list(range(10))]
@@ -141,7 +141,7 @@ def test_a_score_spread_of_thousands_breaks_nothing() -> None:
 def test_lists_of_short_queries_are_padded() -> None:
     data = ragged()
     theta = np.random.default_rng(2).normal(size=(1, 5))
-    scores, starts = LinearRanker(5).scores(theta, data, QUERIES)
+    scores, starts = Ranker(5).scores(theta, data, QUERIES)
     sampled = sampled_lists(scores, starts, 10, 0, np.arange(QUERIES.size), 0, 1, KEY)
     for shown in (sampled, score_order(scores, starts, 10)):
         for row, query in zip(shown, QUERIES, strict=True):
@@ -186,7 +186,7 @@ def test_any_number_of_threads_gives_the_same_bytes() -> None:
 
     def all_bytes(threads: int) -> list[bytes]:
         with numba_threads(threads):
-            scores, starts = LinearRanker(40).scores(theta, data, queries)
+            scores, starts = Ranker(40).scores(theta, data, queries)
             shown = sampled_lists(scores, starts, 10, 0, np.arange(300), 0, 1, KEY)
             weights = np.where(shown >= 0, theta[:, :10], 0.0)
             sums = weighted_features(data.features, data.offsets, queries, shown, weights)

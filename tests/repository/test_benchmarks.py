@@ -15,7 +15,7 @@ from benchmarks.options import BenchmarkOptions
 from benchmarks.plain_loop import PlainLoop, cascade_clicks, pdgd_gradient, sample_list
 from benchmarks.shapes import mq2007
 from foltr_audit.core.click_models import InformationalClickModel, PerfectClickModel
-from foltr_audit.core.rankers import LinearRanker
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.fixtures.flower import flower_python
@@ -47,7 +47,7 @@ def test_the_plain_gradient_is_that_of_the_engine_and_of_the_definition(
     clicked = np.zeros((1, 10), dtype=np.bool_)
     clicked[0, : shown.size] = clicks
     zero = np.zeros((1, 3))
-    ranker = LinearRanker(3)
+    ranker = Ranker(3)
     stepped, moved = learner.local_step(zero, data, query, scores, starts, padded, clicked, ranker)
 
     assert (plain is not None) == moved[0]

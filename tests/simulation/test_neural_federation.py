@@ -11,7 +11,6 @@ import pytest
 
 from foltr_audit.api import load_data
 from foltr_audit.core.click_models import PerfectClickModel
-from foltr_audit.core.rankers import LinearRanker, NeuralRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import table_in
@@ -35,13 +34,7 @@ def with_ranker(setup: Setup, text: str) -> Setup:
     return Setup(Spec.parse(table), setup.collection)
 
 
-def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: SetupOf) -> None:
-    class OwnScores(LinearRanker):
-        pass
-
-    class OwnGradient(NeuralRanker):
-        pass
-
+def test_rankers_go_through_the_fused_kernel(setup_of: SetupOf) -> None:
     def rules(text: str) -> ClientRules:
         return with_ranker(setup_of(), text).rules(PerfectClickModel(), sampled=True)
 
@@ -50,10 +43,6 @@ def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: Set
         declared = rules(text).kernel_rules()
         assert declared is not None
         assert (declared.hidden, declared.layers) == shape
-    for ranker in (OwnScores(FEATURES), OwnGradient(FEATURES, 4)):
-        own = setup_of()
-        vars(own)["ranker"] = ranker
-        assert own.rules(PerfectClickModel(), sampled=True).kernel_rules() is None
 
 
 def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:
