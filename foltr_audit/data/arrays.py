@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.settings.base import validated
 from foltr_audit.core.settings.data import ARRAYS, DataSpec
 from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.letor import LetorFile
@@ -94,8 +93,8 @@ def make_data(
         >>> (data.train.n_queries, data.vali.n_queries, data.test.n_queries, data.n_features)
         (6, 2, 2, 5)
     """
-    table = {"normalise": normalise, "missing": missing, "dtype": dtype}
-    how = validated(DataSpec, table | {"source": ARRAYS}, "make_data: ")
+    table = {"source": ARRAYS, "normalise": normalise, "missing": missing, "dtype": dtype}
+    how = DataSpec.parse(table, "make_data")
     given = {"train": (X, y, query_ids), "vali": vali, "test": test}
     split = {part: _named_taken_out(part, arrays) for part, arrays in given.items() if arrays is not None}
     _check_columns(split)

@@ -448,7 +448,7 @@ class Trace:
         """The columns of the file of a table, in the types that records have."""
         where, rows = f"trace: {self.folder / part.file_name(table)}", part.files[table].rows
         # A round without messages of a large model: its axes are compared with those of the header.
-        found = read_archive(self.content(part, table), where, TraceError, stored=True, longest=MOST_WHOLE)
+        found = read_archive(self.content(part, table), where, TraceError, longest=MOST_WHOLE)
         expected, columns = table_columns(self.header, table), {}
         for name in found:
             if name not in expected:

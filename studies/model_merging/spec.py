@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -11,7 +10,7 @@ from foltr_audit.studies.model_merging.splits import PAIR
 from foltr_audit.studies.model_merging.trainers import MOST_TREES
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.settings.base import Flag, SpecTable, validated
+from foltr_audit.core.settings.base import Flag, SpecTable
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.synthetic import CATEGORY_FEATURE, ISTELLA
 from foltr_audit.errors import UsageError
@@ -121,10 +120,3 @@ class MergeSpec(SpecTable):
         if not splits:
             raise UsageError("--split: 3; expected 1 or 2 with more than two of --category")
         return (*((0,) if self.initial else ()), *splits)
-
-    @classmethod
-    def parse(
-        cls, table: Mapping[str, object], where: str = "merge", names: Mapping[str, str] | None = None
-    ) -> MergeSpec:
-        """The spec of a plain table; arguments and errors as for `validated`."""
-        return validated(cls, table, f"{where}: " if where else "", names)

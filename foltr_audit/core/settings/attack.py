@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from foltr_audit.core.settings.base import PARTS, Flag, Parts, Several, SpecTable, canonical, left_out, once
 from foltr_audit.core.settings.defaults import (
@@ -17,7 +17,7 @@ from foltr_audit.core.settings.defaults import (
     SEVERAL_LISTS_ATTACK,
     SUM_ATTACK,
 )
-from foltr_audit.errors import UsageError, first_problem, suggest_name
+from foltr_audit.errors import UsageError, suggest_name
 
 if TYPE_CHECKING:
     from foltr_audit.core.records import Collection
@@ -161,15 +161,8 @@ class AttackSpec(SpecTable):
 
 
 def changed_protocol(protocol: AttackSpec, changes: Mapping[str, object]) -> AttackSpec:
-    """The attack protocol with some fields changed.
-
-    Raises:
-        UsageError: an invalid value.
-    """
-    try:
-        return AttackSpec.model_validate({**protocol.model_dump(), **changes})
-    except ValidationError as error:
-        raise UsageError(first_problem(error, None)) from error
+    """The attack protocol with some fields changed; a `UsageError` for an invalid value."""
+    return AttackSpec.parse({**protocol.model_dump(), **changes}, "")
 
 
 def refuse_unknown_queries(names: Sequence[str], collection: Collection | None) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from foltr_audit.core.settings.base import Flag, Parts, Several, SpecTable, left_out, validated
+from foltr_audit.core.settings.base import Flag, Parts, Several, SpecTable, left_out
 from foltr_audit.core.settings.defaults import TRIALS
 from foltr_audit.privacy.observer_views import sees_lists
 
@@ -48,13 +47,6 @@ class FunctionAuditSpec(SpecTable):
     @property
     def calls(self) -> int:
         return self.learning + self.choosing + self.trials
-
-    @classmethod
-    def parse(
-        cls, table: Mapping[str, object], where: str = "", names: Mapping[str, str] | None = None
-    ) -> FunctionAuditSpec:
-        """The settings of a plain table from the source `where`; arguments and errors as for `validated`."""
-        return validated(cls, table, f"{where}: " if where else "", names)
 
 
 AuditView = Literal[

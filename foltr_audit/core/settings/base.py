@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Literal, NamedTuple, Self, TypeVar, cast
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -58,6 +58,22 @@ class SpecTable(BaseModel):
             head, _heading, rest = (inspect.getdoc(cls) or "").partition("\n\nAttributes:\n")
             cls.__doc__ = "\n".join([head, "", "Attributes:", *lines, rest])
 
+    @classmethod
+    def parse(
+        cls, table: Mapping[str, object], where: str = "spec", names: Mapping[str, str] | None = None
+    ) -> Self:
+        """The settings of a plain table; an error is one line.
+
+        In errors `where` names the source of the table (`""` for no name), and `names` maps fields to other
+        names.
+
+        Raises:
+            UsageError: an unknown field (with the nearest known one) or an invalid value.
+        """
+        with one_error(f"{where}: " if where else "", names):
+            refuse_unknown(cls, table)
+            return cls.model_validate(dict(table))
+
     @model_validator(mode="after")
     def _no_text_with_nul(self) -> Self:
         for value in vars(self).values():
@@ -92,22 +108,6 @@ Several = Annotated[tuple[V, ...], Field(min_length=1), AfterValidator(once)]
 Parts = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)]
 
 
-T = TypeVar("T", bound=SpecTable)
-
-
-def validated(
-    kind: type[T], table: Mapping[str, object], source: str = "", names: Mapping[str, str] | None = None
-) -> T:
-    """The settings of a plain table, after whose `source` and with whose `names` of fields errors are worded.
-
-    Raises:
-        UsageError: an unknown field (the message names the nearest known one) or a refused value.
-    """
-    refuse_unknown(kind, table, source)
-    with one_error(source, names):
-        return kind.model_validate(dict(table))
-
-
 @contextmanager
 def one_error(source: str, names: Mapping[str, str] | None = None) -> Iterator[None]:
     """Turn what is raised about a table into a `UsageError` of one line that begins with its source."""
@@ -119,11 +119,16 @@ def one_error(source: str, names: Mapping[str, str] | None = None) -> Iterator[N
         raise UsageError(f"{source}{error}") from error
 
 
-def refuse_unknown(kind: type[SpecTable], table: Mapping[str, object], source: str = "") -> None:
-    """Raise `UsageError` for a field that a class of settings does not have; it names the nearest one."""
-    for name in table:
-        if name not in kind.model_fields:
-            raise UsageError(f"{source}{name}: no such field; {suggest_name(str(name), kind.model_fields)}")
+def refuse_unknown(kind: type[BaseModel], table: Mapping[str, object], prefix: str = "") -> None:
+    """Raise `UsageError` for a field that a table or one inside it lacks; it names the nearest one."""
+    known = {info.alias or name: info.annotation for name, info in kind.model_fields.items()}
+    for name, value in table.items():
+        if name not in known:
+            called = f"{prefix}{name}" if prefix else repr(name)
+            raise UsageError(f"unknown field {called}; {suggest_name(str(name), known)}")
+        for inner in (known[name], *get_args(known[name])):
+            if isinstance(inner, type) and issubclass(inner, SpecTable) and isinstance(value, Mapping):
+                refuse_unknown(inner, value, f"{name}.")
 
 
 def with_default(table: Mapping[str, object], name: str, field: str, value: object) -> Mapping[str, object]:

@@ -13,14 +13,20 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
-from foltr_audit.core.settings.base import SpecTable, canonical_chain, chain_texts, one_error, with_default
+from foltr_audit.core.settings.base import (
+    SpecTable,
+    canonical_chain,
+    chain_texts,
+    refuse_unknown,
+    with_default,
+)
 from foltr_audit.core.settings.data import DataSpec, without_paths
 from foltr_audit.core.settings.defaults import NO_DEFENSE, PROTOCOLS, SEEDED
 from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.core.settings.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.core.settings.unlearning import FEW_CLIENTS, UnlearningSpec
-from foltr_audit.errors import UsageError, first_problem, suggest_name
+from foltr_audit.errors import UsageError, first_problem
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import toml_table
 
@@ -93,11 +99,11 @@ class Spec(SpecTable):
         Raises:
             UsageError: an unknown field (with the nearest known one) or an invalid value.
         """
+        refuse_unknown(Spec, table)
         try:
-            _refuse_unknown(table)
             super().__init__(**table)
         except ValidationError as error:
-            raise UsageError(f"Spec: {first_problem(error, None)}") from error
+            raise UsageError(f"Spec: {first_problem(error)}") from error
 
     vars()["__init__"].__pydantic_base_init__ = True  # the errors of `parse` name the source of the table
 
@@ -153,22 +159,6 @@ class Spec(SpecTable):
         if self.attack is None:
             return self
         return self.model_copy(update={"attack": self.attack.strengthened(self.attacked_kind)})
-
-    @classmethod
-    def parse(
-        cls, table: Mapping[str, object], where: str = "spec", names: Mapping[str, str] | None = None
-    ) -> Spec:
-        """The Spec of a plain table; an error is one line.
-
-        In errors `where` names the source of the table (`""` for no name), and `names` maps fields to other
-        names.
-
-        Raises:
-            UsageError: an unknown field (with the nearest known one) or an invalid value.
-        """
-        with one_error(f"{where}: " if where else "", names):
-            _refuse_unknown(table)
-            return cls.model_validate(table)
 
     def having(self, changes: Mapping[str, object]) -> Spec:
         """The same Spec with other values of some fields; what was not given still follows from the rest.
@@ -230,30 +220,6 @@ class Spec(SpecTable):
     def only_trained(self) -> Spec:
         """The same training without any protocol after it."""
         return self.model_copy(update=dict.fromkeys(PROTOCOLS))
-
-
-_TABLE_CLASSES: dict[str, type[SpecTable]] = {
-    "data": DataSpec,
-    "population": PopulationSpec,
-    "train": TrainSpec,
-    "trace": TraceSpec,
-    "attack": AttackSpec,
-    "audit": AuditSpec,
-    "membership": MembershipSpec,
-    "unlearning": UnlearningSpec,
-}
-
-
-def _refuse_unknown(table: Mapping[str, object]) -> None:
-    known = {"schema", *Spec.model_fields} - {"schema_"}
-    for name, value in table.items():
-        if name not in known:
-            raise UsageError(f"unknown field {name!r}; {suggest_name(name, known)}")
-        if name in _TABLE_CLASSES and isinstance(value, dict):
-            fields = _TABLE_CLASSES[name].model_fields
-            for inner in value:
-                if inner not in fields:
-                    raise UsageError(f"unknown field {name}.{inner}; {suggest_name(inner, fields)}")
 
 
 def flat(table: Mapping[str, object], prefix: str = "") -> dict[str, JsonValue]:

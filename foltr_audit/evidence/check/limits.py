@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.settings.base import SpecTable
-from foltr_audit.errors import UsageError, first_problem, suggest_name
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.observer_views import attacked_view
 from foltr_audit.utils.formatting import JsonValue
 from foltr_audit.utils.reading import toml_table
@@ -90,15 +90,14 @@ class SystemLimits(SpecTable):
         return tuple(name for name in self.given if name in (CEILING, *AUDIT_LIMITS))
 
     @classmethod
-    def parse(cls, table: Mapping[str, object], where: str) -> SystemLimits:
+    def parse(
+        cls, table: Mapping[str, object], where: str = "limits", names: Mapping[str, str] | None = None
+    ) -> SystemLimits:
         """The limits of a plain table; a `UsageError` if it has none, or another field or value."""
         for name in table:
             if name not in cls.model_fields:
                 raise UsageError(f"{where}: unknown limit {name!r}; {suggest_name(name, cls.model_fields)}")
-        try:
-            return cls.model_validate(table)
-        except ValidationError as error:
-            raise UsageError(f"{where}: {first_problem(error)}") from error
+        return super().parse(table, where, names)
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> SystemLimits:

@@ -169,9 +169,11 @@ class ComparisonGrid(SpecTable):
         return table
 
     @classmethod
-    def parse(cls, table: Mapping[str, object], where: str = "") -> ComparisonGrid:
+    def parse(
+        cls, table: Mapping[str, object], where: str = "", names: Mapping[str, str] | None = None
+    ) -> ComparisonGrid:
         """The grid of a plain table; a `UsageError` for an unknown field or a refused value."""
-        with one_error(f"{where}: " if where else ""):
+        with one_error(f"{where}: " if where else "", names):
             return cls.model_validate(table)
 
     @classmethod
