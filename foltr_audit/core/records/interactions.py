@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from inspect import isfunction
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -12,16 +13,78 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from foltr_audit.errors import UsageError
 from foltr_audit.recorder.messages import OUTCOMES
 from foltr_audit.recorder.round_tables import CohortColumns, RoundColumns
-from foltr_audit.utils.arrays import (
-    Bools,
-    Features,
-    Floats,
-    Ints,
-    Weights,
-    Words,
-    read_only,
-    read_only_features,
-)
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Weights, Words, freeze, read_only
+
+Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
+"""Messages: plain, or encoded as integers modulo 2^b."""
+
+_PAYLOADS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint64))
+
+
+_Chosen = Callable[[NDArray[Any]], DTypeLike]
+
+
+class _Column(NamedTuple):
+    """An array of a record: its type, or what chooses it; a letter for each axis; the least of its values."""
+
+    dtype: DTypeLike | _Chosen
+    axes: str
+    least: int | None = None
+
+
+def _double_or_single(given: NDArray[np.generic]) -> DTypeLike:
+    return np.float64 if given.dtype == np.float64 else np.float32
+
+
+def _whole_if_whole(given: NDArray[np.generic]) -> DTypeLike:
+    fractions = given.dtype.kind == "f" and not np.all(np.isfinite(given) & (given == np.rint(given)))
+    return np.float64 if fractions else np.int64
+
+
+def _words_if_large(given: NDArray[np.generic]) -> DTypeLike:
+    large = given.dtype == np.uint64 and given.size and int(given.max()) >= 2**63
+    return np.uint64 if large else np.int64
+
+
+def _freeze(record: object, who: str, columns: Mapping[str, _Column], lengths: Mapping[str, int]) -> None:
+    """Make arrays of a record read-only, checked as `_checked` does; what is None stays None."""
+    for name, column in columns.items():
+        if (given := getattr(record, name)) is not None:
+            object.__setattr__(record, name, _checked(f"{who}: {name}", given, column, lengths))
+
+
+def _checked(who: str, given: ArrayLike, column: _Column, lengths: Mapping[str, int]) -> NDArray[Any]:
+    """A read-only array of the type of a column.
+
+    Raises:
+        UsageError: a type would change a value, a shape is not that of its axes, or a value is too small.
+    """
+    array = _exact(who, given, column.dtype)
+    shape = tuple(lengths.get(axis, array.shape[-1] if array.ndim else 0) for axis in column.axes)
+    if array.shape != shape:
+        raise UsageError(f"{who} has shape {array.shape}, expected {shape}")
+    least = column.least
+    if least is not None and array.size and not (array.min() >= least and array.max() < np.inf):
+        wrong = array.max() if array.min() >= least else array.min()
+        raise UsageError(f"{who} holds {wrong}, expected {least} or more")
+    return array
+
+
+def _exact(who: str, given: ArrayLike, dtype: DTypeLike | _Chosen) -> NDArray[Any]:
+    """A read-only array of a type, or an error where that would change a value."""
+    try:
+        values: NDArray[Any] = np.asarray(given)
+        dtype = dtype(values) if isfunction(dtype) else dtype
+        with np.errstate(invalid="ignore"):  # NaN as a whole number: it is found to differ
+            array: NDArray[Any] = read_only(values, dtype)
+        wrong = values[array != values] if array.dtype.kind in "iub" and values.dtype != array.dtype else ()
+    except (ValueError, TypeError, OverflowError):
+        wrong = np.asarray(given, dtype=object).reshape(-1)
+    if len(wrong):
+        kinds = {"i": "whole numbers", "u": "whole numbers from 0 on", "b": "true or false"}
+        expected = kinds.get(np.dtype(dtype).kind, f"numbers of type {dtype}")
+        raise UsageError(f"{who} hold {repr(wrong.tolist()[0])[:60]}, expected {expected}")
+    return array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,10 +115,6 @@ class Cohort(CohortColumns):
         return int(self.node.size)
 
 
-Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
-"""Messages: plain, or encoded as integers modulo 2^b."""
-
-
 class GlobalModel(NamedTuple):
     """What a server continues with in the next round.
 
@@ -69,49 +128,31 @@ class GlobalModel(NamedTuple):
     state: Floats | None = None
 
 
-_PAYLOADS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint64))
-
-
-def _freeze(record: object, dtypes: Mapping[str, DTypeLike], who: str) -> None:
-    for name, dtype in dtypes.items():
-        given = getattr(record, name)
-        try:
-            with np.errstate(invalid="ignore"):  # NaN as a whole number: it is found to differ
-                array: NDArray[np.generic] = read_only(given, dtype)
-            cast = array.dtype.kind in "iub" and np.asarray(given).dtype != array.dtype
-            changed = cast and array != np.asarray(given)
-        except (ValueError, TypeError, OverflowError):
-            changed = True
-        if np.any(changed):
-            kinds = {"i": "whole numbers", "u": "whole numbers from 0 on", "b": "true or false"}
-            expected = kinds.get(np.dtype(dtype).kind, f"numbers of type {dtype}")
-            told = _told(given if changed is True else np.asarray(given)[changed])
-            raise UsageError(f"{who}: {name} hold {told}, expected {expected}")
-        object.__setattr__(record, name, array)
-
-
-def _type_of_counts(counts: ArrayLike) -> DTypeLike:
-    """Type of the weights of messages: int64, or float64 where one is not whole."""
-    given = np.asarray(counts)
-    whole = given.dtype.kind != "f" or np.all(np.isfinite(given) & (given == np.rint(given)))
-    return np.int64 if whole else np.float64
-
-
-def _told(values: object) -> str:
-    """The first value of an array without numbers, for an error."""
-    array = np.asarray(values, dtype=object).reshape(-1)
-    return repr(array[0])[:60] if array.size else repr(values)[:60]
-
-
-def _expect(who: str, name: str, array: NDArray[np.generic], shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise UsageError(f"{who}: {name} has shape {array.shape}, expected {shape}")
-
-
-def _at_least(who: str, name: str, array: NDArray[np.number], least: int) -> None:
-    if array.size and not (array.min() >= least and array.max() < np.inf):
-        wrong = array.max() if array.min() >= least else array.min()
-        raise UsageError(f"{who}: {name} holds {wrong}, expected {least} or more")
+_OF_ROUND = {
+    "parameters": _Column(np.float64, "P"),
+    "aggregate": _Column(np.float64, "P"),
+    "state": _Column(np.float64, "S"),
+    "total": _Column(np.uint64, "W"),
+    "survivors": _Column(np.bool_, "M"),
+    "counts": _Column(_whole_if_whole, "M", 0),
+    "seeds": _Column(np.uint64, "M"),
+    "senders": _Column(np.uint64, "M"),
+    "sizes": _Column(np.int64, "M", 0),
+    "sent_at": _Column(np.float64, "M"),
+    **dict.fromkeys(("slot", "step", "part", "query"), _Column(np.int64, "I", 0)),
+    "shown": _Column(np.int64, "Ik", -1),
+    "features": _Column(_double_or_single, "Ikd"),
+    "n_candidates": _Column(np.int64, "I", 0),
+}
+_CANDIDATES = {"candidates": _Column(_double_or_single, "Cd")}
+_OF_TRUTH = {
+    "clients": _Column(_words_if_large, "M", 0),
+    "updates": _Column(np.float64, "MP"),
+    "clicks": _Column(np.bool_, "Ik"),
+    "clipped": _Column(np.bool_, "N"),
+    "intents": _Column(np.int64, "I", 0),
+    "known": _Column(np.bool_, "I"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,71 +207,39 @@ class RoundRecord(RoundColumns):
             raise UsageError(f"{who}: messages are {payload}, expected float32 or float64 (or masked uint64)")
         if payload != np.uint64 and (self.total is not None or self.aborted):
             raise UsageError(f"{who}: a secure sum of messages that are {payload}, expected uint64")
-        whole: dict[str, DTypeLike] = dict.fromkeys(("slot", "step", "part", "query", "shown"), np.int64)
-        whole["counts"] = _type_of_counts(self.counts)
-        floats: dict[str, DTypeLike] = {
-            "parameters": np.float64,
-            "aggregate": np.float64,
-            "messages": payload,
+        if len(np.shape(self.messages)) != 2 or len(np.shape(self.shown)) != 2:
+            raise UsageError(
+                f"{who}: messages have shape {np.shape(self.messages)} and shown lists "
+                f"{np.shape(self.shown)}, expected (M, P) and (I, k)"
+            )
+        (M, W), (rows, k) = np.shape(self.messages), np.shape(self.shown)
+        other = self.state is not None or payload == np.uint64
+        P = np.size(self.parameters) if other else W
+        freeze(self, messages=payload)
+        _freeze(self, who, _OF_ROUND, {"M": M, "W": W, "P": P, "I": rows, "k": k})
+        column = _Column(np.float64, "M")
+        clear = {
+            name: _checked(f"{who}: clear {name}", values, column, {"M": M})
+            for name, values in self.clear.items()
         }
-        _freeze(self, {**whole, **floats, "survivors": np.bool_}, who)
-        if self.features is not None:
-            object.__setattr__(self, "features", read_only_features(self.features))
-        given: dict[str, DTypeLike] = {
-            **dict.fromkeys(("total", "seeds", "senders"), np.uint64),
-            **dict.fromkeys(("sizes", "n_candidates"), np.int64),
-            **dict.fromkeys(("state", "sent_at"), np.float64),
-        }
-        _freeze(self, {name: dtype for name, dtype in given.items() if getattr(self, name) is not None}, who)
-        buffers: list[NDArray[np.generic]] = [
-            read_only(values, np.asarray(values).dtype) for values in self.buffers
-        ]
-        clear: dict[str, Floats] = {
-            name: read_only(values, np.float64) for name, values in self.clear.items()
-        }
-        object.__setattr__(self, "buffers", tuple(buffers))
+        buffers = tuple(read_only(values, np.asarray(values).dtype) for values in self.buffers)
+        for number, buffer in enumerate(buffers):
+            if buffer.shape[:1] != (M,):
+                raise UsageError(
+                    f"{who}: buffer {number} has shape {buffer.shape}, expected {(M, *buffer.shape[1:])}"
+                )
+        object.__setattr__(self, "buffers", buffers)
         object.__setattr__(self, "clear", clear)
         object.__setattr__(self, "facts", dict(self.facts))
-        self._check_shapes(who)
-        self._check_values(who)
-        self._check_candidates(who)
+        self._check_lists(who)
+        if (self.candidates is None) != (self.n_candidates is None):
+            raise UsageError(f"{who}: expected both candidates and n_candidates, or neither")
+        if self.candidates is not None and self.n_candidates is not None:
+            _freeze(self, who, _CANDIDATES, {"C": int(self.n_candidates.sum())})
+            if np.any(self.shown >= self.n_candidates[:, np.newaxis]):
+                raise UsageError(f"{who}: a shown list has a document that is not among its candidates")
 
-    def _check_shapes(self, who: str) -> None:
-        if self.messages.ndim != 2 or self.shown.ndim != 2:
-            raise UsageError(
-                f"{who}: messages have shape {self.messages.shape} and shown lists {self.shown.shape}, "
-                "expected (M, P) and (I, k)"
-            )
-        (M, W), (rows, k) = self.messages.shape, self.shown.shape
-        other = self.state is not None or self.messages.dtype == np.uint64
-        P = self.parameters.size if other else W
-        if self.state is not None:
-            _expect(who, "state", self.state, (self.state.size,))
-        for name in ("parameters", "aggregate"):
-            _expect(who, name, getattr(self, name), (P,))
-        if self.total is not None:
-            _expect(who, "total", self.total, (W,))
-        self._check_columns(who, M)
-        for name in ("slot", "step", "part", "query"):
-            _expect(who, name, getattr(self, name), (rows,))
-        if self.features is not None:
-            _expect(who, "features", self.features, (rows, k, self.features.shape[-1]))
-
-    def _check_columns(self, who: str, messages: int) -> None:
-        """Refuse what a server notes of each message in another number than that of messages."""
-        for name in ("survivors", "counts", "seeds", "senders", "sizes", "sent_at"):
-            if (values := getattr(self, name)) is not None:
-                _expect(who, name, values, (messages,))
-        for name, values in self.clear.items():
-            _expect(who, f"clear {name}", values, (messages,))
-        for number, buffer in enumerate(self.buffers):
-            _expect(who, f"buffer {number}", buffer, (messages, *buffer.shape[1:]))
-
-    def _check_values(self, who: str) -> None:
-        for name in ("counts", "slot", "step", "part", "query", "sizes"):
-            if (values := getattr(self, name)) is not None:
-                _at_least(who, name, values, 0)
-        _at_least(who, "shown", self.shown, -1)
+    def _check_lists(self, who: str) -> None:
         if self.slot.size and self.slot.max() >= self.n_messages:
             raise UsageError(
                 f"{who}: slot holds {self.slot.max()}, expected less than the {self.n_messages} messages"
@@ -239,26 +248,10 @@ class RoundRecord(RoundColumns):
         if np.any((ahead < 0) | ((ahead == 0) & (np.diff(self.step) <= 0))):
             raise UsageError(f"{who}: interactions are not sorted by (slot, step)")
         padding = self.shown < 0
-        # One row for all lists, in which comparing is ten times as fast; a new list may begin after padding.
-        every = padding.reshape(-1)
-        stops = every[:-1] > every[1:]
-        stops[padding.shape[1] - 1 :: max(1, padding.shape[1])] = False
-        if stops.any():
+        if np.any(padding[:, :-1] > padding[:, 1:]):
             raise UsageError(f"{who}: a shown list has a document after its padding")
         if self.features is not None and np.any(self.features[padding]):
             raise UsageError(f"{who}: features differ from 0 where a shown list is padded")
-
-    def _check_candidates(self, who: str) -> None:
-        if (self.candidates is None) != (self.n_candidates is None):
-            raise UsageError(f"{who}: expected both candidates and n_candidates, or neither")
-        if self.candidates is None or self.n_candidates is None:
-            return
-        object.__setattr__(self, "candidates", read_only_features(self.candidates))
-        _expect(who, "n_candidates", self.n_candidates, self.slot.shape)
-        _at_least(who, "n_candidates", self.n_candidates, 0)
-        _expect(who, "candidates", self.candidates, (int(self.n_candidates.sum()), self.candidates.shape[-1]))
-        if np.any(self.shown >= self.n_candidates[:, np.newaxis]):
-            raise UsageError(f"{who}: a shown list has a document that is not among its candidates")
 
     def candidates_of(self, lists: Bools) -> Features | None:
         """Candidates of some lists, which are True in an array (I,); None where they are not embedded."""
@@ -291,13 +284,6 @@ class RoundRecord(RoundColumns):
         return np.asarray((self.shown >= 0).sum(axis=1), dtype=np.int64)
 
 
-def _type_of_clients(clients: ArrayLike) -> DTypeLike:
-    """Type of client numbers: int64, or uint64 where only that holds them."""
-    given = np.asarray(clients)
-    large = given.dtype == np.uint64 and given.size and int(given.max()) >= 2**63
-    return np.uint64 if large else np.int64
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundTruth:
     """The parts of a round that no observer sees; rows match those of its RoundRecord.
@@ -327,29 +313,18 @@ class RoundTruth:
     known: Bools | None = None
 
     def __post_init__(self) -> None:
-        given = {"known": np.bool_, "intents": np.int64}
-        more = {name: kind for name, kind in given.items() if getattr(self, name) is not None}
-        kinds = {"clients": _type_of_clients(self.clients), "updates": np.float64}
-        kinds |= {"clicks": np.bool_, "clipped": np.bool_}
-        _freeze(self, kinds | more, "truth")
-        if self.updates.shape == (0, 0):
-            object.__setattr__(self, "updates", np.empty((self.clients.size, 0)))
-        metrics = {name: float(value) for name, value in self.metrics.items()}
-        object.__setattr__(self, "metrics", metrics)
-        if self.updates.ndim != 2 or self.clicks.ndim != 2:
+        if np.shape(self.updates) == (0, 0):
+            object.__setattr__(self, "updates", np.empty((np.size(self.clients), 0)))
+        if len(np.shape(self.updates)) != 2 or len(np.shape(self.clicks)) != 2:
             raise UsageError(
-                f"truth: updates have shape {self.updates.shape} and clicks {self.clicks.shape}, "
+                f"truth: updates have shape {np.shape(self.updates)} and clicks {np.shape(self.clicks)}, "
                 "expected (M, P) and (I, k)"
             )
-        _expect("truth", "clients", self.clients, self.updates.shape[:1])
-        if self.knows_clips:
-            _expect("truth", "clipped", self.clipped, self.clicks.shape[:1])
-        for name in ("known", "intents"):
-            if (values := getattr(self, name)) is not None:
-                _expect("truth", name, values, self.clicks.shape[:1])
-        _at_least("truth", "clients", self.clients, 0)
-        if self.intents is not None:
-            _at_least("truth", "intents", self.intents, 0)
+        (M, P), (rows, k) = np.shape(self.updates), np.shape(self.clicks)
+        clips = 0 if np.shape(self.clipped) == (0,) else rows
+        _freeze(self, "truth", _OF_TRUTH, {"M": M, "P": P, "I": rows, "k": k, "N": clips})
+        metrics = {name: float(value) for name, value in self.metrics.items()}
+        object.__setattr__(self, "metrics", metrics)
         if "round" in metrics:
             raise UsageError("truth: a metric must not be named 'round'")
 
