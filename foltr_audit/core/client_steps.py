@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
@@ -53,8 +54,11 @@ class FunctionStep(ClientStep):
 
     @property
     def text(self) -> str:
-        """The name of the function, or the `title`."""
-        return self.title or title_of(self.function)
+        """The `title`, or the name of the function, e.g. `my_learner.step`."""
+        name = str(getattr(self.function, "__qualname__", type(self.function).__name__))
+        module = getattr(self.function, "__module__", "")
+        ours = not module or module.startswith("foltr_audit.")
+        return self.title or (name if ours else f"{module}.{name}")
 
     @property
     def label(self) -> str:
@@ -90,13 +94,6 @@ class FunctionStep(ClientStep):
         if self.scorer is None:
             return super().scores(model, features)
         return np.asarray(self.scorer(model, features), dtype=np.float64).reshape(-1)
-
-
-def title_of(function: object) -> str:
-    """The name of a function for reports, e.g. `my_learner.step`."""
-    name = getattr(function, "__qualname__", type(function).__name__)
-    module = getattr(function, "__module__", "")
-    return f"{module}.{name}" if module and not module.startswith("foltr_audit.") else str(name)
 
 
 def numpy_step(
@@ -178,15 +175,10 @@ class TorchStep(FunctionStep):
     def updates(self, model: Floats, features: Floats, clicks: Floats) -> Floats:
         import torch
 
-        def every(vector: torch.Tensor, rows: torch.Tensor, patterns: torch.Tensor) -> torch.Tensor:
-            if not self.batched:
-                return torch.stack(
-                    [self.function(vector.clone(), rows.clone(), one.clone()) for one in patterns]
-                )
-            batched = torch.func.vmap(self.function, in_dims=(None, None, 0), randomness="same")
-            return batched(vector, rows, patterns)
-
-        return self._mean(every, model, features, clicks)
+        if self.batched:
+            every = torch.func.vmap(self.function, in_dims=(None, None, 0), randomness="same")
+            return self._mean(every, model, features, clicks)
+        return np.stack([self._mean(self.function, model, features, one) for one in clicks])
 
     def slopes(self, model: Floats, features: Floats, clicks: Floats) -> Floats:
         """See `ClientStep`; by automatic differentiation."""
@@ -194,9 +186,8 @@ class TorchStep(FunctionStep):
 
         if not self.batched:
             return super().slopes(model, features, clicks)
-        return self._mean(
-            torch.func.jacfwd(self.function, argnums=2, randomness="same"), model, features, clicks
-        ).T
+        each = torch.func.jacfwd(self.function, argnums=2, randomness="same")
+        return self._mean(each, model, features, clicks).T
 
     def scores(self, model: Floats, features: Floats) -> Floats:
         import torch
@@ -205,7 +196,7 @@ class TorchStep(FunctionStep):
             return super().scores(model, features)
         with torch.no_grad():
             found = self.scorer(*(torch.from_numpy(np.array(one)) for one in (model, features)))
-        return as_numbers(found).reshape(-1)
+        return _as_numbers(found).reshape(-1)
 
     def _mean(self, function: Callable[..., object], *given: Floats) -> Floats:
         """The mean of a function of tensors over the seeds, which leaves PyTorch's own generator alone."""
@@ -216,19 +207,19 @@ class TorchStep(FunctionStep):
             for seed in range(self.first_seed, self.first_seed + self.draws):
                 torch.manual_seed(seed)
                 tensors = [torch.from_numpy(np.array(one, dtype=np.float64)) for one in given]
-                found = as_numbers(function(*tensors))
+                found = _as_numbers(function(*tensors))
                 total = found if seed == self.first_seed else total + found
         return total / self.draws
 
 
-def as_numbers(found: object) -> Floats:
+def _as_numbers(found: object) -> Floats:
     """What a function returned, as float64 numbers."""
     if not (hasattr(found, "detach") and hasattr(found, "cpu")):
         raise PluginError(f"client step gave {type(found).__name__}; expected a tensor")
     return np.asarray(found.detach().cpu(), dtype=np.float64)
 
 
-def need_torch() -> None:
+def _need_torch() -> None:
     """Refuse to go on without PyTorch, before anything is computed; it is not imported yet."""
     if find_spec("torch") is None:
         raise UsageError("this client step needs PyTorch: install foltr-audit[torch]")
@@ -261,7 +252,7 @@ def torch_step(
     Raises:
         UsageError: PyTorch is not installed.
     """
-    need_torch()
+    _need_torch()
     return TorchStep(
         function=function,
         parameters=parameters,
@@ -281,19 +272,11 @@ _MEAN_DECAY, _SQUARE_DECAY, _TINY = 0.9, 0.999, 1e-8  # Adam's usual constants
 
 
 @dataclass(frozen=True, eq=False)
-class TorchTraining:
+class _Training:
     """Some epochs of full-batch training on one list, as a function of a flat model.
 
-    Buffers and parameters that need no gradient stay as they are; a parameter that has several names in the
-    state dict is one, with the value of the first.
-
-    Attributes:
-        module: scores documents (L, d) as (L,) or (L, 1); its own weights are not used or changed.
-        loss: of scores and clicks.
-        lr: step size.
-        epochs: steps.
-        optimizer: `sgd` or `adam`, which starts anew for each message.
-        proximal: weight mu of FedProx's term `mu / 2 |w - w0|^2`.
+    A model is the floating-point arrays of the state dict, in its order. Buffers and parameters that need no
+    gradient stay as they are; a parameter that has several names is one, with the value of the first.
     """
 
     module: torch.nn.Module
@@ -303,54 +286,38 @@ class TorchTraining:
     optimizer: Optimizer
     proximal: float
 
-    @property
-    def sizes(self) -> dict[str, torch.Size]:
-        """Shapes of the floating-point arrays of the state dict, in its order, which is that of a model."""
+    @cached_property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Shapes of the arrays of a model by their names in the state dict."""
         state = self.module.state_dict().items()
         return {name: value.shape for name, value in state if value.is_floating_point()}
 
-    @property
-    def parameters(self) -> int:
-        return sum(shape.numel() for shape in self.sizes.values())
-
-    @cached_property
-    def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
-        """All names of parameters; a parameter that several layers share has several."""
-        return list(self.module.named_parameters(remove_duplicate=False))
-
-    @cached_property
-    def _first_names(self) -> dict[str, str]:
-        """For each name in the state dict, the first one of the same array."""
-        first: dict[int, str] = {}
-        same = {name: first.setdefault(id(value), name) for name, value in self._named}
-        return {name: same.get(name, name) for name in self.sizes}
-
     def state(self, model: torch.Tensor, local: torch.Tensor) -> dict[str, torch.Tensor]:
         """The state dict of a local model (P,); what is not trained is that of the global model (P,)."""
-        shapes, trained = self.sizes, {name for name, value in self._named if value.requires_grad}
-        sizes = [shape.numel() for shape in shapes.values()]
-        fixed, moved = (dict(zip(shapes, one.split(sizes), strict=True)) for one in (model, local))
-        return {
-            name: (moved if name in trained else fixed)[first].view(shapes[name])
-            for name, first in self._first_names.items()
-        }
+        sizes = [shape.numel() for shape in self.shapes.values()]
+        fixed, moved = (dict(zip(self.shapes, one.split(sizes), strict=True)) for one in (model, local))
+        named = dict(self.module.named_parameters(remove_duplicate=False))
+        first: dict[int, str] = {}
+        state = {}
+        for name, shape in self.shapes.items():
+            trained = name in named and named[name].requires_grad
+            source = first.setdefault(id(named[name]), name) if name in named else name
+            state[name] = (moved if trained else fixed)[source].view(shape)
+        return state
 
-    def score(self, model: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-        """Scores (L,) of documents."""
-        return self._score(self.state(model, model), features)
-
-    def _score(self, state: dict[str, torch.Tensor], features: torch.Tensor) -> torch.Tensor:
+    def score(self, state: dict[str, torch.Tensor], features: torch.Tensor) -> torch.Tensor:
+        """Scores (L,) of documents under a state dict."""
         import torch
 
         scores: torch.Tensor = torch.func.functional_call(self.module, state, (features,), tie_weights=False)
         return scores.reshape(-1)
 
     def score_without_chance(self, model: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-        """Scores (L,) of documents with dropout switched off."""
+        """Scores (L,) of documents under a model (P,) with dropout switched off."""
         modes = [(one, one.training) for one in self.module.modules()]
         self.module.eval()
         try:
-            return self.score(model, features)
+            return self.score(self.state(model, model), features)
         finally:
             for one, training in modes:
                 one.training = training
@@ -361,7 +328,7 @@ class TorchTraining:
 
         def objective(local: torch.Tensor) -> torch.Tensor:
             away = ((local - model) ** 2).sum()
-            scores = self._score(self.state(model, local), features)
+            scores = self.score(self.state(model, local), features)
             return self.loss(scores, clicks) + 0.5 * self.proximal * away
 
         local, mean, square = model, torch.zeros_like(model), torch.zeros_like(model)
@@ -374,42 +341,20 @@ class TorchTraining:
                 gradient = mean / (1 - _MEAN_DECAY**epoch) / size
             local = local - self.lr * gradient
         after, before = (self.state(model, one) for one in (local, model))
-        return torch.cat([(after[name] - before[name]).reshape(-1) for name in self.sizes])
-
-    @property
-    def changes_buffers(self) -> bool:
-        """Whether the module changes its own buffers, as batch normalisation does in training mode."""
-        import torch
-
-        return any(
-            isinstance(one, torch.nn.modules.batchnorm._BatchNorm)
-            and one.training
-            and one.track_running_stats
-            for one in self.module.modules()
-        )
-
-    @property
-    def has_dropout(self) -> bool:
-        import torch
-
-        kinds = (torch.nn.Dropout, torch.nn.Dropout1d, torch.nn.AlphaDropout)
-        return any(isinstance(one, kinds) and one.training and one.p > 0 for one in self.module.modules())
+        return torch.cat([(after[name] - before[name]).reshape(-1) for name in self.shapes])
 
     @property
     def first_layer(self) -> FirstLayer | None:
         """Where W1 and the weights of the score lie, of a network with one hidden layer; else None."""
         import torch
 
-        layers = [
-            (name, one) for name, one in self.module.named_modules() if isinstance(one, torch.nn.Linear)
-        ]
+        modules = self.module.named_modules()
+        layers = [(name, one) for name, one in modules if isinstance(one, torch.nn.Linear)]
         if len(layers) != 2 or layers[1][1].out_features != 1:
             return None
         (first, hidden), (last, _) = layers
-        starts, place = {}, 0
-        for name, shape in self.sizes.items():
-            starts[name] = place
-            place += shape.numel()
+        ends = accumulate(shape.numel() for shape in self.shapes.values())
+        starts = dict(zip(self.shapes, [0, *ends], strict=False))
         units, inputs = hidden.weight.shape
         return FirstLayer(
             starts[f"{first}.weight"], units, inputs, starts[f"{last}.weight"], starts.get(f"{first}.bias")
@@ -446,7 +391,9 @@ def torch_module_step(
     Raises:
         UsageError: PyTorch is not installed, or a value is out of its range.
     """
-    need_torch()
+    _need_torch()
+    import torch
+
     if optimizer not in get_args(Optimizer):
         raise UsageError(f"torch_module_step: optimizer={optimizer!r}; expected sgd or adam")
     if epochs < 1 or draws < 1 or not lr > 0 or not proximal >= 0:
@@ -454,17 +401,19 @@ def torch_module_step(
             f"torch_module_step: lr={lr}, epochs={epochs}, proximal={proximal}, draws={draws}; "
             "expected lr above 0, epochs and draws from 1, proximal from 0"
         )
-    training = TorchTraining(module, loss, lr, epochs, optimizer, proximal)
-    if training.changes_buffers:
+    norms, dropouts = torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd
+    active = [one for one in module.modules() if one.training]
+    if any(isinstance(one, norms) and one.track_running_stats for one in active):
         raise UsageError(
             "torch_module_step: batch normalisation in training mode changes its buffers; "
             "expected a module after eval(), or a torch_step that computes them"
         )
+    training = _Training(module, loss, lr, epochs, optimizer, proximal)
     return TorchStep(
         function=training.update,
-        parameters=training.parameters,
+        parameters=sum(shape.numel() for shape in training.shapes.values()),
         scorer=training.score_without_chance,
         layer=training.first_layer,
         title=f"{type(module).__name__}, {optimizer}, {epochs} epoch{'s' if epochs > 1 else ''}",
-        draws=draws if training.has_dropout else 1,
+        draws=draws if any(isinstance(one, dropouts) and one.p > 0 for one in active) else 1,
     )

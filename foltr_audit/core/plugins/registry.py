@@ -63,19 +63,6 @@ def own_class(base: type[Plugin], name: str) -> type[Plugin] | None:
     return _known.get((base, name))
 
 
-def make_known(base: type[Plugin], cls: type[Plugin]) -> str:
-    """Have a class found in this process, and return what Specs call it.
-
-    A class that is defined once more, as in a notebook, takes the place of the former one.
-    """
-    name = f"{cls.__module__}:{cls.__qualname__}" if is_importable(cls) else cls.__name__
-    if "name" not in vars(cls):
-        cls.name = cls.__name__
-    spec_names[cls] = name
-    _known[base, name] = cls
-    return name
-
-
 def is_importable(cls: type) -> bool:
     """Whether another process finds a class by its module and name."""
     found: object = sys.modules.get(cls.__module__)
@@ -107,18 +94,8 @@ def _called_in(table: object) -> set[str]:
     """What the texts of a plain table may call plug-ins."""
     if isinstance(table, str):
         return {name_in(part) for part in parts(table)}
-    inner: Sequence[object] = ()
-    if isinstance(table, Mapping):
-        inner = list(table.values())
-    elif isinstance(table, list | tuple):
-        inner = table
+    inner = table.values() if isinstance(table, Mapping) else table if isinstance(table, list | tuple) else ()
     return {name for each in inner for name in _called_in(each)}
-
-
-def own_names(table: object) -> dict[str, type[Plugin]]:
-    """The user's classes that the texts of a plain table name, by what Specs call them."""
-    called = _called_in(table)
-    return {name: cls for (_, name), cls in _known.items() if name in called and cls in spec_names}
 
 
 def foreign_modules(table: object) -> set[str]:
@@ -135,8 +112,9 @@ def refuse_fleeting(table: object, why: str) -> None:
 
     `why`: who could not find the class again, for the message.
     """
-    for name, cls in own_names(table).items():
-        if not is_importable(cls):
+    called = _called_in(table)
+    for (_, name), cls in _known.items():
+        if name in called and cls in spec_names and not is_importable(cls):
             where = "a function" if "<locals>" in cls.__qualname__ else cls.__module__
             raise PluginError(f"{name} is a class of {where}: {why}")
 
@@ -214,29 +192,16 @@ def baselines() -> tuple[str, ...]:
     return tuple(name for name in loadable(Attack) if plugin_class(Attack, name).baseline)
 
 
-def _roots(distribution: Distribution) -> list[Path]:
-    """Source folders of an editable distribution (from its `direct_url.json`, PEP 610)."""
-    text = distribution.read_text("direct_url.json")
-    if not text:
-        return []
-    record = json_table(text, f"plug-ins: direct_url.json of {distribution.name}", PluginError)
-    editable, url = record.get("dir_info"), record.get("url")
-    if not (isinstance(editable, dict) and editable.get("editable") and isinstance(url, str)):
-        return []
-    return [Path(unquote(urlparse(url).path)).resolve()]
-
-
 def _belongs(origin: Path, distribution: Distribution) -> bool:
-    if any(origin.is_relative_to(root) for root in _roots(distribution)):
-        return True
+    """Whether a file is one of a distribution, or of its sources if it is editable (PEP 610)."""
+    if text := distribution.read_text("direct_url.json"):
+        record = json_table(text, f"plug-ins: direct_url.json of {distribution.name}", PluginError)
+        editable, url = record.get("dir_info"), record.get("url")
+        sources = Path(unquote(urlparse(str(url)).path)).resolve()
+        if isinstance(editable, dict) and editable.get("editable") and origin.is_relative_to(sources):
+            return True
     files = distribution.files or []
     return any(Path(str(distribution.locate_file(file))).resolve() == origin for file in files)
-
-
-@cache
-def _name_of(distribution: Distribution) -> str:
-    """Its name, which stands in a file as long as the package's description."""
-    return distribution.name
 
 
 def _refuse_shadowed(point: EntryPoint) -> None:
@@ -244,11 +209,11 @@ def _refuse_shadowed(point: EntryPoint) -> None:
 
     Our own plug-ins always come from the running package, even if another copy of it is installed.
     """
-    if point.dist is not None and _name_of(point.dist) == _OURS and point.module.startswith(f"{_PACKAGE}."):
+    if point.dist is None or (point.module.startswith(f"{_PACKAGE}.") and point.dist.name == _OURS):
         return
     for name in (point.module.partition(".")[0], point.module):
         spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None or point.dist is None:
+        if spec is None or spec.origin is None:
             return
         origin = Path(spec.origin).resolve()
         if not _belongs(origin, point.dist):
@@ -362,7 +327,13 @@ def use_plugin(cls: type[Plugin]) -> str:
         raise PluginError(
             f"{cls.__name__}: a registered {SINGULAR[base]} has this name; expected another one"
         )
-    return make_known(base, cls)
+    # A class that is defined once more, as in a notebook, takes the place of the former one.
+    called = f"{cls.__module__}:{cls.__qualname__}" if is_importable(cls) else cls.__name__
+    if "name" not in vars(cls):
+        cls.name = cls.__name__
+    spec_names[cls] = called
+    _known[base, called] = cls
+    return called
 
 
 def text_of(base: type[Plugin], value: object) -> object:
@@ -427,13 +398,15 @@ def parameters(cls: type[Plugin]) -> list[dict[str, bool | int | float | str | N
     """Parameters of a plug-in: name, type, default (None if required), `required` and description."""
     rows: list[dict[str, bool | int | float | str | None]] = []
     for name, info in cls.model_fields.items():
-        kind = getattr(info.annotation, "__name__", str(info.annotation))
-        default = None if info.is_required() else info.default
-        default = (
-            default if default is None or isinstance(default, bool | int | float | str) else str(default)
-        )
+        needed, default = info.is_required(), info.default
+        plain = default if default is None or isinstance(default, bool | int | float | str) else str(default)
         rows.append(
-            {"name": name, "type": kind, "default": default, "required": info.is_required(),
-             "description": info.description or ""}
-        )  # fmt: skip
+            {
+                "name": name,
+                "type": getattr(info.annotation, "__name__", str(info.annotation)),
+                "default": None if needed else plain,
+                "required": needed,
+                "description": info.description or "",
+            }
+        )
     return rows

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
 from typing import Any, ClassVar, overload
 from weakref import WeakKeyDictionary
 
@@ -15,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
-from foltr_audit.utils.arrays import Bools, Features, Ints, freeze, read_only, read_only_features
+from foltr_audit.utils.arrays import Bools, Features, Ints, freeze, read_only_features
 
-_BATCH_NAMES = 8_192  # names decoded or encoded at a time
-_PIECE_BYTES = 1 << 20
+_BATCH = 8_192  # names, or rows of features, at a time
 
 
 class LazyNames(Sequence[str]):
@@ -41,43 +38,32 @@ class LazyNames(Sequence[str]):
         """
         if isinstance(names, LazyNames):
             return names
-        text, count = bytearray(), 0
-        for batch in batches(names):
-            text += "\0".join([*batch, ""]).encode("utf-8", "surrogatepass")
-            count += len(batch)
-        if text.count(0) != count:
+        given = list(names)
+        text = "\0".join([*given, ""]).encode("utf-8", "surrogatepass")
+        if text.count(0) != len(given):
             raise ValueError("a name contains a NUL")
-        return cls(read_only(np.frombuffer(text, dtype=np.uint8), np.uint8), count)
+        return cls(np.frombuffer(text, dtype=np.uint8), len(given))
 
     @property
     def is_sound(self) -> bool:
         """Whether the bytes are `len(self)` names of valid UTF-8; checked after reading stored bytes."""
-        if np.count_nonzero(self.text == 0) != self._count or (self.text.size and self.text[-1] != 0):
-            return False
-        decoder = getincrementaldecoder("utf-8")("surrogatepass")
         try:
-            for first in range(0, self.text.size, _PIECE_BYTES):
-                decoder.decode(self.text[first : first + _PIECE_BYTES].tobytes())
-            decoder.decode(b"", final=True)
+            text = self.text.tobytes().decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             return False
-        return True
+        return text.count("\0") == self._count and text[-1:] in ("", "\0")
 
     @cached_property
     def _starts(self) -> Ints:
         """Index of the first byte of each name, and the end of the last one, shape (names + 1,)."""
         return np.concatenate([[0], np.flatnonzero(self.text == 0) + 1])
 
-    def _between(self, first: int, last: int) -> tuple[str, ...]:
-        span = self.text[self._starts[first] : self._starts[last]]
-        return tuple(span.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
-
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[str]:
-        for first in range(0, self._count, _BATCH_NAMES):
-            yield from self._between(first, min(first + _BATCH_NAMES, self._count))
+        for first in range(0, self._count, _BATCH):
+            yield from self[first : first + _BATCH]
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -87,26 +73,13 @@ class LazyNames(Sequence[str]):
 
     def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
         if not isinstance(place, slice):
-            first = range(self._count)[place]
-            return self._between(first, first + 1)[0]
+            one = range(self._count)[place]
+            return self[one : one + 1][0]
         places = range(self._count)[place]
-        if places.step == 1:
-            return self._between(places.start, max(places.start, places.stop))
-        return tuple(self[one] for one in places)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, LazyNames):
-            return np.array_equal(self.text, other.text)
-        return isinstance(other, tuple) and len(self) == len(other) and tuple(self) == other
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-
-def batches(names: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(names)
-    while batch := list(islice(rest, _BATCH_NAMES)):
-        yield batch
+        if places.step != 1:
+            return tuple(self[one] for one in places)
+        span = self.text[self._starts[places.start] : self._starts[max(places.start, places.stop)]]
+        return tuple(span.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,9 +107,6 @@ class QueryOrigin:
             return shown
         rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
         return np.where(shown >= 0, self.document[rows], -1)
-
-
-_BATCH_ROWS = 8_192  # copies of this many rows at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -174,7 +144,7 @@ class Dataset:
         object.__setattr__(self, "features", read_only_features(self.features))
         freeze(self, labels=np.int64, offsets=np.int64, intents=np.int64, users=np.int64)
         freeze(self, file_queries=np.int64, file_documents=np.int64)
-        documents = self.features.shape[0]
+        documents = len(self.features)
         if self.features.ndim != 2 or self.labels.shape != (documents,):
             raise DataError(
                 f"dataset: {self.labels.shape} labels for features of shape {self.features.shape}"
@@ -183,25 +153,17 @@ class Dataset:
             raise DataError("dataset: one id per document and per query expected")
         if self.offsets[0] != 0 or self.offsets[-1] != documents or np.any(np.diff(self.offsets) < 1):
             raise DataError("dataset: offsets must rise from 0 to the number of documents")
-        if documents and self.labels.min() < 0:
+        if documents and min(self.labels.min(), self.grades.min(initial=0)) < 0:
             raise DataError("dataset: a label is negative")
-        if self.intents is not None:
-            self._check_intents(self.intents)
+        if self.grades.ndim != 2 or self.grades.shape[1] != documents:
+            raise DataError(f"dataset: grades {self.grades.shape}; expected one for each intent and document")
+        if not np.array_equal(self.grades.max(axis=0, initial=-1), self.labels):
+            raise DataError("dataset: expected each label to be the highest grade under any intent")
         if self.users is not None and (self.users.shape != (self.n_queries,) or np.any(self.users < 0)):
             raise DataError("dataset: one user from 0 per query expected")
         places = (self.file_queries, self.n_queries), (self.file_documents, documents)
         if any(values is not None and values.shape != (size,) for values, size in places):
             raise DataError("dataset: one place in the file per query and per document expected")
-
-    def _check_intents(self, intents: Ints) -> None:
-        if intents.ndim != 2 or not len(intents):
-            raise DataError("dataset: expected one row of grades per intent, and at least one intent")
-        if intents.shape[1] != self.n_documents:
-            raise DataError(f"dataset: {intents.shape[1]} grades per intent; expected {self.n_documents}")
-        if not np.array_equal(intents.max(axis=0), self.labels):
-            raise DataError("dataset: expected each label to be the highest grade under any intent")
-        if intents.size and intents.min() < 0:
-            raise DataError("dataset: a grade is negative")
 
     def __repr__(self) -> str:
         return (
@@ -267,38 +229,34 @@ class Dataset:
         chosen = np.asarray(queries, dtype=np.int64)
         spans = [np.arange(self.offsets[q], self.offsets[q + 1]) for q in chosen]
         rows = np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
-        names = (self.document_ids[self.offsets[q] : self.offsets[q + 1]] for q in chosen)
-        return Dataset(
-            features=self.features[rows],
-            labels=self.labels[rows],
-            offsets=np.concatenate([[0], np.cumsum(self.lengths[chosen])]),
-            query_ids=tuple(self.query_ids[q] for q in chosen),
-            document_ids=tuple(chain.from_iterable(names)),
-            intents=None if self.intents is None else self.intents[:, rows],
-            users=None if self.users is None else self.users[chosen],
-            file_queries=None if self.file_queries is None else ranks(self.file_queries[chosen]),
-            file_documents=None if self.file_documents is None else self.file_documents[rows],
-        )
+        return self._of(chosen, rows, self.lengths[chosen], self.file_documents)
 
     def of_rows(self, rows: Ints) -> Dataset:
         """A data set of some documents, numbers that rise; queries that lose all of theirs are left out."""
         query = np.searchsorted(self.offsets, rows, side="right") - 1
         kept, sizes = np.unique(query, return_counts=True)
-        offsets, documents = np.concatenate([[0], np.cumsum(sizes)]), None
-        if self.file_documents is not None:
-            order = np.lexsort((self.file_documents[rows], query))
-            documents = np.empty(rows.size, dtype=np.int64)
-            documents[order] = np.arange(rows.size) - np.repeat(offsets[:-1], sizes)
+        places = None
+        if self.file_documents is not None:  # the documents of a query are counted anew
+            places = np.empty(self.n_documents, dtype=np.int64)
+            first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+            places[rows[np.lexsort((self.file_documents[rows], query))]] = np.arange(rows.size) - first
+        return self._of(kept, rows, sizes, places)
+
+    def _of(self, queries: Ints, rows: Ints, sizes: Ints, places: Ints | None) -> Dataset:
+        """A data set of some documents (n,) of some queries (q,), which have `sizes` (q,) of them each.
+
+        `places`: of all documents (documents,) among those that are left of their query in the file.
+        """
         return Dataset(
             features=self.features[rows],
             labels=self.labels[rows],
-            offsets=offsets,
-            query_ids=tuple(self.query_ids[q] for q in kept.tolist()),
-            document_ids=tuple(self.document_ids[row] for row in rows.tolist()),
+            offsets=np.concatenate([[0], np.cumsum(sizes)]),
+            query_ids=tuple(self.query_ids[q] for q in queries.tolist()),
+            document_ids=tuple(map(tuple(self.document_ids).__getitem__, rows.tolist())),
             intents=None if self.intents is None else self.intents[:, rows],
-            users=None if self.users is None else self.users[kept],
-            file_queries=None if self.file_queries is None else ranks(self.file_queries[kept]),
-            file_documents=documents,
+            users=None if self.users is None else self.users[queries],
+            file_queries=None if self.file_queries is None else ranks(self.file_queries[queries]),
+            file_documents=None if places is None else places[rows],
         )
 
     def with_features(self, features: Features) -> Dataset:
@@ -341,27 +299,24 @@ class Dataset:
         documents = rows[np.where(there, starts[place] + shown, 0)] - self.offsets[by_place[place]]
         return ours, np.where(there, documents, shown)
 
-    @property
-    def _form(self) -> str:
-        """The number format that holds every feature exactly."""
-        if self.features.dtype == np.float32:
-            return "<f4"
-        first = range(0, self.n_documents, _BATCH_ROWS)
-        some = (self.features[row : row + _BATCH_ROWS] for row in first)
-        return "<f4" if all(np.array_equal(rows, rows.astype(np.float32)) for rows in some) else "<f8"
-
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) of the content; neither the layout of the source file nor its order of rows matters.
 
         Float64 features that float32 represents exactly have the same fingerprint as float32 features.
         """
+        pieces = [self.features[row : row + _BATCH] for row in range(0, self.n_documents, _BATCH)]
+        exact = self.features.dtype == np.float32 or all(
+            np.array_equal(rows, rows.astype(np.float32)) for rows in pieces
+        )
         digest = hashlib.sha256(f"foltr-audit/dataset/1 {self.features.shape}\n".encode())
-        for array, form in ((self.features, self._form), (self.labels, "<i8"), (self.offsets, "<i8")):
-            digest.update(np.ascontiguousarray(array, dtype=form).data)
+        for rows in pieces:
+            digest.update(np.ascontiguousarray(rows, dtype="<f4" if exact else "<f8").data)
+        for array in (self.labels, self.offsets):
+            digest.update(np.ascontiguousarray(array, dtype="<i8").data)
         for names in (self.query_ids, self.document_ids):
-            for batch in batches(names):
-                digest.update("".join([f"{len(name)}:{name}" for name in batch]).encode())
+            for name in names:
+                digest.update(f"{len(name)}:{name}".encode())
         if self.intents is not None:
             digest.update(f"{len(self.intents)} intents\n".encode())
             digest.update(np.ascontiguousarray(self.intents, dtype="<i8").data)
@@ -524,23 +479,22 @@ def ranks(values: Ints) -> Ints:
 
 def joined(parts: Sequence[Dataset]) -> Dataset:
     """The concatenated queries of several data sets, also of their files."""
-    ends = np.concatenate([[0], np.cumsum([part.n_documents for part in parts])])
-    starts = [part.offsets[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
-    users = [part.users for part in parts if part.users is not None]
-    counts = np.cumsum([0, *(part.n_queries for part in parts[:-1])])
-    in_file = [(part.file_queries, part.file_documents) for part in parts]
-    queries = [
-        values + count for (values, _), count in zip(in_file, counts, strict=True) if values is not None
+    rows = np.cumsum([0, *(part.n_documents for part in parts)])
+    before = np.cumsum([0, *(part.n_queries for part in parts)])
+    starts = [part.offsets[:-1] + row for part, row in zip(parts, rows, strict=False)]
+    in_file = [
+        part.file_queries + n for part, n in zip(parts, before, strict=False) if part.file_queries is not None
     ]
-    documents = [values for _, values in in_file if values is not None]
+    users = [part.users for part in parts if part.users is not None]
+    documents = [part.file_documents for part in parts if part.file_documents is not None]
     return Dataset(
         features=np.concatenate([part.features for part in parts]),
         labels=np.concatenate([part.labels for part in parts]),
-        offsets=np.concatenate([*starts, ends[-1:]]),
+        offsets=np.concatenate([*starts, rows[-1:]]),
         query_ids=tuple(name for part in parts for name in part.query_ids),
         document_ids=tuple(name for part in parts for name in part.document_ids),
         intents=None if parts[0].intents is None else np.concatenate([part.grades for part in parts], axis=1),
-        users=None if not users else np.concatenate(users),
-        file_queries=None if not queries else np.concatenate(queries),
-        file_documents=None if not documents else np.concatenate(documents),
+        users=np.concatenate(users) if users else None,
+        file_queries=np.concatenate(in_file) if in_file else None,
+        file_documents=np.concatenate(documents) if documents else None,
     )
