@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from inspect import isfunction
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import UsageError
 from foltr_audit.recorder.messages import OUTCOMES
@@ -21,29 +20,29 @@ Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
 _PAYLOADS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint64))
 
 
-_Chosen = Callable[[NDArray[Any]], DTypeLike]
+_Chosen = Callable[[NDArray[Any]], str]
 
 
 class _Column(NamedTuple):
     """An array of a record: its type, or what chooses it; a letter for each axis; the least of its values."""
 
-    dtype: DTypeLike | _Chosen
+    dtype: str | _Chosen
     axes: str
     least: int | None = None
 
 
-def _double_or_single(given: NDArray[np.generic]) -> DTypeLike:
-    return np.float64 if given.dtype == np.float64 else np.float32
+def _double_or_single(given: NDArray[Any]) -> str:
+    return "f8" if given.dtype == np.float64 else "f4"
 
 
-def _whole_if_whole(given: NDArray[np.generic]) -> DTypeLike:
+def _whole_if_whole(given: NDArray[Any]) -> str:
     fractions = given.dtype.kind == "f" and not np.all(np.isfinite(given) & (given == np.rint(given)))
-    return np.float64 if fractions else np.int64
+    return "f8" if fractions else "i8"
 
 
-def _words_if_large(given: NDArray[np.generic]) -> DTypeLike:
+def _words_if_large(given: NDArray[Any]) -> str:
     large = given.dtype == np.uint64 and given.size and int(given.max()) >= 2**63
-    return np.uint64 if large else np.int64
+    return "u8" if large else "i8"
 
 
 def _freeze(record: object, who: str, columns: Mapping[str, _Column], lengths: Mapping[str, int]) -> None:
@@ -70,19 +69,19 @@ def _checked(who: str, given: ArrayLike, column: _Column, lengths: Mapping[str, 
     return array
 
 
-def _exact(who: str, given: ArrayLike, dtype: DTypeLike | _Chosen) -> NDArray[Any]:
+def _exact(who: str, given: ArrayLike, kind: str | _Chosen) -> NDArray[Any]:
     """A read-only array of a type, or an error where that would change a value."""
+    dtype = np.dtype(kind if isinstance(kind, str) else kind(np.asarray(given)))
     try:
         values: NDArray[Any] = np.asarray(given)
-        dtype = dtype(values) if isfunction(dtype) else dtype
         with np.errstate(invalid="ignore"):  # NaN as a whole number: it is found to differ
             array: NDArray[Any] = read_only(values, dtype)
-        wrong = values[array != values] if array.dtype.kind in "iub" and values.dtype != array.dtype else ()
+        wrong = values[array != values] if dtype.kind in "iub" and values.dtype != dtype else values[:0]
     except (ValueError, TypeError, OverflowError):
         wrong = np.asarray(given, dtype=object).reshape(-1)
-    if len(wrong):
+    if wrong.size:
         kinds = {"i": "whole numbers", "u": "whole numbers from 0 on", "b": "true or false"}
-        expected = kinds.get(np.dtype(dtype).kind, f"numbers of type {dtype}")
+        expected = kinds.get(dtype.kind, f"numbers of type {dtype}")
         raise UsageError(f"{who} hold {repr(wrong.tolist()[0])[:60]}, expected {expected}")
     return array
 
@@ -129,29 +128,29 @@ class GlobalModel(NamedTuple):
 
 
 _OF_ROUND = {
-    "parameters": _Column(np.float64, "P"),
-    "aggregate": _Column(np.float64, "P"),
-    "state": _Column(np.float64, "S"),
-    "total": _Column(np.uint64, "W"),
-    "survivors": _Column(np.bool_, "M"),
+    "parameters": _Column("f8", "P"),
+    "aggregate": _Column("f8", "P"),
+    "state": _Column("f8", "S"),
+    "total": _Column("u8", "W"),
+    "survivors": _Column("?", "M"),
     "counts": _Column(_whole_if_whole, "M", 0),
-    "seeds": _Column(np.uint64, "M"),
-    "senders": _Column(np.uint64, "M"),
-    "sizes": _Column(np.int64, "M", 0),
-    "sent_at": _Column(np.float64, "M"),
-    **dict.fromkeys(("slot", "step", "part", "query"), _Column(np.int64, "I", 0)),
-    "shown": _Column(np.int64, "Ik", -1),
+    "seeds": _Column("u8", "M"),
+    "senders": _Column("u8", "M"),
+    "sizes": _Column("i8", "M", 0),
+    "sent_at": _Column("f8", "M"),
+    **dict.fromkeys(("slot", "step", "part", "query"), _Column("i8", "I", 0)),
+    "shown": _Column("i8", "Ik", -1),
     "features": _Column(_double_or_single, "Ikd"),
-    "n_candidates": _Column(np.int64, "I", 0),
+    "n_candidates": _Column("i8", "I", 0),
 }
 _CANDIDATES = {"candidates": _Column(_double_or_single, "Cd")}
 _OF_TRUTH = {
     "clients": _Column(_words_if_large, "M", 0),
-    "updates": _Column(np.float64, "MP"),
-    "clicks": _Column(np.bool_, "Ik"),
-    "clipped": _Column(np.bool_, "N"),
-    "intents": _Column(np.int64, "I", 0),
-    "known": _Column(np.bool_, "I"),
+    "updates": _Column("f8", "MP"),
+    "clicks": _Column("?", "Ik"),
+    "clipped": _Column("?", "N"),
+    "intents": _Column("i8", "I", 0),
+    "known": _Column("?", "I"),
 }
 
 
@@ -217,12 +216,14 @@ class RoundRecord(RoundColumns):
         P = np.size(self.parameters) if other else W
         freeze(self, messages=payload)
         _freeze(self, who, _OF_ROUND, {"M": M, "W": W, "P": P, "I": rows, "k": k})
-        column = _Column(np.float64, "M")
+        column = _Column("f8", "M")
         clear = {
             name: _checked(f"{who}: clear {name}", values, column, {"M": M})
             for name, values in self.clear.items()
         }
-        buffers = tuple(read_only(values, np.asarray(values).dtype) for values in self.buffers)
+        buffers: tuple[NDArray[Any], ...] = tuple(
+            read_only(values, np.asarray(values).dtype) for values in self.buffers
+        )
         for number, buffer in enumerate(buffers):
             if buffer.shape[:1] != (M,):
                 raise UsageError(
