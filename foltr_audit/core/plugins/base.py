@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -20,23 +21,21 @@ class Plugin(BaseModel):
     @property
     def text(self) -> str:
         """The canonical text form, e.g. `clip:norm=3`."""
-        values = self.model_dump()
-        return self._written({key: plain(value) for key, value in values.items() if value is not None})
+        return self._written(type(self).model_fields)
 
     @property
     def label(self) -> str:
         """The text form without parameters that have their default value, e.g. `olsr`."""
-        given = {
-            key: plain(getattr(self, key))
-            for key, info in type(self).model_fields.items()
-            if getattr(self, key) is not None and (info.is_required() or getattr(self, key) != info.default)
-        }
-        return self._written(given)
+        fields = type(self).model_fields.items()
+        return self._written(
+            key for key, info in fields if info.is_required() or getattr(self, key) != info.default
+        )
 
-    def _written(self, given: dict[str, str]) -> str:
+    def _written(self, keys: Iterable[str]) -> str:
         cls = type(self)
         name = spec_names.get(cls) or str(getattr(cls, "name", cls.__name__))
-        listed = ",".join(f"{key}={given[key]}" for key in sorted(given))
+        values = {key: getattr(self, key) for key in sorted(keys)}
+        listed = ",".join(f"{key}={plain(value)}" for key, value in values.items() if value is not None)
         return f"{name}:{listed}" if listed else name
 
 
@@ -53,27 +52,21 @@ def plain(value: object) -> str:
     return str(value)
 
 
-_PAIRS: set[tuple[object, object]] = set()
-"""Pairs of code and its declaration that one class defines together."""
-
-
-def refuse_unpaired(cls: type[Plugin], kind: str, hook: str, declared: str, default: object) -> None:
+def refuse_unpaired(cls: type[Plugin], kind: str, hook: str, declared: str, base: type[Plugin]) -> None:
     """Refuse a class of plug-ins whose declaration may not be what its code does.
 
     The compiled loops do what is declared and skip the code, so a class whose code comes from another class
     than its declaration would not be run at all.
 
     Args:
-        cls: the class.
-        kind: what it is, for the error.
+        cls: the class, a `kind` of plug-in.
+        kind: what errors call it.
         hook: name of the method with the code.
         declared: name of the property that declares what the code does.
-        default: that property of the base class, which declares nothing.
+        base: the class whose property declares nothing.
     """
-    pair = getattr(cls, hook), getattr(cls, declared)
-    if hook in vars(cls) and declared in vars(cls):
-        _PAIRS.add(pair)
-    if pair[1] is not default and pair not in _PAIRS:
+    code, declaration = (next(c for c in cls.__mro__ if name in vars(c)) for name in (hook, declared))
+    if declaration is not base and code is not declaration:
         raise PluginError(
             f"{kind} {getattr(cls, 'name', cls.__name__)}: {hook} and {declared} come from different "
             f"classes; expected one class that defines both, since {declared} stands for {hook}"

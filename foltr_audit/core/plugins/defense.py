@@ -88,7 +88,7 @@ class Defense(Plugin):
                 f"defense {cls.name}: it declares noise or a claim but does nothing; expected one "
                 f"of the hooks {', '.join(HOOKS.values())}"
             )
-        refuse_unpaired(cls, "defense", "on_step", "ball", Defense.ball)
+        refuse_unpaired(cls, "defense", "on_step", "ball", Defense)
 
     @classmethod
     def possible_stages(cls) -> tuple[Stage, ...]:

@@ -161,7 +161,7 @@ class ModelLearner(Learner):
     def __pydantic_init_subclass__(cls, **more: object) -> None:
         """Refuse a class whose `compiled_step` may not be what its `local_step` does."""
         super().__pydantic_init_subclass__(**more)
-        refuse_unpaired(cls, "learner", "local_step", "compiled_step", ModelLearner.compiled_step)
+        refuse_unpaired(cls, "learner", "local_step", "compiled_step", ModelLearner)
 
     @property
     def compiled_step(self) -> PDGDStep | None:
@@ -268,7 +268,7 @@ class CentralLearner(Learner):
         super().__pydantic_init_subclass__(**more)
         replaced = cls.batched_steps is not CentralLearner.batched_steps
         if replaced and cls.learn is not CentralLearner.learn:
-            refuse_unpaired(cls, "learner", "learn", "batched_steps", CentralLearner.batched_steps)
+            refuse_unpaired(cls, "learner", "learn", "batched_steps", CentralLearner)
 
     @property
     def batched_steps(self) -> BatchedSteps | None:
