@@ -26,7 +26,7 @@ from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.blas_threads import one_blas_thread
+from foltr_audit.utils.blas_threads import one_thread
 from foltr_audit.utils.progress import SILENT, Progress
 
 LINEAR_SCORES = ("projection", "discriminant")
@@ -177,7 +177,7 @@ def audit_function(
 def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec, name: str = "") -> FunctionRecord:
     """As `audit_function`, on the outputs of `spec.calls` trials with each input that were made before."""
     streams, normal = Streams(spec.seed), spec.estimator in FOR_NORMAL
-    with one_blas_thread():  # so that scores do not depend on the number of threads
+    with one_thread():  # so that scores do not depend on the number of threads
         scores = output_scores(outputs, spec.learning)
     fitting = {name: pair for name, pair in scores.items() if not normal or name in LINEAR_SCORES}
     score, trials = _best(fitting, spec)

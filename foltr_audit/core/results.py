@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
@@ -32,19 +33,13 @@ class Estimate:
         bounds: its one-sided 95 % bounds, which limits are held against; None without an interval.
     """
 
-    __slots__ = ("_ends", "_of_tail", "_value")
-
     def __init__(
         self, value: float, ci95: Interval | Callable[[float], Interval | None] | None = None
     ) -> None:
         """`ci95` may compute the interval when somebody asks for it, from the probability beyond each end."""
-        self._value = value
-        self._of_tail = ci95 if callable(ci95) else None
-        self._ends = {} if callable(ci95) else {0.025: ci95}
-
-    @property
-    def value(self) -> float:
-        return self._value
+        self.value = value
+        self._of_tail = cache(ci95) if callable(ci95) else None
+        self._given = None if callable(ci95) else ci95
 
     @property
     def ci95(self) -> Interval | None:
@@ -59,11 +54,7 @@ class Estimate:
 
         Of an interval that was given they are its ends, whatever the tail.
         """
-        if self._of_tail is None:
-            return self._ends[0.025]
-        if tail not in self._ends:
-            self._ends[tail] = self._of_tail(tail)
-        return self._ends[tail]
+        return self._given if self._of_tail is None else self._of_tail(tail)
 
     @property
     def known(self) -> bool:

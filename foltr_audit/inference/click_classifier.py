@@ -15,7 +15,7 @@ from foltr_audit.inference.linear_systems import least_squares, roundings, with_
 from foltr_audit.inference.pattern_decoder import Prior, click_beliefs
 from foltr_audit.inference.shadow_messages import MessageForm, shadow_messages
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.blas_threads import one_openmp_thread
+from foltr_audit.utils.blas_threads import one_thread
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -128,7 +128,7 @@ class ClickClassifier:
         """Of documents (D, F), float64 (D,)."""
         if self.trees is None or not len(features):
             return np.full(len(features), self.always)
-        with one_openmp_thread():
+        with one_thread("openmp"):
             found = self.trees.predict_proba(features)[:, 1]
         return np.asarray(np.round(found, _DIGITS), dtype=np.float64)
 
@@ -191,7 +191,7 @@ class ShadowTraining:
             early_stopping=False,
             random_state=0,
         )
-        with one_openmp_thread():
+        with one_thread("openmp"):
             return ClickClassifier(trees.fit(features, clicks), 0.0)
 
     def _examples(self, view: View, row: int, form: MessageForm) -> tuple[Floats, Bools]:

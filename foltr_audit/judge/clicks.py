@@ -29,7 +29,7 @@ from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
 from foltr_audit.trace.declared_header import NoiseDeclaration
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.blas_threads import one_blas_thread
+from foltr_audit.utils.blas_threads import one_thread
 
 _FLOOR = 1e-10  # singular values below this, relative to the largest, count as 0
 _SURE = 8.0  # rounding errors (standard deviations) that a weight must exceed
@@ -222,7 +222,7 @@ class ClickTask(AttackTask[ClickEvidence]):
     def see(self, seen: RoundView) -> None:
         surprisals = self._surprisals
         observed = surprisals.placement.spread(self._observed, False)[seen.rows]
-        with one_blas_thread():  # attacks share decompositions with it
+        with one_thread():  # attacks share decompositions with it
             self._revealed.append(revealed(seen.full, surprisals.clicks[seen.rows], observed))
         self._before.append(surprisals.before(seen.rows, seen.full))
         self._priors.append(click_priors(seen.full, self.observer.header.intents))

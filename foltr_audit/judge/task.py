@@ -22,7 +22,7 @@ from foltr_audit.judge.pieces import join, join_pieces
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.blas_threads import one_blas_thread
+from foltr_audit.utils.blas_threads import one_thread
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class AttackSession:
         Each attack draws from a random stream of its own at this place. BLAS is limited to one thread, so
         that answers do not depend on the number of threads.
         """
-        with one_blas_thread():
+        with one_thread():
             for attack in self.attacks:
                 reason = attack.why_not(view)
                 if reason is not None:

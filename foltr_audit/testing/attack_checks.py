@@ -13,7 +13,7 @@ from foltr_audit.rng import Streams
 from foltr_audit.testing.contract import PluginChecks, expect, same_each_time
 from foltr_audit.testing.samples import MADE, cut, generator, rearranged, with_updates
 from foltr_audit.utils.arrays import Bools, Floats
-from foltr_audit.utils.blas_threads import one_blas_thread
+from foltr_audit.utils.blas_threads import one_thread
 
 _CHECKS = PluginChecks(Attack)
 attack_checks, check_attack = _CHECKS.of_plugin, _CHECKS.check
@@ -36,7 +36,7 @@ def _views(attack: Attack) -> Iterator[tuple[str, View]]:
 
 def _answer(attack: Attack, view: View) -> Inference:
     """What an attack says of a view, after checks that hold for every answer."""
-    with one_blas_thread():
+    with one_thread():
         said = checked_answer(attack, view, Streams(1).generator("test"))
     n, B, _ = view.shown.shape
     here = view.is_document

@@ -38,18 +38,13 @@ class ArrayMemo:
                 return cast("NDArray[T]", found)
         made = make()
         made.flags.writeable = False
-        if 2 * made.nbytes <= self._most:
-            self._keep(key, made)
-        return made
-
-    def _keep(self, key: Hashable, made: NDArray[np.generic]) -> None:
         with self._lock:
-            if key in self._arrays:  # another thread made it meanwhile
-                return
-            self._arrays[key] = made
-            self._bytes += made.nbytes
-            while self._bytes > self._most:
-                self._bytes -= self._arrays.popitem(last=False)[1].nbytes
+            if 2 * made.nbytes <= self._most and key not in self._arrays:  # another thread may have made it
+                self._arrays[key] = made
+                self._bytes += made.nbytes
+                while self._bytes > self._most:
+                    self._bytes -= self._arrays.popitem(last=False)[1].nbytes
+        return made
 
 
 _memo: ContextVar[ArrayMemo | None] = ContextVar("_memo", default=None)

@@ -6,23 +6,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread, so that no result depends on the number of threads."""
-    with _controller(len(sys.modules)).limit(limits=1, user_api="blas"):
-        yield
+def one_thread(api: Literal["blas", "openmp"] = "blas") -> Iterator[None]:
+    """Limit BLAS to one thread, so that no result depends on the number of threads; or OpenMP.
 
-
-@contextmanager
-def one_openmp_thread() -> Iterator[None]:
-    """The same for OpenMP, with which scikit-learn adds in an order that depends on the number of threads."""
-    with _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
+    With OpenMP scikit-learn adds in an order that depends on the number of threads.
+    """
+    with _controller(len(sys.modules)).limit(limits=1, user_api=api):
         yield
 
 

@@ -194,12 +194,6 @@ def test_cells_of_other_data_are_refused() -> None:
         table(mine[0], other)
 
 
-def test_intervals_no_longer_hold_the_lists_that_they_are_made_of() -> None:
-    records = pool(*cells("published", NDCG)).attacks
-    assert records
-    assert not any(callable(one._ends) for record in records for one in record.metrics.values())
-
-
 # --- joins ------------------------------------------------------------------------------------------
 
 
