@@ -32,9 +32,6 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.reference import dataset, golden
 
-EVERY_LIST = pytest.mark.parametrize("case", range(28))
-
-
 ONE = np.array([0])
 PLACES = np.arange(LIST_LENGTH)[np.newaxis]
 
@@ -70,46 +67,21 @@ def plain_dcg(grades: list[int], k: int = 10) -> float:
     return sum((2.0**grade - 1) / log2(rank + 1) for rank, grade in enumerate(grades[:k], start=1))
 
 
-@EVERY_LIST
-def test_golden_ndcg(case: int) -> None:
-    data, shown = golden_list(case)
-    expected = golden("ranking-metrics.npz")["ndcg10"][case]
-    np.testing.assert_allclose(ndcg_of(data, ONE, shown), expected, rtol=1e-12, atol=0)
-    np.testing.assert_allclose(ranked(data, shown).ndcg, expected, rtol=1e-12, atol=0)
-
-
-@EVERY_LIST
-def test_golden_maxrr(case: int) -> None:
-    vectors = golden("ranking-metrics.npz")
-    clicks = vectors["clicks"][case] > 0  # -1 is padding
-    np.testing.assert_allclose(
-        click_values(PLACES, clicks[np.newaxis]).max_rr, vectors["maxrr"][case], rtol=1e-15, atol=0
-    )
-
-
-def golden_list(case: int) -> tuple[Dataset, Ints]:
-    """The query and the shown list of a golden case."""
-    vectors = golden("ranking-metrics.npz")
-    n = int(vectors["n_docs"][case])
-    data = queries(vectors["relevance"][case][:n].astype(int).tolist())
-    return data, np.array([padded(vectors["ranking"][case][:LIST_LENGTH].tolist())])
-
-
-@EVERY_LIST
-def test_golden_reciprocal_rank(case: int) -> None:
-    data, shown = golden_list(case)
-    expected = golden("ranking-metrics.npz")["mrr10"][case]
-    np.testing.assert_allclose(ranked(data, shown).reciprocal_rank, expected, rtol=1e-15, atol=0)
-
-
-@EVERY_LIST
-def test_golden_expected_maxrr(case: int) -> None:
+@pytest.mark.parametrize("case", range(28))
+def test_golden_metrics(case: int) -> None:
     """The golden columns have the settings of the grades 0-2, and click higher grades like grade 2."""
-    data, shown = golden_list(case)
-    for column, model in enumerate((PerfectClickModel, NavigationalClickModel, InformationalClickModel)):
-        found = ranked(data, shown, np.array(model.click_given_grade[1])).max_rr
-        expected = golden("ranking-metrics.npz")["expected_maxrr"][case, column]
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
+    vectors = {name: values[case] for name, values in golden("ranking-metrics.npz").items()}
+    data = queries(vectors["relevance"][: int(vectors["n_docs"])].astype(int).tolist())
+    shown = np.array([padded(vectors["ranking"][:LIST_LENGTH].tolist())])
+    clicks = vectors["clicks"][np.newaxis] > 0  # -1 is padding
+    found = ranked(data, shown)
+    np.testing.assert_allclose(ndcg_of(data, ONE, shown), vectors["ndcg10"], rtol=1e-12, atol=0)
+    np.testing.assert_allclose(found.ndcg, vectors["ndcg10"], rtol=1e-12, atol=0)
+    np.testing.assert_allclose(found.reciprocal_rank, vectors["mrr10"], rtol=1e-15, atol=0)
+    np.testing.assert_allclose(click_values(PLACES, clicks).max_rr, vectors["maxrr"], rtol=1e-15, atol=0)
+    models = PerfectClickModel, NavigationalClickModel, InformationalClickModel
+    expected = [ranked(data, shown, np.array(model.click_given_grade[1])).max_rr[0] for model in models]
+    np.testing.assert_allclose(expected, vectors["expected_maxrr"], rtol=1e-12, atol=0)
 
 
 @settings(max_examples=60, derandomize=True)
@@ -180,6 +152,7 @@ def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
     assert mean_over(values, relevant, "skip") == pytest.approx((1 + second) / 2)
     assert mean_over(values[1:2], relevant[1:2], "zero") == 0.0
     assert np.isnan(mean_over(values[1:2], relevant[1:2], "skip"))
+    assert np.isnan(mean_over(values[:0], relevant[:0], "zero"))
 
 
 @settings(max_examples=60, derandomize=True)
@@ -211,14 +184,6 @@ def test_average_precision_of_whole_lists_equals_scikit_learn(grades: list[int])
     shown = np.array([padded(list(range(len(grades))))])
     found = ranked(data, shown).average_precision
     assert found[0] == pytest.approx(average_precision_score(grades, scores), rel=1e-12)
-
-
-def test_average_precision_by_hand() -> None:
-    """Twelve relevant documents of which ten fit, a grade that counts once only, and no relevant one."""
-    data = queries([1] * 12 + [0], [0, 2, 0, 4], [0, 0])
-    shown = np.array([padded(list(range(10))), padded([0, 1, 2, 3]), padded([1, 0])])
-    found = ranked(data, shown).average_precision
-    assert found.tolist() == [1.0, (1 / 2 + 2 / 4) / 2, 0.0]
 
 
 def brute_force_max_rr(grades: list[int], click: list[Fraction]) -> Fraction:
@@ -259,14 +224,6 @@ def test_the_expected_maxrr_is_the_mean_of_simulated_clicks() -> None:
             assert abs(drawn.mean() - other[query]) > 4.5 * error
 
 
-def test_lists_of_irrelevant_documents_count_zero_or_not_at_all() -> None:
-    values, has_relevant = np.array([0.5, 0.25, 1.0]), np.array([True, False, True])
-    assert mean_over(values, has_relevant, "zero") == 0.5
-    assert mean_over(values, has_relevant, "skip") == 0.75
-    assert np.isnan(mean_over(values[1:2], has_relevant[1:2], "skip"))
-    assert np.isnan(mean_over(values[:0], has_relevant[:0], "zero"))
-
-
 @settings(max_examples=50, derandomize=True)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=12), st.integers(0, 11), st.integers(0, 11))
 def test_moving_a_better_document_up_never_hurts(grades: list[int], a: int, b: int) -> None:
@@ -277,14 +234,6 @@ def test_moving_a_better_document_up_never_hurts(grades: list[int], a: int, b: i
     both = np.array([padded(list(range(len(grades)))), padded(order)])
     before, after = ndcg_of(data, np.array([0, 0]), both)
     assert 0 <= before <= after <= 1 + 1e-15
-
-
-def test_maxrr_is_the_reciprocal_rank_of_the_first_click() -> None:
-    clicks = np.zeros((11, 10), dtype=np.bool_)
-    for row in range(10):
-        clicks[row, row:] = True
-    found = click_values(np.tile(PLACES, (11, 1)), clicks).max_rr
-    np.testing.assert_array_equal(found, [*(1 / rank for rank in range(1, 11)), 0.0])
 
 
 _clicked = st.lists(st.booleans(), max_size=10)
