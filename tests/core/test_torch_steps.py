@@ -39,8 +39,9 @@ def loss(scores: Any, clicks: Any) -> Any:
 
 
 def flat(module: Any) -> Floats:
-    """A module's state dict as one vector."""
-    return np.concatenate([value.numpy().reshape(-1) for value in module.state_dict().values()])
+    """The floating-point arrays of a module's state dict as one vector."""
+    state = module.state_dict().values()
+    return np.concatenate([value.numpy().reshape(-1) for value in state if value.is_floating_point()])
 
 
 def inputs(seed: int = 0) -> tuple[Floats, Floats, Floats]:
@@ -50,33 +51,63 @@ def inputs(seed: int = 0) -> tuple[Floats, Floats, Floats]:
     return flat(network()), rng.normal(size=(L, D)), patterns
 
 
-def trained(make: Callable[[Any], Any], epochs: int, proximal: float) -> Floats:
+def frozen() -> Any:
+    module = network()
+    module[0].weight.requires_grad_(False)
+    return module
+
+
+def with_buffers() -> Any:
+    module = network()
+    module[1] = torch.nn.BatchNorm1d(UNITS).double()
+    module[1].running_mean[:] = 0.1
+    module[1].running_var[:] = 1.7
+    return module.eval()
+
+
+def shared() -> Any:
+    torch.manual_seed(2)
+    first, second = torch.nn.Linear(D, D), torch.nn.Linear(D, D)
+    second.weight = first.weight
+    return torch.nn.Sequential(first, torch.nn.Tanh(), second, torch.nn.Linear(D, 1)).double()
+
+
+def trained(module: Any, make: Callable[[Any], Any], epochs: int, proximal: float) -> Floats:
     """Updates of every pattern by PyTorch's own optimisers, one training after another."""
-    model, rows, patterns = inputs()
+    _, rows, patterns = inputs()
     found = []
     for clicks in patterns:
-        local, start = network(), network()
-        optimizer = make(local.parameters())
+        local = copy.deepcopy(module)
+        optimizer = make([one for one in local.parameters() if one.requires_grad])
         for _ in range(epochs):
             optimizer.zero_grad()
-            pairs = zip(local.parameters(), start.parameters(), strict=True)
-            away = sum(((a - b) ** 2).sum() for a, b in pairs)
+            pairs = zip(local.parameters(), module.parameters(), strict=True)
+            away = sum(((a - b.detach()) ** 2).sum() for a, b in pairs)
             value = loss(local(torch.tensor(rows)).reshape(-1), torch.tensor(clicks))
             (value + 0.5 * proximal * away).backward()
             optimizer.step()
-        found.append(flat(local) - model)
+        found.append(flat(local) - flat(module))
     return np.array(found)
 
 
-@pytest.mark.parametrize("proximal", [0.0, 0.7])
-@pytest.mark.parametrize("epochs", [1, 4])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_module_is_trained_as_pytorch_trains_it(optimizer: Any, epochs: int, proximal: float) -> None:
-    step = fa.torch_module_step(network(), loss, 0.05, epochs, optimizer, proximal)
+@pytest.mark.parametrize(
+    ("make", "optimizer", "epochs", "proximal"),
+    [
+        *product([network], ["sgd", "adam"], [1, 4], [0.0, 0.7]),
+        *product([frozen, with_buffers, shared], ["sgd"], [3], [0.0]),
+    ],
+)
+def test_a_module_is_trained_as_pytorch_trains_it(
+    make: Callable[[], Any], optimizer: Any, epochs: int, proximal: float
+) -> None:
+    module = make()
+    step = fa.torch_module_step(module, loss, 0.05, epochs, optimizer, proximal)
     kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
-    expected = trained(lambda parameters: kind(parameters, lr=0.05), epochs, proximal)
+    expected = trained(module, lambda parameters: kind(parameters, lr=0.05), epochs, proximal)
+    found = step.updates(flat(module), *inputs()[1:])
     # Adam blows rounding up where a gradient is 0, as that of the last bias is.
-    np.testing.assert_allclose(step.updates(*inputs()), expected, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
+    assert np.abs(found[1] - found[0]).max() > 0.01
 
 
 def plain(model: Any, rows: Any, clicks: Any) -> Any:
@@ -206,6 +237,22 @@ def test_a_function_that_gives_no_tensor_is_named() -> None:
     step = fa.torch_step(lambda model, rows, clicks: 3, batched=False)
     with pytest.raises(fa.FoltrAuditError, match="gave int; expected a tensor"):
         checked_updates(step, *inputs())
+
+
+def test_buffers_that_change_in_training_are_refused() -> None:
+    with pytest.raises(fa.FoltrAuditError, match=r"expected a module after eval\(\)"):
+        fa.torch_module_step(torch.nn.Sequential(torch.nn.Linear(D, 4), torch.nn.BatchNorm1d(4)), loss)
+
+
+def test_a_step_may_change_its_arguments() -> None:
+    def rude(model: Any, features: Any, clicks: Any) -> Any:
+        update = features.T @ clicks
+        features *= 0.0
+        return update
+
+    rows = inputs()[1]
+    found = checked_updates(fa.torch_step(rude, batched=False), np.zeros(D), rows, np.eye(L))
+    np.testing.assert_allclose(found, rows)
 
 
 def test_a_trace_is_attacked_by_a_function_of_tensors(tmp_path: Path) -> None:

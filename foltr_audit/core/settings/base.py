@@ -142,10 +142,15 @@ def with_default(table: Mapping[str, object], name: str, field: str, value: obje
 # Plug-ins need NumPy: they are imported when a Spec is made, so that `--help`, which shows fields, is quick.
 
 
-def canonical(kind: str) -> WrapValidator:
-    """A validator that turns a plug-in of a kind, e.g. `attack`, or its text into its canonical text."""
+def canonical(kind: str, default: str | None = None) -> WrapValidator:
+    """A validator that turns a plug-in of a kind, e.g. `attack`, or its text into its canonical text.
 
-    def text(value: object, read: ValidatorFunctionWrapHandler) -> str:
+    The text of a `default` becomes None, which Specs leave out.
+    """
+
+    def text(value: object, read: ValidatorFunctionWrapHandler) -> str | None:
+        if default is not None and value in (None, default):
+            return None
         from foltr_audit.core.plugins.registry import SINGULAR, make, text_of
 
         base = next(base for base, name in SINGULAR.items() if name == kind)

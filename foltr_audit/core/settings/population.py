@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.settings.base import Flag, SpecTable, left_out
+from foltr_audit.core.settings.base import Flag, SpecTable, canonical, left_out
 from foltr_audit.core.settings.defaults import NO_POISONING, SCENARIO
 
 if TYPE_CHECKING:
-    from foltr_audit.core.plugins import Poisoning, Scenario
+    from foltr_audit.core.plugins import Scenario
 
 
 def parse_scenarios(text: str) -> tuple[Scenario, ...]:
@@ -45,18 +45,6 @@ def canonical_scenarios(text: str) -> str:
     return "+".join(scenario.text for scenario in scenarios)
 
 
-def _canonical_poisoning(text: str | None) -> str | None:
-    """The canonical text of a poisoning; None for `none`, the default, which Specs leave out."""
-    return None if text is None or text == NO_POISONING else _poisoning(text).text
-
-
-def _poisoning(text: str) -> Poisoning:
-    from foltr_audit.core.plugins import Poisoning
-    from foltr_audit.core.plugins.registry import make
-
-    return make(Poisoning, text)
-
-
 class PopulationSpec(SpecTable):
     """Scenarios joined by `+`, the number of clients, and the number of clients in each round."""
 
@@ -86,13 +74,16 @@ class PopulationSpec(SpecTable):
         )
     )
 
-    poisoning: Annotated[str | None, AfterValidator(_canonical_poisoning), Flag(default=NO_POISONING)] = (
+    poisoning: Annotated[str | None, canonical("poisoning", NO_POISONING), Flag(default=NO_POISONING)] = (
         Field(None, description="What malicious clients do, e.g. NAME:share=0.1 for one client in ten.")
     )
 
     @model_validator(mode="after")
     def _clients_fit(self) -> PopulationSpec:
-        if self.poisoning is not None and not _poisoning(self.poisoning).count(self.clients):
+        from foltr_audit.core.plugins import Poisoning
+        from foltr_audit.core.plugins.registry import make
+
+        if self.poisoning is not None and not make(Poisoning, self.poisoning).count(self.clients):
             raise ValueError(
                 f"poisoning={self.poisoning}: no client of {self.clients} is malicious; "
                 f"expected a share of {1 / self.clients:.3g} at least"

@@ -25,16 +25,6 @@ def default_learner(*, attacks: bool) -> str:
     return f"{LEARNER}:pairs={setting.pairs},normaliser={setting.normaliser}"
 
 
-def other_server(text: str | None) -> str | None:
-    """The canonical text of a server; None for the honest one, the default, which Specs leave out."""
-    if text is None or text == SERVER:
-        return None
-    from foltr_audit.core.plugins import Server
-    from foltr_audit.core.plugins.registry import make
-
-    return make(Server, text).text
-
-
 def start_norm(init: str | None) -> float | None:
     """The norm of a model that starts in a random direction; None for any other start.
 
@@ -90,7 +80,7 @@ class TrainSpec(SpecTable):
     no_relevant_online: Annotated[Literal["zero", "skip"] | None, Flag(default="that of --no-relevant")] = (
         Field(None, description="The same of online nDCG alone: zero or skip.")
     )
-    server: Annotated[str | None, AfterValidator(other_server), Flag(default=SERVER)] = Field(
+    server: Annotated[str | None, canonical("server", SERVER), Flag(default=SERVER)] = Field(
         None, description="What the server sends in training rounds; see list servers."
     )
     evaluate_every: int = Field(
