@@ -12,24 +12,15 @@ from typing import Any
 import numpy as np
 
 from foltr_audit.core.records.interactions import Cohort, RoundRecord, RoundTruth
-from foltr_audit.core.results import (
-    AuditRecord,
-    DataRecord,
-    EvidenceRecord,
-    LowerBound,
-    ProofRecord,
-    Record,
-    RunRecord,
-    UtilityRecord,
-)
+from foltr_audit.core.results import EvidenceRecord, Record, RunRecord, UtilityRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, DefenseLabel
 from foltr_audit.experiments.store import records_text
-from foltr_audit.privacy.bounds import RunBound, UpperBound
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.trace import Fact, TraceDataset, TraceHeader, TraceWriter
+from tests.fixtures import comparisons
 from tests.fixtures.rounds import round_of
 from tests.fuzz.mutations import npy
 
@@ -106,101 +97,44 @@ def training_arrays() -> dict[str, np.ndarray[Any, Any]]:
     return {name: values for name, values in cell_arrays().items() if not name.startswith(("lists", "guess"))}
 
 
-BOUND = UpperBound(epsilon=math.inf, delta=0.0, how="so it is")
-
-
 def cell_records(of: Spec) -> list[Record]:
     """The records of a cell."""
-    data = DataRecord(
-        source=of.data.source,
-        synthetic=True,
-        normalised="zscore",
-        features=46,
-        fold=0,
-        fingerprint="ab" * 32,
-        train=36,
-        vali=12,
-        test=12,
-        test_without_relevant=4,
-    )
-    run = RunRecord(
-        run=of.hash,
-        learner=of.train.learner,
-        pdgd="pham-2022",
-        trained_on="perfect",
-        claim=1.2,
-        per_round=20,
-        groups=("a", "b"),
-        population=None,
-        warnings=(CodedWarning("FA102", "shares of noise"),),
-    )
-    utility = UtilityRecord(
-        ndcg=0.4,
-        untrained=0.2,
-        ceiling=0.9,
-        validation=0.4,
-        evaluated_on="the test split",
-        online_sum=0.7,
-        online_mean=0.3,
-        maxrr_last=0.2,
-        clipped=0.5,
-        bytes_per_client=184.0,
-    )
-    proof = ProofRecord(
-        of="all rounds",
-        view="individual",
-        unit="interaction",
-        interactions=4,
-        rounds=20,
-        upper=BOUND,
-        auc=0.8,
-    )
-    audits = [] if of.audit is None else [_audit()]
-    return [run, data, utility, proof, *audits, *([] if of.attack is None else [_evidence()])]
-
-
-def _audit() -> AuditRecord:
-    lower = LowerBound(estimator="betting", epsilon=0.5, ceiling=2.0, confidence=0.95, delta=0.0, trials=50)
-    return AuditRecord(
-        view="individual",
-        unit="interaction",
-        canary="data:worst",
-        colluders=None,
-        pair="a query",
-        model="first",
-        interactions=4,
-        messages=1,
-        claim=1.2,
-        delta=0.0,
-        upper=BOUND,
-        whole_run=RunBound(unit="client", rounds=20, sampled=0.1, upper=BOUND, always=BOUND),
-        exact=math.inf,
-        lower=lower,
-        estimates=(lower,),
-        score="likelihood",
-        declared="as declared",
-        declared_why="",
-        verdict="refuted",
-        why="these trials show it",
-    )
-
-
-def _evidence() -> EvidenceRecord:
-    return EvidenceRecord(
-        click_model="perfect",
-        view="individual",
-        guessed=("position-prior", "olsr"),
-        surprised=("position-prior",),
-        baselines=("position-prior",),
-        probabilities=("position-prior",),
-        exact=(),
-        same_message=True,
-        groups=("a", "b"),
-        refused={"lad": "no"},
-        steps=10,
-        clipped=3,
-        too_short=2,
-    )
+    found: list[Record] = [
+        RunRecord(
+            run=of.hash,
+            learner=of.train.learner,
+            pdgd="pham-2022",
+            trained_on="perfect",
+            claim=1.2,
+            per_round=20,
+            groups=("a", "b"),
+            population=None,
+            warnings=(CodedWarning("FA102", "shares of noise"),),
+        ),
+        comparisons.DATA,
+        UtilityRecord(ndcg=0.4, evaluated_on="the test split", online_sum=0.7, online_mean=0.3, clipped=0.5),
+        *comparisons.proofs(0.8, runs=1)["proofs"],
+    ]
+    if of.audit is not None:
+        found.append(comparisons.audit("refuted", exact=math.inf))
+    if of.attack is not None:
+        found.append(
+            EvidenceRecord(
+                click_model="perfect",
+                view="individual",
+                guessed=("position-prior", "olsr"),
+                surprised=("position-prior",),
+                baselines=("position-prior",),
+                probabilities=("position-prior",),
+                exact=(),
+                same_message=True,
+                groups=("a", "b"),
+                refused={"lad": "no"},
+                steps=10,
+                clipped=3,
+            )
+        )
+    return found
 
 
 Lines = list[Any]
