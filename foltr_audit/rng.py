@@ -60,18 +60,37 @@ ISpawnableSeedSequence.register(_StreamKey)
 class Streams:
     """All streams of one experiment: a 64-bit key made from its seed and repetition.
 
+    A branch has numbers of its own, and shares those of some purposes with all other branches. So the same
+    clients can take part in several federations: they ask the same queries in each of them, and everything
+    else is drawn anew.
+
+    Attributes:
+        seed, repetition: of the experiment.
+        branch: name of the branch; empty for none.
+        shared: what the names of the purposes begin with that branches share.
+
     >>> Streams(1).generator("bootstrap").random() == Streams(1).generator("bootstrap").random()
     True
+    >>> here, there = (Streams(1, branch=name, shared=("queries",)) for name in "ab")
+    >>> one = np.zeros(1, dtype=np.int64)
+    >>> [
+    ...     bool(here.clients(use, 0, one).uniform(1) == there.clients(use, 0, one).uniform(1))
+    ...     for use in ("queries", "noise")
+    ... ]
+    [True, False]
     """
 
     seed: int
     repetition: int = 0
+    branch: str = ""
+    shared: tuple[str, ...] = ()
     _under: str = field(default="", kw_only=True, repr=False)
 
     @property
     def key(self) -> int:
-        """The 64-bit Philox key."""
-        return _digest(f"foltr-audit/{self.seed}/{self.repetition}", 64)
+        """The 64-bit Philox key of what is not shared."""
+        branch = f"/{self.branch}" if self.branch else ""
+        return _digest(f"foltr-audit/{self.seed}/{self.repetition}{branch}", 64)
 
     def under(self, name: str) -> Self:
         """The same streams with a name in front of every purpose, for what is played beside the training.
@@ -82,49 +101,15 @@ class Streams:
 
     def clients(self, purpose: str, round_: int, clients: NDArray[np.int64]) -> ClientStreams:
         """One stream per client for a purpose in a round."""
-        return ClientStreams(self.key, purpose, round_, clients, _under=self._under)
+        shared = (self._under + purpose).startswith(self.shared)
+        key = replace(self, branch="").key if shared else self.key
+        return ClientStreams(key, purpose, round_, clients, _under=self._under)
 
     def generator(self, purpose: str) -> np.random.Generator:
         """A NumPy generator for server-side or analysis draws that belong to no client."""
         key = _StreamKey(_digest(f"{self.key}/{self._under}{purpose}", 128))
         # NumPy takes any ISeedSequence; its types name SeedSequence alone.
         return np.random.Generator(np.random.Philox(cast("SeedSequence", key)))
-
-
-@dataclass(frozen=True)
-class BranchStreams(Streams):
-    """Streams with numbers of their own, which share those of some purposes with all other branches.
-
-    So the same clients can take part in several federations: they ask the same queries in each of them, and
-    everything else is drawn anew.
-
-    Attributes:
-        branch: name of the branch.
-        shared: what the names of the shared purposes begin with.
-
-    >>> here, there = (BranchStreams(1, branch=name, shared=("queries",)) for name in "ab")
-    >>> one = np.zeros(1, dtype=np.int64)
-    >>> [
-    ...     bool(here.clients(use, 0, one).uniform(1) == there.clients(use, 0, one).uniform(1))
-    ...     for use in ("queries", "noise")
-    ... ]
-    [True, False]
-    """
-
-    branch: str = ""
-    shared: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> int:
-        """The 64-bit Philox key of what is not shared."""
-        return _digest(f"foltr-audit/{self.seed}/{self.repetition}/{self.branch}", 64)
-
-    def clients(self, purpose: str, round_: int, clients: NDArray[np.int64]) -> ClientStreams:
-        """One stream per client for a purpose in a round."""
-        if (self._under + purpose).startswith(self.shared):
-            shared = Streams(self.seed, self.repetition, _under=self._under)
-            return shared.clients(purpose, round_, clients)
-        return super().clients(purpose, round_, clients)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from foltr_audit.inference.membership_attacks import membership_attack, update_e
 from foltr_audit.judge.membership import FederationEvidence, membership_metrics
 from foltr_audit.judge.scoring import FALSE_POSITIVES
 from foltr_audit.privacy.accounting import UpperBound, trade_off, upper_bound
-from foltr_audit.rng import BranchStreams
+from foltr_audit.rng import Streams
 from foltr_audit.simulation.client_population import refuse_missing_users
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
@@ -114,7 +114,7 @@ class ShadowTraining:
     def _play(self, branch: str, members: Ints) -> Iterator[tuple[RoundContext, CohortMessages, GlobalModel]]:
         """Each round's context and messages, and the server's state after it."""
         setup, federation, spec = self.setup, self.federation, self.setup.spec
-        streams = BranchStreams(spec.seed, spec.repetition, branch=f"membership/{branch}", shared=self.shared)
+        streams = Streams(spec.seed, spec.repetition, branch=f"membership/{branch}", shared=self.shared)
         cohorts = federation.setup.cohorts(members, streams)
         model = federation.training.first(self.start)
         for round_ in range(self.rounds):

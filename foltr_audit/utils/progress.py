@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 NOTE = "compiling kernels (first run only) ..."
 
@@ -38,48 +38,33 @@ def announce_compiling() -> None:
 T = TypeVar("T")
 
 
-class Tick(Protocol):
-    """Called after every finished round or repeat."""
+class Tick:
+    """Called after every finished round or repeat; this one shows nothing."""
 
     def __call__(self, metrics: Mapping[str, float] | None = None, /) -> None:
         """One more is done; its metrics may be shown."""
-        ...
 
     def skip(self, done: int, /) -> None:
         """Some were done before, and say nothing about the speed."""
-        ...
 
 
-class Progress(Protocol):
-    """Shows tasks while they run."""
+class Progress:
+    """Shows tasks while they run; this one shows nothing."""
 
     @contextmanager
     def task(self, name: str, total: int, interactions: int = 0, /) -> Iterator[Tick]:
         """A task of `total` pieces, of some interactions each (0: their rate is not shown)."""
-        ...
+        yield NO_TICK
 
 
-class _SilentProgress:
-    def __call__(self, _metrics: Mapping[str, float] | None = None, /) -> None:
-        pass
-
-    def skip(self, _done: int, /) -> None:
-        pass
-
-    @contextmanager
-    def task(self, _name: str, _total: int, _interactions: int = 0, /) -> Iterator[Tick]:
-        yield self
+SILENT, NO_TICK = Progress(), Tick()
 
 
-SILENT: Progress = _SilentProgress()
-NO_TICK: Tick = _SilentProgress()
-
-
-class _ProgressBar:
+class _ProgressBar(Progress):
     """A rich progress bar per task, gone when the task is done."""
 
     @contextmanager
-    def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
+    def task(self, name: str, total: int, interactions: int = 0, /) -> Iterator[Tick]:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
@@ -94,10 +79,10 @@ class _ProgressBar:
         with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(name, total=total, note="")
 
-            class ProgressTicker:
+            class ProgressTicker(Tick):
                 last = math.nan  # rounds that are not evaluated show the nDCG of the last one that was
 
-                def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
+                def __call__(self, metrics: Mapping[str, float] | None = None, /) -> None:
                     found = (metrics or {}).get("offline_ndcg@10", math.nan)
                     self.last = self.last if math.isnan(found) else found
                     notes = [] if math.isnan(self.last) else [f"nDCG@10 {self.last:.3f}"]
@@ -106,7 +91,7 @@ class _ProgressBar:
                         notes.append(f"{speed * interactions:,.0f} interactions/s")
                     bar.update(task, advance=1, note=", ".join(notes))
 
-                def skip(self, done: int) -> None:
+                def skip(self, done: int, /) -> None:
                     before = bar.tasks[task]
                     if before.speed is None:  # the clock starts now
                         bar.reset(task, total=total, completed=int(before.completed) + done)

@@ -24,7 +24,7 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.store import read_run
 from foltr_audit.experiments.versions import cell_name
-from foltr_audit.utils.progress import Tick
+from foltr_audit.utils.progress import Progress, Tick
 from tests.fixtures.cell_grids import begun, run_all, stored, tiny_cells
 from tests.fixtures.command import files
 
@@ -95,21 +95,21 @@ def test_a_problem_of_who_asks_ends_the_work_with_that_problem() -> None:
         list(Workers(jobs=2).results(threads, pieces()))
 
 
-class Noting:
+class Noting(Progress):
     """A progress that keeps which calls it got."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
 
     @contextmanager
-    def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
+    def task(self, name: str, total: int, interactions: int = 0, /) -> Iterator[Tick]:
         told = self.told
 
-        class Ticker:
-            def __call__(self, metrics: Any = None) -> None:
+        class Ticker(Tick):
+            def __call__(self, metrics: Any = None, /) -> None:
                 told.append("done")
 
-            def skip(self, done: int) -> None:
+            def skip(self, done: int, /) -> None:
                 told.append("skipped")
 
         yield Ticker()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.kernels.philox import philox, uniforms
-from foltr_audit.rng import BranchStreams, ClientStreams, Streams
+from foltr_audit.rng import ClientStreams, Streams
 from tests.fixtures.reference import LOW, Words, chi_square_p, numba_threads, philox_counter, philox_words
 
 # kat_vectors of the Random123 distribution, "philox4x32 10": counter, key words, answer.
@@ -158,7 +158,7 @@ def test_streams_under_a_name_are_those_of_the_longer_purpose_and_do_not_show_it
     assert drawn.uniform(6).tobytes() == longer.uniform(6).tobytes()
     assert drawn.secret("pair", 1) == longer.secret("pair", 1)
     assert own.generator("x").random() == Streams(3, 2).generator("audit/law/x").random()
-    branches = BranchStreams(3, 2, branch="b", shared=("noise",))
+    branches = Streams(3, 2, branch="b", shared=("noise",))
     assert branches.under("n").key == branches.key
     assert branches.under("no").clients("ise", 4, who).key == Streams(3, 2).key
     plain = Streams(3, 2).clients("noise", 4, who)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -24,7 +25,7 @@ from scipy import stats
 from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
-from foltr_audit.utils.progress import Tick
+from foltr_audit.utils.progress import Progress, Tick
 from tests.fixtures.merging_data import CATEGORY, topical
 
 TABLE: dict[str, Any] = {
@@ -94,25 +95,18 @@ def test_every_table_is_complete() -> None:
 
 
 def test_the_progress_counts_every_trial() -> None:
-    class Counting:
-        def __init__(self) -> None:
-            self.total, self.done = 0, 0
+    class Counting(Tick, Progress):
+        total = done = 0
 
-        def __call__(self, metrics: object = None) -> None:
+        def __call__(self, metrics: object = None, /) -> None:
             self.done += 1
 
-        def skip(self, done: int) -> None:
-            raise NotImplementedError
-
-        def task(self, name: str, total: int, interactions: int = 0) -> Any:
-            from contextlib import nullcontext
-
+        @contextmanager
+        def task(self, name: str, total: int, interactions: int = 0, /) -> Iterator[Tick]:
             self.total = total
-            return nullcontext(self)
+            yield self
 
     counting = Counting()
-    tick: Tick = counting
-    assert tick is counting
     run_merging(MergeSpec.parse({**TABLE, "splits": [2], "trials": 2}), counting, data=topical())
     assert counting.done == counting.total == 2 * (1 + 4 + 2)
 

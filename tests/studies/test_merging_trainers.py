@@ -30,6 +30,7 @@ from foltr_audit.core.records import Collection
 from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
+from foltr_audit.utils.progress import Tick
 from tests.data.test_synthetic import ndcg10
 from tests.fixtures.reference import dataset
 
@@ -137,12 +138,9 @@ def test_tuning_stays_in_the_space_and_repeats_with_its_seed(capfd: pytest.Captu
     tuning = LambdaMARTTrainer(data().train, data().vali, TUNING)
     ticks: list[object] = []
 
-    class Ticker:
-        def __call__(self, metrics: object = None) -> None:
+    class Ticker(Tick):
+        def __call__(self, metrics: object = None, /) -> None:
             ticks.append(metrics)
-
-        def skip(self, done: int) -> None:
-            raise NotImplementedError
 
     found = tuning.tune(Streams(1), "M", Ticker())
     assert len(ticks) == 3

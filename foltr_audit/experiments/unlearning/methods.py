@@ -14,7 +14,7 @@ from foltr_audit.core.settings.unlearning import UnlearningMethod, UnlearningSpe
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.membership import QUERY_PURPOSES
 from foltr_audit.experiments.stages import first_model
-from foltr_audit.rng import BranchStreams, Streams
+from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import FedAvgServer
@@ -90,7 +90,7 @@ class ReducedFederation:
     def streams(self, branch: str) -> Streams:
         """Random numbers of their own; what clients search for is the same in all branches."""
         spec = self.setup.spec
-        return BranchStreams(spec.seed, spec.repetition, branch=f"unlearning/{branch}", shared=QUERY_PURPOSES)
+        return Streams(spec.seed, spec.repetition, branch=f"unlearning/{branch}", shared=QUERY_PURPOSES)
 
     def context(self, round_: int, clients: Ints, parameters: Floats, streams: Streams) -> RoundContext:
         """The context of clients in a round that starts from a model (P,)."""
