@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import LazyNames
+from foltr_audit.core.records.dataset import names_in, names_text
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.intents import count_read, intent_files, with_intents
@@ -141,7 +141,7 @@ def store(entry: Path, collection: Collection, identity: str) -> None:
                 if values is None:
                     continue
                 names.append(f"{part}.{kind}")
-                array = LazyNames.of(values).text if kind.endswith("_ids") else values
+                array = names_text(values) if kind.endswith("_ids") else values
                 with (written / f"{names[-1]}.npy").open("xb") as file:
                     np.save(file, array, allow_pickle=False)
                     # No checksum would tell a file that a power cut emptied.
@@ -167,11 +167,9 @@ def map_entry(folder: Path, origin: SourceKey, identity: str) -> Collection | No
             part, _, kind = name.partition(".")
             parts[part][kind] = map_array(folder / f"{name}.npy")
         for part, own in parts.items():
-            own["document_ids"] = LazyNames(own["document_ids"], own["labels"].size)
-            queries = LazyNames(own["query_ids"], own["offsets"].size - 1)
-            if not (queries.is_sound and own["document_ids"].is_sound):
-                return None
-            parts[part] = Dataset(**{**own, "query_ids": tuple(queries)})
+            own["query_ids"] = names_in(own["query_ids"], own["offsets"].size - 1)
+            own["document_ids"] = names_in(own["document_ids"], own["labels"].size)
+            parts[part] = Dataset(**own)
         read = facts.pop("read")
         return Collection(
             **parts,

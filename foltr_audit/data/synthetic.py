@@ -25,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.core.settings.data import FEWEST_INTENTS, MOST_INTENTS
 from foltr_audit.data.document_order import in_content_order
 from foltr_audit.errors import DataError, UsageError, suggest_name
@@ -254,7 +253,7 @@ def _part(first: int, last: int, offsets: Ints, features: Singles, labels: Ints)
     places = np.arange(stop - start) - np.repeat(data.offsets[:-1], lengths)
     spans = enumerate(lengths.tolist(), start=first + 1)
     names = (f"synthetic-{query}-{i}" for query, length in spans for i in range(1, length + 1))
-    return replace(data, document_ids=LazyNames.of(names), file_documents=places)
+    return replace(data, document_ids=tuple(names), file_documents=places)
 
 
 # Each intent of a query has a random direction of its own among the query's features, and prefers the

@@ -10,7 +10,7 @@ import numpy as np
 
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words
-from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals
+from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals, numpy_state
 
 SEED_BITS = 32
 """A seed of NumPy's RandomState is below 2^32."""
@@ -96,7 +96,7 @@ class SeededClients:
             return clicks, explained
         chances, order = self._chances, self.order
         for row in np.flatnonzero(is_seed(self.seeds)):
-            state = np.random.RandomState(int(self.seeds[row]))
+            state = numpy_state(int(self.seeds[row]))
             for b in range(B):
                 if state.randint(0, self.queries) != candidates.query[row, b]:
                     break

@@ -19,6 +19,11 @@ PERTURBATIONS: Final = ("foltr-audit", NUMPY_RANDOMSTATE)
 """Generators of perturbations that can be computed from seeds, by the names that the fact has."""
 
 
+def numpy_state(seed: int) -> np.random.RandomState:
+    """NumPy's RandomState after `seed(seed)`, a Mersenne Twister (Matsumoto & Nishimura 1998, section 2)."""
+    return np.random.RandomState(seed)
+
+
 def numpy_words(seeds: Words, count: int) -> Words:
     """The first words that RandomState draws after each seed (n,) below 2^32, uint64 (n, count)."""
     words = np.random.MT19937()  # the generator of RandomState

@@ -15,7 +15,6 @@ import pytest
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import plugin_class
-from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.data.letor import read_letor
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -222,14 +221,6 @@ def test_a_few_rows_that_would_fill_the_memory(tmp_path: Path) -> None:
     path.write_text("".join(f"1 qid:{number} 65536:1\n" for number in range(2000)))
     with pytest.raises(DataError, match="2000 rows of 65536 features, of which 2000 are given"):
         read_letor(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "count", "sound"),
-    [(b"a\0b\0", 2, True), (b"a\0b\0", 3, False), (b"a\0b", 1, False), (b"\xff\0", 1, False)],
-)
-def test_stored_names_are_as_many_as_was_said(text: bytes, count: int, *, sound: bool) -> None:
-    assert LazyNames(np.frombuffer(text, dtype=np.uint8), count).is_sound is sound
 
 
 # --- traces ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import pytest
 
-from foltr_audit.core.records.dataset import LazyNames
+from foltr_audit.core.records.dataset import names_in, names_text
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data import load as store
 from foltr_audit.data.load import FACTS, load_collection
@@ -256,17 +256,17 @@ def test_where_the_cache_is(letor_file: Path, monkeypatch: pytest.MonkeyPatch, t
 # --- names ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
-def test_names_are_stored_and_given_back(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foltr_audit.core.records.dataset._BATCH", 3)
-    given = tuple("\u00fc\ud800" * (number % 3) for number in range(count))
-    stored = LazyNames.of(iter(given))
-    assert len(stored) == count
-    assert tuple(stored) == tuple(stored[number] for number in range(count)) == stored[:] == given
-    assert stored[::-2] == given[::-2]
-    assert stored.text.tobytes() == "".join(name + "\0" for name in given).encode("utf-8", "surrogatepass")
-    assert LazyNames.of(stored) is stored
-    with pytest.raises(IndexError):
-        stored[count]
+def test_names_are_stored_and_given_back() -> None:
+    given = tuple("\u00fc\ud800" * (number % 3) for number in range(7))
+    stored = names_text(iter(given))
+    assert names_in(stored, 7) == given
+    assert names_in(names_text(()), 0) == ()
+    assert stored.tobytes() == "".join(name + "\0" for name in given).encode("utf-8", "surrogatepass")
     with pytest.raises(ValueError, match="NUL"):
-        LazyNames.of([*given, "a\0b"])
+        names_text([*given, "a\0b"])
+
+
+@pytest.mark.parametrize(("text", "count"), [(b"a\0b\0", 3), (b"a\0b", 1), (b"\xff\0", 1)])
+def test_stored_names_are_as_many_as_was_said(text: bytes, count: int) -> None:
+    with pytest.raises(ValueError, match=r"names; expected|utf-8"):
+        names_in(np.frombuffer(text, dtype=np.uint8), count)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,71 +15,24 @@ from numpy.typing import NDArray
 from foltr_audit.errors import DataError
 from foltr_audit.utils.arrays import Bools, Features, Ints, freeze, read_only_features
 
-_BATCH = 8_192  # names, or rows of features, at a time
+_BATCH = 8_192  # rows of features at a time
 
 
-class LazyNames(Sequence[str]):
-    """Names stored as UTF-8 bytes and decoded on access; most runs read none of them.
+def names_text(names: Iterable[str]) -> NDArray[np.uint8]:
+    """Names as stored: UTF-8 bytes with a NUL after each, uint8 (bytes,); a `ValueError` if one has a NUL."""
+    given = list(names)
+    text = "\0".join([*given, ""]).encode("utf-8", "surrogatepass")
+    if text.count(0) != len(given):
+        raise ValueError("a name contains a NUL")
+    return np.frombuffer(text, dtype=np.uint8)
 
-    Attributes:
-        text: uint8, shape (bytes,): the concatenated names, each followed by a NUL.
-    """
 
-    def __init__(self, text: NDArray[np.uint8], count: int) -> None:
-        self.text = text
-        self._count = count
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> LazyNames:
-        """Store names; a `LazyNames` is returned unchanged.
-
-        Raises:
-            ValueError: a name contains a NUL.
-        """
-        if isinstance(names, LazyNames):
-            return names
-        given = list(names)
-        text = "\0".join([*given, ""]).encode("utf-8", "surrogatepass")
-        if text.count(0) != len(given):
-            raise ValueError("a name contains a NUL")
-        return cls(np.frombuffer(text, dtype=np.uint8), len(given))
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the bytes are `len(self)` names of valid UTF-8; checked after reading stored bytes."""
-        try:
-            text = self.text.tobytes().decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            return False
-        return text.count("\0") == self._count and text[-1:] in ("", "\0")
-
-    @cached_property
-    def _starts(self) -> Ints:
-        """Index of the first byte of each name, and the end of the last one, shape (names + 1,)."""
-        return np.concatenate([[0], np.flatnonzero(self.text == 0) + 1])
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[str]:
-        for first in range(0, self._count, _BATCH):
-            yield from self[first : first + _BATCH]
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
-        if not isinstance(place, slice):
-            one = range(self._count)[place]
-            return self[one : one + 1][0]
-        places = range(self._count)[place]
-        if places.step != 1:
-            return tuple(self[one] for one in places)
-        span = self.text[self._starts[places.start] : self._starts[max(places.start, places.stop)]]
-        return tuple(span.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
+def names_in(text: NDArray[np.uint8], count: int) -> tuple[str, ...]:
+    """The names of stored bytes; a `ValueError` if these are not so many names of valid UTF-8."""
+    *names, rest = text.tobytes().decode("utf-8", "surrogatepass").split("\0")
+    if rest or len(names) != count:
+        raise ValueError(f"{len(names)} names; expected {count}")
+    return tuple(names)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +71,7 @@ class Dataset:
         labels: int64 relevance grades from 0, shape (documents,); with several intents, the highest of each.
         offsets: int64, shape (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
         query_ids: one name per query.
-        document_ids: one name per document, `""` where the source gives none; a tuple or a `LazyNames`.
+        document_ids: one name per document, `""` where the source gives none.
         intents: int64 grades under each of I intents, shape (I, documents); None for a single intent.
         users: int64 number of the user who asked each query, from 0, shape (queries,); queries are then in
             order of time. None where queries are nobody's.
@@ -134,7 +87,7 @@ class Dataset:
     labels: Ints
     offsets: Ints
     query_ids: tuple[str, ...]
-    document_ids: Sequence[str]
+    document_ids: tuple[str, ...]
     intents: Ints | None = None
     users: Ints | None = None
     file_queries: Ints | None = None
@@ -252,7 +205,7 @@ class Dataset:
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(sizes)]),
             query_ids=tuple(self.query_ids[q] for q in queries.tolist()),
-            document_ids=tuple(map(tuple(self.document_ids).__getitem__, rows.tolist())),
+            document_ids=tuple(self.document_ids[row] for row in rows.tolist()),
             intents=None if self.intents is None else self.intents[:, rows],
             users=None if self.users is None else self.users[queries],
             file_queries=None if self.file_queries is None else ranks(self.file_queries[queries]),
