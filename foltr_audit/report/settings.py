@@ -14,7 +14,7 @@ from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.ranking_metrics import ONLINE_DISCOUNT
 from foltr_audit.core.results import UNKNOWN, AttackRecord, DataRecord, UtilityRecord
-from foltr_audit.core.settings.data import is_synthetic_source
+from foltr_audit.core.settings.data import are_synthetic
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import flat
 from foltr_audit.core.warning_kinds import CodedWarning
@@ -229,7 +229,7 @@ def dataset_row(facts: Sequence[DataRecord], queries_too_short: int | None = Non
 def data_title(data: Row) -> str:
     """The data in a title: of which kind, their name, and the fingerprint of files."""
     kind = "synthetic data" if data["synthetic"] else "data"
-    files = not is_synthetic_source(data["source"])
+    files = not are_synthetic(data["source"])
     prints = [fold["fingerprint"][:12] for fold in data["folds"] if fold["fingerprint"] and files]
     more = f" and {len(prints) - 1} more" if len(prints) > 1 else ""
     return f"{kind} {data['source']}" + (f" (fingerprint {prints[0]}{more})" if prints else "")

@@ -119,10 +119,10 @@ class IntentAttack(Attack):
     @classmethod
     def _positive(cls, text: str) -> str:
         try:
-            numbers = [float(part) for part in text.split("/")] if text != "even" else [1.0]
+            right = text == "even" or all(0 < float(part) < np.inf for part in text.split("/"))
         except ValueError:
-            numbers = []
-        if not numbers or not all(0 < number < np.inf for number in numbers):
+            right = False
+        if not right:
             raise ValueError("expected positive numbers separated by /, or even")
         return text
 

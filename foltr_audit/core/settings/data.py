@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -51,8 +50,6 @@ SYNTHETIC = "synthetic"
 ARRAYS = "arrays:"
 """What the source of data begins with that were made of arrays, and that only one process has."""
 
-_SYNTHETIC = re.compile(rf"{SYNTHETIC}(?::(.*))?")
-
 
 def canonical_intents(text: str) -> str:
     """The same text with every default spelt out."""
@@ -71,8 +68,17 @@ def canonical_intents(text: str) -> str:
 
 def synthetic_count(text: str) -> str | None:
     """Number of synthetic intents, as text; None for qrels."""
-    match = _SYNTHETIC.fullmatch(text)
-    return None if match is None else str(USUAL_INTENTS) if match[1] is None else match[1]
+    _, colon, count = text.partition(":")
+    return (count if colon else str(USUAL_INTENTS)) if are_synthetic(text) else None
+
+
+def are_synthetic(text: str) -> bool:
+    """Whether data, or intents, that a text names are synthetic.
+
+    >>> are_synthetic("synthetic:mq2007:60"), are_synthetic("synthetic/train.txt")
+    (True, False)
+    """
+    return text.partition(":")[0] == SYNTHETIC
 
 
 LARGEST_FEATURE = float.fromhex("0x1.fffffep+127")
@@ -97,19 +103,6 @@ def canonical_fill(given: object) -> object:
     if not abs(value) <= LARGEST_FEATURE:  # also NaN
         raise ValueError(f"{str(given)[:40]!r}; expected a number within float32, {' or '.join(FILLS)}")
     return repr(value + 0.0).removesuffix(".0")  # 0 has no sign
-
-
-def is_synthetic_source(source: str) -> bool:
-    """Whether a source of data is synthetic.
-
-    >>> is_synthetic_source("synthetic:mq2007:60"), is_synthetic_source("synthetic/train.txt")
-    (True, False)
-    """
-    return source.partition(":")[0] == SYNTHETIC
-
-
-def are_synthetic(intents: str) -> bool:
-    return synthetic_count(intents) is not None
 
 
 class DataSpec(SpecTable):
@@ -152,7 +145,7 @@ class DataSpec(SpecTable):
     @property
     def is_synthetic(self) -> bool:
         """Whether the data are computed and not read."""
-        return is_synthetic_source(self.source)
+        return are_synthetic(self.source)
 
     @property
     def is_made(self) -> bool:

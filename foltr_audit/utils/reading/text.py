@@ -30,6 +30,7 @@ _PIECE_BYTES = 1 << 20
 _LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**64 - 1
 _TOO_LARGE = "a whole number beyond 64 bits; expected a smaller one"
 _DIGITS = re.compile(r"[0-9]{1,20}")
+_HALVES = re.compile(r"[\ud800-\udfff]")
 
 # Possessive repeats (`}+`, `*+`) never backtrack, so a hostile text cannot make this search slow.
 _PART = r"""(?:[\w-]{1,99}+|"[^"\n]{0,99}+"|'[^'\n]{0,99}+')"""
@@ -185,7 +186,7 @@ def _refuse_odd_leaf(value: object, *, finite: bool) -> None:
     if isinstance(value, str):
         # JSON can spell half of a character as an escape. Python keeps it, and fails only when the text is
         # written.
-        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        if _HALVES.search(value):
             raise ValueError(f"text {value[:20]!a} with half of a character; expected valid Unicode")
     elif isinstance(value, float):
         if finite and not math.isfinite(value):
