@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +27,7 @@ from foltr_audit.core.results import (
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE
-from foltr_audit.core.settings.experiment import Spec, flat
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
@@ -42,7 +41,6 @@ from foltr_audit.privacy.bounds import UpperBound
 from foltr_audit.privacy.observer_views import VIEWS, attacked_view, sees_lists, without_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -139,21 +137,18 @@ class BestAttack:
         return None if self.attack is None else self.attack.more["grades_auc"]
 
 
-def _or_lowest(auc: Estimate) -> float:
-    return auc.value if auc.known else -1.0
-
-
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Attacked:
     """What attacks find on what one server sees, guesses first; `spec` is that of the first cell."""
 
     spec: Spec
-    attacks: tuple[AttackRecord, ...]
-    gaps: tuple[GapRecord, ...]
+    attacks: tuple[AttackRecord, ...] = ()
+    gaps: tuple[GapRecord, ...] = ()
 
     @property
     def runs(self) -> int:
         """Cells whose lists are judged together."""
-        raise NotImplementedError
+        return 1
 
     @property
     def view(self) -> str:
@@ -164,7 +159,9 @@ class Attacked:
     def best(self) -> BestAttack:
         """The attack with the highest AUC."""
         ran = [record for record in self.attacks if record.role == "attack"]
-        return BestAttack(max(ran, key=lambda record: _or_lowest(record.metric("auc")), default=None), ran)
+        aucs = [record.metric("auc") for record in ran]
+        known = [auc.value if auc.known else -1.0 for auc in aucs]
+        return BestAttack(ran[int(np.argmax(known))] if ran else None, ran)
 
     @property
     def refused(self) -> dict[str, str]:
@@ -180,16 +177,6 @@ class Attacked:
     def unread(self) -> bool:
         """Whether attacks had nothing to read in any cell, which is no success of 0."""
         return 0 < self.runs == self.without_sum
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OtherAttacked(Attacked):
-    """What attacks find on what another server sees of the first run of a pool."""
-
-    spec: Spec
-    attacks: tuple[AttackRecord, ...]
-    gaps: tuple[GapRecord, ...]
-    runs: int = 1
 
 
 def view_of(spec: Spec) -> str:
@@ -218,7 +205,6 @@ class ComparedPool(Attacked):
     """
 
     label: DefenseLabel
-    spec: Spec
     asked: int
     record: RunRecord
     eps_claimed: float
@@ -226,10 +212,8 @@ class ComparedPool(Attacked):
     utilities: tuple[UtilityRecord, ...]
     proofs: tuple[ProofRecord, ...] = ()
     audits: tuple[AuditRecord, ...] = ()
-    attacks: tuple[AttackRecord, ...] = ()
     groups: tuple[AttackRecord, ...] = ()
-    gaps: tuple[GapRecord, ...] = ()
-    others: tuple[OtherAttacked, ...] = ()
+    others: tuple[Attacked, ...] = ()
     queries: ByQuery
     ndcg: Estimate
     online: Estimate
@@ -360,18 +344,20 @@ class ComparisonTable:
         return sorted({pool.label.eps for pool in self.pools if pool.label.eps is not None})
 
 
-def pool_of(spec: Spec) -> str:
-    """What the cells of a pool share: everything but repetition and fold."""
-    table = flat(spec.table())
-    return json_text({name: table[name] for name in table if name not in ("repetition", "data.fold")})
-
-
-def cells_by_pool(cells: Iterable[CellPlan]) -> dict[str, list[CellPlan]]:
-    """The cells of each pool, in order."""
-    pools: dict[str, list[CellPlan]] = {}
+def cells_by_pool(cells: Iterable[CellPlan]) -> dict[Spec, list[CellPlan]]:
+    """The cells of each pool, in order: they share everything but repetition and fold."""
+    pools: dict[Spec, list[CellPlan]] = {}
     for cell in cells:
-        pools.setdefault(pool_of(cell.spec), []).append(cell)
+        shared = cell.spec.model_copy(
+            update={"repetition": 0, "data": cell.spec.data.model_copy(update={"fold": 0})}
+        )
+        pools.setdefault(shared, []).append(cell)
     return pools
+
+
+def chain_of(spec: Spec) -> tuple[str, str, tuple[str, ...]]:
+    """What cells share with the audit of their claim."""
+    return spec.train.learner, spec.population.scenario, spec.defense
 
 
 def read_table(
@@ -384,45 +370,39 @@ def read_table(
 
     Each cell is read once, so that judged lists of one pool are in memory.
     """
-    asked = Counter(pool_of(cell.spec) for cell in planned)
+    asked = cells_by_pool(planned)
     pooled = cells_by_pool(cell for cell in done if cell.kind == "attack")
     audits = {chain_of(cell.spec): folder.read(cell.spec).audits for cell in done if cell.kind == "audit"}
-    others: dict[tuple[object, ...], list[CellPlan]] = {}
+    others: dict[tuple[object, ...], list[Attacked]] = {}
     for cell in done:
         if cell.kind in ATTACKS[1:]:
-            others.setdefault(_system_of(cell.spec), []).append(cell)
-    bases: dict[tuple[str, str, str], _Quality] = {}
-    pools: dict[str, ComparedPool] = {}
+            system = *chain_of(cell.spec), cell.spec.train.click_model
+            others.setdefault(system, []).append(_attacked([folder.read(cell.spec)])[0])
+    bases: dict[tuple[str, str, str], _Runs] = {}
+    pools: dict[Spec, ComparedPool] = {}
     with progress.task("report", len(pooled)) as tick:
-        for name in sorted(pooled, key=lambda name: pooled[name][0].label.alternative != NO_DEFENSE):
-            cell = pooled[name][0]
-            runs = [folder.read(each.spec) for each in pooled[name]]
-            quality, place = _Quality.of(runs), _place(cell.spec)
-            pool = _pool(runs, cell.label, asked[name], audits.get(chain_of(cell.spec), ()), quality)
-            seen = [folder.read(each.spec) for each in others.get(_system_of(cell.spec), [])]
-            pool = replace(pool, others=tuple(map(_other, seen)))
-            if cell.label.alternative == NO_DEFENSE:
-                bases[place] = quality
+        for key in sorted(pooled, key=lambda key: pooled[key][0].label.alternative != NO_DEFENSE):
+            spec, label = pooled[key][0].spec, pooled[key][0].label
+            runs = [folder.read(cell.spec) for cell in pooled[key]]
+            place = spec.train.learner, spec.population.scenario, spec.train.click_model
+            pool = replace(
+                _pool(runs, label, audits.get(chain_of(spec), ())),
+                asked=len(asked[key]),
+                others=tuple(others.get((*chain_of(spec), spec.train.click_model), ())),
+            )
+            mine = {(run.spec.repetition, run.spec.data.fold): replace(run, evidence=None) for run in runs}
+            if label.alternative == NO_DEFENSE:
+                bases[place] = mine
             elif place in bases:
-                pool = _against(pool, quality, bases[place])
-            pools[name] = pool
+                pool = _against(pool, mine, bases[place])
+            pools[key] = pool
             tick()
     _refuse_mixed_data(folder, pools.values())
-    return ComparisonTable(pools=tuple(pools[name] for name in pooled))
+    return ComparisonTable(pools=tuple(pools[key] for key in pooled))
 
 
-def _place(spec: Spec) -> tuple[str, str, str]:
-    return spec.train.learner, spec.population.scenario, spec.train.click_model
-
-
-def chain_of(spec: Spec) -> tuple[str, str, tuple[str, ...]]:
-    """What cells share with the audit of their claim."""
-    return spec.train.learner, spec.population.scenario, spec.defense
-
-
-def _system_of(spec: Spec) -> tuple[object, ...]:
-    """What the cells of a pool share with those that attack what other servers see."""
-    return *chain_of(spec), spec.train.click_model
+_Runs = dict[tuple[int, int], "StoredRun"]
+"""Runs by repetition and fold."""
 
 
 def _refuse_mixed_data(folder: ComparisonFolder, pools: Iterable[ComparedPool]) -> None:
@@ -436,133 +416,99 @@ def _refuse_mixed_data(folder: ComparisonFolder, pools: Iterable[ComparedPool]) 
             )
 
 
-class _Quality(NamedTuple):
-    """Of each cell, by repetition and fold: nDCG by query, NaN where one does not count, and online nDCG."""
-
-    offline: dict[tuple[int, int], Floats]
-    online: dict[tuple[int, int], float]
-
-    @classmethod
-    def of(cls, runs: Sequence[StoredRun]) -> _Quality:
-        named = {(run.spec.repetition, run.spec.data.fold): run for run in runs}
-        online = {key: run.utility.online_mean for key, run in named.items()}
-        return cls(
-            {key: run.query_ndcg for key, run in named.items()},
-            {key: math.nan if value is None else value for key, value in online.items()},
-        )
-
-    def queries(self, among: Iterable[tuple[int, int]]) -> ByQuery:
-        """Names of the queries that count, by fold, and their nDCG, a mean over some repetitions."""
-        values: dict[str, list[float]] = {}
-        for key in among:
-            for number, value in enumerate(self.offline[key].tolist()):
-                if not math.isnan(value):
-                    values.setdefault(f"{key[1]}:{number:07d}", []).append(value)
-        names = sorted(values)
-        return np.array(names, dtype=np.str_), np.array([float(np.mean(values[name])) for name in names])
-
-    def online_means(self, among: Iterable[tuple[int, int]]) -> Floats:
-        return np.array([self.online[key] for key in among])
-
-
-def _claimed(label: DefenseLabel, record: RunRecord) -> float:
-    promised = DefenseAlternative(label.alternative).proven(label.eps, 0.0)
-    if promised is not None:
-        return promised["claim"]
-    return math.inf if record.claim is None else record.claim
-
-
-def _pool(
-    runs: Sequence[StoredRun],
-    label: DefenseLabel,
-    asked: int,
-    audits: tuple[AuditRecord, ...],
-    quality: _Quality,
-) -> ComparedPool:
+def _pool(runs: Sequence[StoredRun], label: DefenseLabel, audits: tuple[AuditRecord, ...]) -> ComparedPool:
+    """A pool that is compared with no other one yet."""
     first, streams = runs[0], Streams(runs[0].spec.seed)
-    evidence = _evidence(runs)
-    names, values = queries = quality.queries(quality.offline)
-    online = quality.online_means(quality.online)
+    seen, groups = _attacked(runs)
+    promised = DefenseAlternative(label.alternative).proven(label.eps, 0.0)
+    claim = first.record.claim if promised is None else promised["claim"]
+    names, values = _queries(runs)
+    online = _online(runs)
     online = online[np.isfinite(online)]
     attacked = [proof for run in runs for proof in run.proofs if proof.of == "attacked"]
+    of_groups = {
+        group: [run.rounds.get(f"{ONLINE_NDCG}/{group}") for run in runs] for group in first.record.groups
+    }
+    served = {
+        group: float(np.mean([mean_of_rounds(one) for one in rounds if one is not None]))
+        for group, rounds in of_groups.items()
+        if all(one is not None for one in rounds)
+    }
     return ComparedPool(
         label=label,
         spec=first.spec,
-        asked=asked,
+        asked=len(runs),
         record=first.record,
-        eps_claimed=_claimed(label, first.record),
+        eps_claimed=math.inf if claim is None else claim,
         data=tuple(run.data for run in runs),
         utilities=tuple(run.utility for run in runs),
         proofs=(*(proof for proof in first.proofs if proof.of != "attacked"), *attacked),
         audits=audits,
-        attacks=() if evidence is None else _sealed(click_records(evidence, streams)),
-        groups=() if evidence is None else _sealed(group_records(evidence, streams)),
-        gaps=_gaps(runs, evidence),
-        queries=queries,
+        attacks=seen.attacks,
+        groups=groups,
+        gaps=seen.gaps,
+        queries=(names, values),
         ndcg=QueryBootstrap(names, streams).share(values),
         online=Estimate(float(online.mean()) if online.size else math.nan, mean_interval(online)),
         curves={name: np.mean([run.rounds[name] for run in runs], axis=0) for name in CURVES},
-        served=_served(runs),
+        served=dict(sorted(served.items(), key=lambda pair: pair[1])),
     )
 
 
-def _evidence(runs: Sequence[StoredRun]) -> ClickEvidence | None:
+def _attacked(runs: Sequence[StoredRun]) -> tuple[Attacked, tuple[AttackRecord, ...]]:
+    """What attacks find on the lists of all runs, and on those of each group of clients."""
     pieces = [run.evidence for run in runs if run.evidence is not None]
-    return ClickEvidence.combined(pieces) if pieces else None
-
-
-def _gaps(runs: Sequence[StoredRun], evidence: ClickEvidence | None) -> tuple[GapRecord, ...]:
-    refused = {} if evidence is None else evidence.refused
-    return (
-        *(GapRecord(what="refused", method=name, why=why) for name, why in sorted(refused.items())),
-        *(gap for run in runs for gap in run.gaps if gap.what == "nothing to read"),
-    )
-
-
-def _other(run: StoredRun) -> OtherAttacked:
-    evidence = _evidence([run])
-    attacks = () if evidence is None else _sealed(click_records(evidence, Streams(run.spec.seed)))
-    return OtherAttacked(spec=run.spec, attacks=attacks, gaps=_gaps([run], evidence))
+    gaps = [gap for run in runs for gap in run.gaps if gap.what == "nothing to read"]
+    if not pieces:
+        return Attacked(spec=runs[0].spec, gaps=tuple(gaps)), ()
+    evidence, streams = ClickEvidence.combined(pieces), Streams(runs[0].spec.seed)
+    refused = [
+        GapRecord(what="refused", method=name, why=why) for name, why in sorted(evidence.refused.items())
+    ]
+    attacks = _sealed(click_records(evidence, streams))
+    groups = _sealed(group_records(evidence, streams))
+    return Attacked(spec=runs[0].spec, attacks=attacks, gaps=(*refused, *gaps)), groups
 
 
 def _sealed(records: Iterable[AttackRecord]) -> tuple[AttackRecord, ...]:
     """The records with their intervals, which no longer hold the lists that these are made of."""
 
-    def sealed(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-        return {
-            name: metric if isinstance(metric, QueryMetric) else Estimate(metric.value, metric.ci95)
-            for name, metric in metrics.items()
-        }
+    def sealed(metric: Estimate) -> Estimate:
+        return metric if isinstance(metric, QueryMetric) else Estimate(metric.value, metric.ci95)
 
-    return tuple(record.model_copy(update={"metrics": sealed(record.metrics)}) for record in records)
-
-
-def _served(runs: Sequence[StoredRun]) -> dict[str, float]:
-    names = {group: f"{ONLINE_NDCG}/{group}" for group in runs[0].record.groups}
-    served = {
-        group: float(np.mean([mean_of_rounds(run.rounds[name]) for run in runs]))
-        for group, name in names.items()
-        if all(name in run.rounds for run in runs)
-    }
-    return dict(sorted(served.items(), key=lambda pair: pair[1]))
+    return tuple(
+        record.model_copy(update={"metrics": {name: sealed(one) for name, one in record.metrics.items()}})
+        for record in records
+    )
 
 
-def _against(pool: ComparedPool, quality: _Quality, base: _Quality) -> ComparedPool:
-    """The pool with its differences to no defense, over the repetitions that both have.
+def _queries(runs: Iterable[StoredRun]) -> ByQuery:
+    """Names of the queries that count, by fold, and their nDCG, a mean over runs."""
+    values: dict[str, list[float]] = {}
+    for run in runs:
+        for number, value in enumerate(run.query_ndcg.tolist()):
+            if not math.isnan(value):
+                values.setdefault(f"{run.spec.data.fold}:{number:07d}", []).append(value)
+    names = sorted(values)
+    return np.array(names, dtype=np.str_), np.array([float(np.mean(values[name])) for name in names])
 
-    Offline over queries that both have.
-    """
-    both = [key for key in quality.offline if key in base.offline]
+
+def _online(runs: Iterable[StoredRun]) -> Floats:
+    """The mean online nDCG of each run, NaN where it is not known."""
+    return np.array([run.utility.online_mean for run in runs], dtype=np.float64)
+
+
+def _against(pool: ComparedPool, mine: _Runs, base: _Runs) -> ComparedPool:
+    """The pool with its differences to no defense, over repetitions, and offline queries, that both have."""
+    both = [key for key in mine if key in base]
     if not both:
         return pool
-    whole = list(quality.offline) == list(base.offline)
-    names, values = pool.queries if whole else quality.queries(both)
-    base_names, base_values = base.queries(both)
-    shared = np.intersect1d(names, base_names)
+    ours, theirs = ([runs[key] for key in both] for runs in (mine, base))
+    (names, values), (base_names, base_values) = _queries(ours), _queries(theirs)
     return replace(
         pool,
-        difference=over_queries(values[np.isin(names, shared)], base_values[np.isin(base_names, shared)]),
-        online_difference=_over_runs(quality.online_means(both), base.online_means(both)),
+        difference=over_queries(values[np.isin(names, base_names)], base_values[np.isin(base_names, names)]),
+        online_difference=_over_runs(_online(ours), _online(theirs)),
     )
 
 

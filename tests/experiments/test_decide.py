@@ -14,10 +14,10 @@ from scipy import stats
 from foltr_audit.core.results import Estimate
 from foltr_audit.experiments.decide import MOST_LOSS, Decision, JudgedDefense, cost_doubt, decide
 from foltr_audit.experiments.table import (
+    Attacked,
     ComparedPool,
     ComparisonTable,
     Difference,
-    OtherAttacked,
     over_queries,
 )
 from foltr_audit.judge.doubts import shown_above
@@ -157,7 +157,7 @@ def test_a_defense_that_costs_nothing_passes_with_enough_queries_only() -> None:
     ],
 )
 def test_an_attack_counts_for_whoever_sees_as_much(
-    others: list[OtherAttacked], without: str, with_lists: str
+    others: list[Attacked], without: str, with_lists: str
 ) -> None:
     pool = replace(defense([0.0] * 240, 1.2), others=tuple(others))
     judged = decided(pool).judged[-1]

@@ -40,6 +40,7 @@ from foltr_audit.core.settings.train import default_learner
 from foltr_audit.errors import DataError, UsageError, first_problem
 from foltr_audit.experiments.comparison.alternatives import (
     DEFAULT_ALTERNATIVES,
+    PUBLISHED,
     DefenseAlternative,
     fill_places,
 )
@@ -290,8 +291,11 @@ def _drop(table: Table, dotted: str) -> object:
     return table_in(table, outer).pop(inner, None) if inner else table.pop(outer, None)
 
 
+Setting = tuple[str, str, str]
+"""Learner, scenario and click model."""
+
 Point = tuple[str, str, str, float]
-"""Learner, scenario, click model and epsilon that a sensitivity is chosen for."""
+"""A setting and the epsilon that a sensitivity is chosen for."""
 
 
 class DefenseLabel(NamedTuple):
@@ -375,131 +379,119 @@ class GridExpansion:
         self.study = study
         self.chosen = chosen
         self.left_out: dict[GridExclusion, None] = {}
+        self._settings = list(product(grid.learners, grid.scenarios, grid.click_models))
         self._chains: dict[tuple[str, str, DefenseLabel], tuple[str, ...]] = {}
 
     def cells(self) -> list[CellPlan]:
-        """Attacked and audited cells, ordered by repetition first; equal Specs once."""
-        found = [*self._attacked(), *self._observed(), *(self._audited() if self.grid.audit else ())]
+        """Attacked and audited cells, ordered by repetition first.
+
+        Each Spec once, under its first name; another name of the same chain is left out.
+        """
+        found = [
+            cell for run in range(self.grid.runs) for at in self._settings for cell in self._attacked(at, run)
+        ]
+        if self.grid.attacks_every_observer:
+            found += [
+                cell for at in self._settings for kind in ATTACKS[1:] for cell in self._observed(at, kind)
+            ]
+        if self.grid.audit:
+            found += self._audited()
         if not found:
             why = "; ".join(dict.fromkeys(one.why for one in self.left_out))
             raise UsageError(f"compare: nothing to run: {why}")
-        return self._once(found)
-
-    def _once(self, found: Sequence[CellPlan]) -> list[CellPlan]:
-        """Each Spec once, under its first name; another name of the same chain is left out."""
         first: dict[Spec, CellPlan] = {}
         for cell in found:
             kept = first.setdefault(cell.spec, cell)
             if kept.label != cell.label:
-                learner, same = make(Learner, cell.spec.train.learner).label, kept.label.text
-                self._leave_out(learner, cell.label.text, f"the same chain as {same}")
+                self._leave_out(
+                    cell.spec.train.learner, cell.label.text, f"the same chain as {kept.label.text}"
+                )
         return list(first.values())
 
-    def _leave_out(self, learner: str, defense: str, why: str) -> None:
-        self.left_out[GridExclusion(learner=learner, defense=defense, why=why)] = None
+    def _leave_out(self, learner: str, defense: str, why: object) -> None:
+        label = make(Learner, learner).label
+        self.left_out[GridExclusion(learner=label, defense=defense, why=str(why))] = None
 
     def selection(self, deltas: Sequence[float]) -> Iterator[CellPlan]:
         """Trainings of the published chain with each Delta."""
-        published = DefenseAlternative("published")
-        for run in range(self.grid.runs):
-            for learner, scenario, click_model in self._settings():
-                if make(Learner, learner).sends != "models":
-                    continue
-                blank = self.grid.spec_of(learner, scenario, click_model, run, "select")
-                for eps, delta in product(self.grid.eps, deltas):
-                    label = DefenseLabel(published.text, eps, delta)
-                    spec = self._defended(blank, "select", label)
-                    if spec is not None:
-                        yield CellPlan(spec, "select", label)
-
-    def _sensitivity(self, point: Point) -> float:
-        if self.grid.sensitivity is not None:
-            return self.grid.sensitivity
-        if point in self.chosen:
-            return self.chosen[point]
-        learner, eps = make(Learner, point[0]), point[-1]
-        who = f"learner {learner.name}: published_sensitivity"
-        return one_of(who, learner.published_sensitivity(eps), float)
-
-    def _settings(self) -> Iterator[tuple[str, str, str]]:
-        return product(self.grid.learners, self.grid.scenarios, self.grid.click_models)
-
-    def _attacked(self) -> Iterator[CellPlan]:
-        for run in range(self.grid.runs):
-            for learner, scenario, click_model in self._settings():
-                blank = self._blank(learner, scenario, click_model, run, "attack")
-                if blank is not None:
-                    yield from self._alternatives(blank, click_model, "attack")
-
-    def _observed(self) -> Iterator[CellPlan]:
-        """The first run of each defense, attacked by servers that see lists, or sums alone."""
-        if not self.grid.attacks_every_observer:
-            return
-        for learner, scenario, click_model in self._settings():
-            if self._blank(learner, scenario, click_model, 0, "attack") is None:
+        for run, at in product(range(self.grid.runs), self._settings):
+            if make(Learner, at[0]).sends != "models":
                 continue
-            for kind in ATTACKS[1:]:
-                blank = self._observer_of(learner, scenario, click_model, kind)
-                if blank is None:
-                    continue
-                for cell in self._alternatives(blank, click_model, kind):
-                    events = self.study.setup(cell.spec).privacy.events()
-                    # Nobody adds this noise to a sum of fresh clients, which would look less private.
-                    if kind == "lists" or not any(isinstance(event, CorrelatedNoise) for event in events):
-                        yield cell
+            blank = self.grid.spec_of(*at, run, "select")
+            for eps, delta in product(self.grid.eps, deltas):
+                label = DefenseLabel(PUBLISHED, eps, delta)
+                spec = self._defended(blank, "select", label)
+                if spec is not None:
+                    yield CellPlan(spec, "select", label)
 
-    def _observer_of(self, learner: str, scenario: str, click_model: str, kind: Kind) -> Spec | None:
-        """The Spec of a point without a defense for a server of `kind`; None where that sees nothing else."""
-        if make(Learner, learner).sends != "models":
-            return None
+    def _attacked(self, at: Setting, run: int) -> Iterator[CellPlan]:
+        blank = self._blank(at, run, "attack")
+        return iter(()) if blank is None else self._alternatives(blank, at, "attack")
+
+    def _observed(self, at: Setting, kind: Kind) -> Iterator[CellPlan]:
+        """The first run of each defense, attacked by a server that sees lists, or sums alone."""
+        learner = at[0]
+        if self._blank(at, 0, "attack") is None or make(Learner, learner).sends != "models":
+            return
         try:
-            spec = self.grid.spec_of(learner, scenario, click_model, 0, kind)
-            setup = self.study.setup(spec)
+            blank = self.grid.spec_of(*at, 0, kind)
+            setup = self.study.setup(blank)
             if kind == "lists" and not setup.clients.lists_follow_clicks:
-                return None
-            _ = FreshClients(setup, spec.attack or AttackSpec()).queries  # refuses too few of them
+                return
+            _ = FreshClients(setup, blank.attack or AttackSpec()).queries  # refuses too few of them
         except (UsageError, DataError) as error:
-            self._leave_out(make(Learner, learner).label, f"attack on {kind}", str(error))
-            return None
-        return spec
+            self._leave_out(learner, f"attack on {kind}", error)
+            return
+        for cell in self._alternatives(blank, at, kind):
+            events = self.study.setup(cell.spec).privacy.events()
+            # Nobody adds this noise to a sum of fresh clients, which would look less private.
+            if kind == "lists" or not any(isinstance(event, CorrelatedNoise) for event in events):
+                yield cell
 
     def _audited(self) -> Iterator[CellPlan]:
+        """The audit of each chain, once for all clicks."""
         seen = set()
-        for learner, scenario, click_model in self._settings():
-            blank = self._blank(learner, scenario, self.grid.click_models[0], 0, "audit")
-            several = self._alternatives(blank, click_model, "audit") if blank else ()
-            for cell in several:
-                if (learner, scenario, cell.spec.defense) not in seen:
-                    seen.add((learner, scenario, cell.spec.defense))
+        for at in self._settings:
+            blank = self._blank((*at[:2], self.grid.click_models[0]), 0, "audit")
+            for cell in self._alternatives(blank, at, "audit") if blank else ():
+                if (chain := (*at[:2], cell.spec.defense)) not in seen:
+                    seen.add(chain)
                     yield cell
 
-    def _blank(self, learner: str, scenario: str, click_model: str, run: int, kind: Kind) -> Spec | None:
-        """The Spec of a point without a defense; None, and left out, where there is none."""
+    def _blank(self, at: Setting, run: int, kind: Kind) -> Spec | None:
+        """The Spec of a setting without a defense; None, and left out, where there is none."""
         try:
-            spec = self.grid.spec_of(learner, scenario, click_model, run, kind)
-            if scenario != SCENARIO:
+            spec = self.grid.spec_of(*at, run, kind)
+            if at[1] != SCENARIO:
                 _ = self.study.setup(spec).clients.population  # refuses a scenario that does not fit the data
             if spec.audit is not None:
                 from foltr_audit.auditing.audit import Audit  # slow to import, and not every grid audits
 
                 Audit(self.study.setup(spec), spec.audit)  # refuses what cannot be audited
         except UsageError as error:
-            self._leave_out(make(Learner, learner).label, kind, str(error))
+            self._leave_out(at[0], kind, error)
             return None
         return spec
 
-    def _alternatives(self, blank: Spec, click_model: str, kind: Kind) -> Iterator[CellPlan]:
-        learner, scenario = blank.train.learner, blank.population.scenario
+    def _alternatives(self, blank: Spec, at: Setting, kind: Kind) -> Iterator[CellPlan]:
         several = [DefenseAlternative(text) for text in self.grid.defenses]
         if not any(one.text == NO_DEFENSE for one in several):
             several.insert(0, DefenseAlternative(NO_DEFENSE))
         for one in several:
             for eps in self.grid.eps if one.uses_epsilon else (None,):
-                delta = None if eps is None else self._sensitivity((learner, scenario, click_model, eps))
-                label = DefenseLabel(one.text, eps, delta)
+                label = DefenseLabel(one.text, eps, None if eps is None else self._sensitivity((*at, eps)))
                 spec = self._defended(blank, kind, label)
                 if spec is not None:
                     yield CellPlan(self._with_claim(spec, label), kind, label)
+
+    def _sensitivity(self, point: Point) -> float:
+        if self.grid.sensitivity is not None:
+            return self.grid.sensitivity
+        if point in self.chosen:
+            return self.chosen[point]
+        learner = make(Learner, point[0])
+        who = f"learner {learner.name}: published_sensitivity"
+        return one_of(who, learner.published_sensitivity(point[-1]), float)
 
     def _with_claim(self, spec: Spec, label: DefenseLabel) -> Spec:
         """The audit of the epsilon that a chain is proven for; with a delta where it claims no pure one.
@@ -510,27 +502,26 @@ class GridExpansion:
         if spec.audit is None:
             return spec
         alternative = DefenseAlternative(label.alternative)
-        claim: Mapping[str, object] | None = alternative.proven(label.eps, self.grid.delta)
-        if claim is None:
-            without = math.isinf(self.study.setup(spec).privacy.claim())
-            claim = {"delta": self.grid.delta} if without and spec.audit.delta is None else {}
-        else:
-            claim = {**claim, "claim_on": alternative.promised_views(self.study.setup(spec))}
+        claim: dict[str, object] = dict(alternative.proven(label.eps, self.grid.delta) or {})
+        if claim:
+            claim["claim_on"] = alternative.promised_views(self.study.setup(spec))
+        elif spec.audit.delta is None and math.isinf(self.study.setup(spec).privacy.claim()):
+            claim["delta"] = self.grid.delta
         return spec.model_copy(update={"audit": spec.audit.model_copy(update=claim)})
 
     def _defended(self, blank: Spec, kind: Kind, label: DefenseLabel) -> Spec | None:
         """The Spec with a defense; None, and left out, where the two do not fit."""
-        learner, scenario = blank.train.learner, blank.population.scenario
-        key = (learner, blank.data.source, label)
+        train, scenario = blank.train, blank.population.scenario
+        key = (train.learner, blank.data.source, label)
         try:
             if key not in self._chains:
-                setup = self.study.setup(blank)
                 self._chains[key] = DefenseAlternative(label.alternative).chain(
-                    setup, label.eps or 1.0, label.sensitivity or 1.0, self.grid.delta
+                    self.study.setup(blank), label.eps or 1.0, label.sensitivity or 1.0, self.grid.delta
                 )
+            chain = self._chains[key]
             return self.grid.spec_of(
-                learner, scenario, blank.train.click_model, blank.repetition, kind, self._chains[key]
+                train.learner, scenario, train.click_model, blank.repetition, kind, chain
             )
         except UsageError as error:
-            self._leave_out(make(Learner, learner).label, label.alternative, str(error))
+            self._leave_out(train.learner, label.alternative, error)
             return None
