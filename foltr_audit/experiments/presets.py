@@ -11,7 +11,8 @@ A preset is a TOML file of the package `scenarios`. After its header (`about`, `
 - `[published]`: the source of the numbers, the numbers, in words what figures without numbers show, and in
   `[[published.tests]]` which systems were tested against which, with the marks of significant differences.
 
-A preset of kind `merge` has a `[merge]` table instead of Specs: that study sends no messages.
+A preset of kind `merge` has a `[merge]` table instead of Specs: that study sends no messages. Nobody but us
+writes presets: `tests/experiments/test_presets.py` says what each has to hold.
 """
 
 from __future__ import annotations
@@ -19,20 +20,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
-from math import prod
-from typing import Annotated, Literal, cast
+from typing import Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict
 
-from foltr_audit.core.plugins import Attack, Learner
+from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.settings.base import canonical, one_error
-from foltr_audit.core.settings.experiment import Spec, flat
+from foltr_audit.core.settings.base import one_error
+from foltr_audit.core.settings.experiment import flat
 from foltr_audit.core.settings.train import TrainSpec
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.experiments.plan import Plan, Point, Table, apply_changes, expand, table_in
+from foltr_audit.experiments.plan import Plan, Table, apply_changes, expand, table_in
 from foltr_audit.utils.formatting import JsonValue
-from foltr_audit.utils.reading import toml_table, whole_number
+from foltr_audit.utils.reading import toml_table
 
 RANDOM = "random:k="
 """Prefix of the name of random guessing; the number of guessed documents follows."""
@@ -40,62 +40,42 @@ RANDOM = "random:k="
 FOLDS = 5
 """Folds of the data sets that the papers use."""
 
-MOST_SPECS = 10_000
-"""A larger grid is refused before it is expanded."""
-
-_PACKAGE, _FOLDER, _ENDING = "foltr_audit.scenarios", "presets", ".toml"
-_SOURCE = "data.source"
-
-Share = Annotated[float, Field(ge=0, le=1)]
-Text = Annotated[str, Field(min_length=1)]
+READINGS: Mapping[str, str] = {"published": "as published", "written": "as written", "": "found"}
+"""Headings of the readings of a study: what the authors' program did, what their text says; and of the only
+one, where the two agree or no program is known."""
 
 
 class _PresetTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def _known_method(text: str) -> str:
-    if text.startswith(RANDOM):
-        if whole_number(text.removeprefix(RANDOM), 0, 10**6) is None:
-            raise ValueError(f"{text!r}; expected {RANDOM} and the number of documents")
-        return text
-    return make(Attack, text).name
-
-
 class PresetData(_PresetTable):
     """The data that a preset needs, how to get and name them, and a synthetic source of similar data."""
 
-    needs: Text
-    get: Text
-    twin: Annotated[str, Field(pattern="^synthetic:")]
-
-
-ReadingName = Literal["published", "written"]
-
-READINGS: Mapping[str, str] = {"published": "as published", "written": "as written", "": "found"}
-"""Headings of the readings of a study: what the authors' program did, what their text says; and of the only
-one, where the two agree or no program is known."""
+    needs: str
+    get: str
+    twin: str
 
 
 class PresetReading(_PresetTable):
     """How a study is played if its authors' program, or their text, is followed: Spec fields of all cells."""
 
-    about: Text
-    spec: dict[str, object] = {}
+    about: str
+    spec: dict[str, Any] = {}
 
 
 class CellReading(_PresetTable):
     """What a cell has of its own in a reading."""
 
-    spec: dict[str, object] = {}
-    grid: dict[str, object] = {}
+    spec: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
 
 
 class PresetCell(CellReading):
     """One system of a study: its own Spec fields, and lists of values by field, all of them combined."""
 
-    name: Text
-    readings: dict[ReadingName, CellReading] = {}
+    name: str
+    readings: dict[str, CellReading] = {}
 
 
 class PublishedFigure(_PresetTable):
@@ -105,8 +85,8 @@ class PublishedFigure(_PresetTable):
     from a text, is `approximate`. A `mark` tells a significant difference, see `PublishedTest`.
     """
 
-    cell: Text
-    metric: Text
+    cell: str
+    metric: str
     where: dict[str, object] = {}
     value: float
     approximate: bool = False
@@ -116,7 +96,7 @@ class PublishedFigure(_PresetTable):
 class SignificanceMark(_PresetTable):
     """The signs of differences whose p-values are below a limit: for the better, or for the worse."""
 
-    below: float = Field(gt=0, lt=1)
+    below: float
     gain: str = ""
     loss: str = ""
 
@@ -130,9 +110,9 @@ class PublishedTest(_PresetTable):
             differences in one direction.
     """
 
-    cell: Text
-    against: tuple[Text, ...] = Field(min_length=1)
-    metric: Text
+    cell: str
+    against: tuple[str, ...]
+    metric: str
     beside: tuple[tuple[dict[str, object], dict[str, object]], ...] = ()
     marks: tuple[SignificanceMark, ...]
 
@@ -154,43 +134,22 @@ class PublishedTest(_PresetTable):
 class AttackFigures(_PresetTable):
     """Published results of an attack, or `random:k=K`, under one click model: means over lists, 0 to 1."""
 
-    method: Annotated[str, AfterValidator(_known_method)]
-    click_model: Annotated[str, canonical("click model")]
-    accuracy: Share
-    precision: Share
-    recall: Share
+    method: str
+    click_model: str
+    accuracy: float
+    precision: float
+    recall: float
 
 
 class Publication(_PresetTable):
     """Published results; `shows` says what figures without numbers show, or why there are no numbers."""
 
-    title: Text
-    data: Text
+    title: str
+    data: str
     shows: str = ""
     figures: tuple[PublishedFigure, ...] = ()
     attacks: tuple[AttackFigures, ...] = ()
     tests: tuple[PublishedTest, ...] = ()
-
-    @model_validator(mode="after")
-    def _marks_are_of_tests(self) -> Publication:
-        signs = {
-            (test.cell, test.metric): {sign for mark in test.marks for sign in (mark.gain, mark.loss)}
-            for test in self.tests
-        }
-        for figure in self.figures:
-            known = signs.get((figure.cell, figure.metric), set()) - {""}
-            if figure.mark and figure.mark not in known:
-                expected = f"expected one of its tests: {' '.join(sorted(known)) or 'none'}"
-                raise ValueError(
-                    f"figures.mark: {figure.mark!r} of {figure.cell}, {figure.metric}; {expected}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Publication:
-        if not (self.figures or self.attacks or self.shows):
-            raise ValueError("no figures; expected figures, attacks, or in shows why there are none")
-        return self
 
     def of(self, method: str, click_model: str) -> AttackFigures | None:
         """The figures of an attack, whatever its parameters, or of random guessing; None without any."""
@@ -207,46 +166,19 @@ class Preset(_PresetTable):
     number of rounds, and at least one. `shared`, `grid` and `cells` are described above.
     """
 
-    name: Text
-    about: Text
-    source: Text
+    name: str
+    about: str
+    source: str
     kind: Literal["train", "attack", "merge"]
     data: PresetData
-    repetitions: int | None = Field(None, ge=1)
-    periods: int = Field(1, ge=1)
-    shared: dict[str, object] = {}
-    grid: dict[str, object] = {}
-    readings: dict[ReadingName, PresetReading] = {}
+    repetitions: int | None = None
+    periods: int = 1
+    shared: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
+    readings: dict[str, PresetReading] = {}
     cells: tuple[PresetCell, ...] = ()
-    merge: dict[str, object] = {}
+    merge: dict[str, Any] = {}
     published: Publication
-
-    @model_validator(mode="after")
-    def _has_what_its_kind_needs(self) -> Preset:
-        plans = bool(self.shared or self.grid or self.cells)
-        if self.kind == "merge" and (plans or not self.merge):
-            raise ValueError("kind merge: expected a [merge] table instead of shared, grid and cells")
-        if self.kind != "merge" and (self.merge or not self.cells):
-            raise ValueError(f"kind {self.kind}: expected [[cells]], and no [merge] table")
-        if self.readings and (self.kind == "merge" or len(self.readings) == 1):
-            raise ValueError("readings: expected published and written, or none")
-        if not self.readings and any(cell.readings for cell in self.cells):
-            raise ValueError("cells.readings: expected [readings.published] and [readings.written] as well")
-        return self
-
-    @model_validator(mode="after")
-    def _names_are_known(self) -> Preset:
-        names = [cell.name for cell in self.cells]
-        if len(set(names)) < len(names):
-            raise ValueError(f"cells: expected different names, not {', '.join(names)}")
-        used = [("figures.cell", figure.cell) for figure in self.published.figures]
-        used += [("tests.cell", test.cell) for test in self.published.tests]
-        used += [("tests.against", name) for test in self.published.tests for name in test.against]
-        for field, cell in used:
-            if names and cell not in names:
-                known = suggest_name(cell, names)
-                raise ValueError(f"published.{field}: unknown cell {cell!r}; {known}")
-        return self
 
     @property
     def size(self) -> dict[str, object]:
@@ -284,22 +216,20 @@ class Preset(_PresetTable):
         Without a `reading` they are of the first of `reading_names`.
         """
         name = reading or self.reading_names[0]
-        whole = next((flat(mine.spec) for known, mine in self.readings.items() if known == name), {})
+        whole = flat(self.readings[name].spec) if name else {}
         base = apply_changes({"data": {"source": self.data.twin}}, flat(self.shared) | whole)
         found: dict[str, list[Table]] = {}
         for cell in self.cells:
-            own = next((mine for known, mine in cell.readings.items() if known == name), CellReading())
+            own = cell.readings.get(name, CellReading())
             table = apply_changes(base, flat(cell.spec) | flat(own.spec))
-            axes = [*_axes(self.grid), *_axes(cell.grid), *_axes(own.grid)]
+            varied = [pair for grid in (self.grid, cell.grid, own.grid) for pair in flat(grid).items()]
+            axes = [[{field: value} for value in cast(list[JsonValue], values)] for field, values in varied]
             found[cell.name] = [self._shortened(each, scale) for each in expand([table], *axes)]
         return found
 
     def merging(self, scale: float = 1.0) -> Table:
         """The table of the study of merged models, on the synthetic data, with a share of trials."""
-        sizes = {name: self.merge[name] for name in ("trials", "trees") if name in self.merge}
-        fewer: dict[str, JsonValue] = {
-            name: shorten(cast(float, size), scale) for name, size in sizes.items()
-        }
+        fewer = {name: shorten(self.merge[name], scale) for name in ("trials", "trees") if name in self.merge}
         return apply_changes(
             {"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {})
         )
@@ -324,11 +254,6 @@ def shorten(number: float, scale: float) -> int:
     return max(1, round(number * scale))
 
 
-def _axes(grid: Mapping[str, object]) -> list[list[Point]]:
-    """One axis per field of a grid."""
-    return [[{name: value} for value in cast(list[JsonValue], values)] for name, values in flat(grid).items()]
-
-
 def preset_names() -> tuple[str, ...]:
     return tuple(sorted(_files()))
 
@@ -342,57 +267,13 @@ def load_preset(name: str) -> Preset:
 
 
 def read_preset(text: str, name: str) -> Preset:
-    """The preset of a TOML text; a `UsageError` where a field is unknown or invalid."""
-    where = f"preset {name}"
-    table = toml_table(text, where, UsageError)
-    with one_error(f"{where}: "):
-        preset = Preset.model_validate({**table, "name": name})
-    _check_grids(preset, where)
-    with one_error(f"{where}: "):
-        tables = preset.tables_in(preset.reading_names)
-    for spec in Plan.of(tables, where).specs if tables else ():
-        _check_spec(preset, spec, where)
-    return preset
-
-
-def _check_grids(preset: Preset, where: str) -> None:
-    owned: list[CellReading] = [
-        *preset.cells,
-        *(mine for cell in preset.cells for mine in cell.readings.values()),
-    ]
-    grids = [preset.grid, *(mine.grid for mine in owned)]
-    for name, values in (item for grid in grids for item in flat(grid).items()):
-        if not isinstance(values, list) or not values:
-            raise UsageError(f"{where}: grid.{name}={values}: expected a list of values")
-    # Counted before anything is expanded: ten short lists can make billions of Specs.
-    axes = [
-        flat({**preset.grid, **cell.grid, **own.grid}).values()
-        for cell in preset.cells
-        for own in (*cell.readings.values(), CellReading())
-    ]
-    most = max((prod(len(cast(list[JsonValue], each)) for each in one) for one in axes), default=1)
-    if most > MOST_SPECS:
-        raise UsageError(f"{where}: grid: {most} Specs of one cell; expected at most {MOST_SPECS}")
-    specs = [*(mine.spec for mine in owned), *(mine.spec for mine in preset.readings.values())]
-    tables = [preset.shared, preset.merge, *grids, *specs]
-    fields = [flat(table) for table in tables]
-    if any(_SOURCE in mine for mine in fields):
-        raise UsageError(f"{where}: {_SOURCE}: expected none; the data are those of [data]")
-
-
-def _check_spec(preset: Preset, spec: Spec, where: str) -> None:
-    if (spec.attack is not None) != (preset.kind == "attack"):
-        raise UsageError(f"{where}: kind {preset.kind}: expected {_PROTOCOL[preset.kind]}")
-    if spec.train.rounds % preset.periods:
-        raise UsageError(
-            f"{where}: train.rounds={spec.train.rounds}: expected a multiple of periods={preset.periods}"
-        )
-
-
-_PROTOCOL = {"train": "no attack table", "attack": "an attack table in every cell"}
+    """The preset of a TOML text; a `UsageError` where a field is unknown or of another type."""
+    table = toml_table(text, f"preset {name}", UsageError)
+    with one_error(f"preset {name}: "):
+        return Preset.model_validate({**table, "name": name})
 
 
 def _files() -> dict[str, Traversable]:
-    folder = resources.files(_PACKAGE) / _FOLDER
+    folder = resources.files("foltr_audit.scenarios") / "presets"
     entries = folder.iterdir() if folder.is_dir() else ()
-    return {entry.name.removesuffix(_ENDING): entry for entry in entries if entry.name.endswith(_ENDING)}
+    return {entry.name.removesuffix(".toml"): entry for entry in entries if entry.name.endswith(".toml")}

@@ -18,7 +18,6 @@ from foltr_audit.core.plugins.registry import plugin_class
 from foltr_audit.data.letor import read_letor
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.presets import read_preset
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import load_model
 from foltr_audit.report.attack import recorded_report
@@ -332,35 +331,3 @@ def test_odd_command_lines(command: str, problem: str) -> None:
     line = refusal(command)
     assert problem in line
     assert len(line) < 6000
-
-
-PRESET = """about = "x"
-source = "x"
-kind = "train"
-[data]
-needs = "x"
-get = "x"
-twin = "synthetic:mq2007"
-[[cells]]
-name = "a"
-[published]
-title = "x"
-data = "x"
-shows = "x"
-"""
-
-
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        ("[shared]\ntrain = 1\n[grid]\ntrain.rounds = [1]\n", "preset mine: train=1: expected a table"),
-        ("[shared]\ntrain = 'x'\n", "preset mine: train=x: "),
-        (f"[shared]\nseed = {HUGE}\n", "preset mine: not TOML: a whole number beyond 64 bits"),
-        (f"[grid]\nseed = {[*range(200)]}\nrepetition = {[*range(60)]}\n", "grid: 12000 Specs of one cell"),
-    ],
-)
-def test_presets_that_are_refused(more: str, problem: str) -> None:
-    assert read_preset(PRESET, "mine").cells[0].name == "a"
-    with pytest.raises(UsageError) as error:
-        read_preset(PRESET + more, "mine")
-    assert problem in str(error.value)

@@ -1,4 +1,4 @@
-"""Readers of texts: Specs, plans, grids, limits, presets, plug-ins and command lines."""
+"""Readers of texts: Specs, plans, grids, limits, plug-ins and command lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import Plan, read_tables
-from foltr_audit.experiments.presets import read_preset
 from foltr_audit.privacy.events import parse_event
 from foltr_audit.privacy.noise import parse_law
 from tests.fuzz.mutations import ODD_TEXTS, Random, changed_bytes, changed_text, changed_toml
@@ -34,7 +33,6 @@ SPEC = Spec.parse(
 GRID = ComparisonGrid.parse({"sensitivity_grid": [1.0, 3.0], "attacks": ["olsr"]}).toml
 PLAN = SPEC.replace("seed = 1\n", "") + "\n[[cells]]\nseed = 1\n\n[[cells]]\nseed = 2\ndata.fold = 1\n"
 LIMITS = 'max_attack_auc = 0.6\nmax_proven_eps = 1.2\nmin_ndcg = 0.3\nview = "aggregate"\nuse = "value"\n'
-PRESETS = Path(__file__).resolve().parents[2] / "scenarios" / "presets"
 
 
 def _of_file(text: str, read: Callable[[str, str], object]) -> Callable[[Path], Feed]:
@@ -93,17 +91,6 @@ def neighbours(folder: Path) -> Feed:
             input_pair(str(folder / name), None, None, "")
         text = changed_text(rng, rng.choice(("0,1,2.5", "[[1, 2], [3, 4]]"))).decode("utf-8", "replace")
         input_pair(None, text, text, "")
-
-    return feed
-
-
-def presets(folder: Path) -> Feed:
-    """Presets, which any file can be."""
-    del folder
-    texts = [path.read_text(encoding="utf-8") for path in sorted(PRESETS.glob("*.toml"))][:6]
-
-    def feed(rng: Random) -> None:
-        read_preset(changed_toml(rng, rng.choice(texts)).decode("utf-8", "replace"), "mine")
 
     return feed
 

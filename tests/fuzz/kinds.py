@@ -29,7 +29,6 @@ KINDS: dict[str, Kind] = {
     "plan": Kind(documents.plan_toml, 6_000, 100),
     "grid": Kind(documents.grid_toml, 8_000, 200),
     "limits": Kind(documents.limits_toml, 10_000, 200),
-    "presets": Kind(documents.presets, 2_000, 20),
     "plug-ins": Kind(documents.plugin_texts, 12_000, 300),
     "inputs": Kind(documents.neighbours, 4_000, 150),
     "command lines": Kind(documents.command_lines, 4_000, 25),

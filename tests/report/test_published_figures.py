@@ -16,7 +16,6 @@ from scipy.stats import ttest_1samp
 from foltr_audit.core.ranking_metrics import ONLINE
 from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import apply_changes
 from foltr_audit.experiments.presets import Preset, PublishedFigure, load_preset, preset_names, read_preset
 from foltr_audit.experiments.published import Fields, StudyExtent, figure_beside, seed_intervals
@@ -157,14 +156,6 @@ def test_a_reading_changes_the_specs_of_all_cells_and_a_cell_may_add_its_own() -
         assert found["published"][cell_name] == raw
         seeded = [apply_changes(table, {"seed": 4}) for table in tables] if cell_name == "two" else tables
         assert found["written"][cell_name] == seeded
-
-
-@pytest.mark.parametrize("left", ["published", "written", ""])
-def test_a_preset_has_both_readings_or_none(left: str) -> None:
-    own = '{ name = "two", readings.written.spec.seed = 4, spec'
-    alone = f"[readings.{left}]\nabout = 'a'" if left else ""
-    with pytest.raises(UsageError, match="readings: expected"):
-        read_preset(TWO_SYSTEMS.replace('{ name = "two", spec', own) + alone, "mine")
 
 
 def test_each_reading_has_a_row_and_a_column() -> None:
