@@ -134,17 +134,18 @@ def compared_with_twins(runs: Sequence[Run], among: SpecRuns) -> Iterator[Values
         for metric in (OFFLINE_NDCG, "online_mean"):
             ours = np.array([pair.ours[metric] for pair in pairs if pair.name == name])
             twin = np.array([pair.twin[metric] for pair in pairs if pair.name == name])
-            finite = np.isfinite(ours).all() and np.isfinite(twin).all()
-            test = paired_t_test(ours, twin) if ours.size > 1 and finite else None
-            yield {
-                "twin": name,
-                "metric": metric,
-                "pairs": ours.size,
-                "mean": float(ours.mean()),
-                "mean_twin": float(twin.mean()),
-                "difference": Estimate(float((ours - twin).mean()), None if test is None else test.ends),
-                "p": None if test is None else test.p,
-            }
+            means = {"mean": float(ours.mean()), "mean_twin": float(twin.mean())}
+            yield {"twin": name, "metric": metric, **means, **paired_difference(ours, twin)}
+
+
+def paired_difference(a: Floats, b: Floats) -> dict[str, Any]:
+    """The mean difference of pairs (n,) with its interval, and the p-value of a paired t-test.
+
+    Both only of two pairs or more, all finite.
+    """
+    test = paired_t_test(a, b) if a.size > 1 and np.isfinite(a - b).all() else None
+    difference = Estimate(float((a - b).mean()), None if test is None else test.ends)
+    return {"pairs": a.size, "difference": difference, "p": None if test is None else test.p}
 
 
 def corrected(tests: Sequence[Values]) -> Iterator[Values]:

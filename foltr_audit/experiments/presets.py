@@ -229,10 +229,10 @@ class Preset(_PresetTable):
 
     def merging(self, scale: float = 1.0) -> Table:
         """The table of the study of merged models, on the synthetic data, with a share of trials."""
-        fewer = {name: shorten(self.merge[name], scale) for name in ("trials", "trees") if name in self.merge}
-        return apply_changes(
-            {"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {})
-        )
+        table: dict[str, object] = dict(flat(self.merge))
+        if scale < 1:
+            table |= {name: shorten(self.merge[name], scale) for name in ("trials", "trees") if name in table}
+        return apply_changes({"data": {"source": self.data.twin}}, table)
 
     def _shortened(self, table: Table, scale: float) -> Table:
         """A table with fewer rounds and repeats, but as many clients, on which the noise depends."""

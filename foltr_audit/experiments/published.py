@@ -1,4 +1,8 @@
-"""What is compared with published figures: means of folds, and intervals over queries or seeds."""
+"""What is compared with published figures: means of folds, intervals over queries or seeds, and tests.
+
+Differences that the authors of a table tested are tested again: paired t-tests over repetitions, by fold,
+seed and repetition. All tests of a metric in a table are one family for Bonferroni's correction.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,14 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import online_sum
 from foltr_audit.core.results import UNKNOWN, Interval
 from foltr_audit.core.settings.experiment import flat
-from foltr_audit.experiments.presets import RANDOM, AttackFigures, Publication, PublishedFigure
+from foltr_audit.experiments.periods import paired_difference
+from foltr_audit.experiments.presets import RANDOM, Publication, PublishedFigure, PublishedTest
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, above_all, mean_of
-from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import AttackScorer
-from foltr_audit.judge.significance import FEWEST, mean_interval
+from foltr_audit.judge.significance import FEWEST, bonferroni, mean_interval
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.intent_metrics import PERIOD
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import JsonValue
 
@@ -46,18 +51,16 @@ class StudyExtent:
     @property
     def label(self) -> str:
         """A note for the title of every table; empty for the unchanged study on real data."""
-        return ", ".join([*(["synthetic data"] if self.synthetic else []), *self._changes()])
+        return self._text("synthetic data" if self.synthetic else "")
 
     def __str__(self) -> str:
-        kind = "synthetic data" if self.synthetic else "data"
-        return ", ".join([f"{kind} {self.data}", *self._changes()])
+        return self._text(f"{'synthetic data' if self.synthetic else 'data'} {self.data}")
 
-    def _changes(self) -> Iterator[str]:
-        if self.scale < 1:
-            yield f"scale {self.scale:g}"
-        if self.overridden:
-            given = ", ".join(f"{each.option} {each.value}" for each in self.overridden)
-            yield f"with {given} instead of {' and '.join(each.published for each in self.overridden)}"
+    def _text(self, data: str) -> str:
+        given = ", ".join(f"{each.option} {each.value}" for each in self.overridden)
+        instead = " and ".join(each.published for each in self.overridden)
+        changes = f"scale {self.scale:g}" * (self.scale < 1), given and f"with {given} instead of {instead}"
+        return ", ".join(filter(None, (data, *changes)))
 
 
 CLICK_FIGURES = ("accuracy", "precision", "recall")
@@ -80,12 +83,15 @@ def attack_figures(published: Publication, runs: Sequence[Run]) -> Iterator[dict
         scorers = [AttackScorer(run.attacks.evidence[click_model], streams) for run in runs]
         judged = [scorer.evidence for scorer in scorers]
         resamples = QueryBootstrap(np.concatenate([lists.query for lists in judged]), streams)
-        found = {
-            method: _figures([_of_lists(method, scorer) for scorer in scorers], folds, resamples)
-            for method in dict.fromkeys((*sizes, *first.guessed))
-            if method in sizes
-            or all(_is_compared(method, lists, published.of(method, click_model)) for lists in judged)
-        }
+        found = {}
+        for method in dict.fromkeys((*sizes, *first.guessed)):
+            if method in sizes:
+                guessed = float(method.removeprefix(RANDOM))
+                found[method] = _figures([each.random_lists(guessed) for each in scorers], folds, resamples)
+            elif all(method in lists.guessed for lists in judged) and (
+                published.of(method, click_model) or not any(method in lists.baselines for lists in judged)
+            ):
+                found[method] = _figures([each.of_lists(method) for each in scorers], folds, resamples)
         for method, figures in found.items():
             given = published.of(method, click_model)
             others = [found[other] for other in found if other not in (method, *sizes)]
@@ -105,21 +111,10 @@ def attack_figures(published: Publication, runs: Sequence[Run]) -> Iterator[dict
             }
 
 
-def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | None) -> bool:
-    return method in lists.guessed and (published is not None or method not in lists.baselines)
-
-
-def _of_lists(method: str, scorer: AttackScorer) -> Mapping[str, Floats]:
-    """Metrics of each judged list (L,)."""
-    if method.startswith(RANDOM):
-        return scorer.random_lists(float(method.removeprefix(RANDOM)))
-    return scorer.of_lists(method)
-
-
 def _figures(
     of_runs: Sequence[Mapping[str, Floats]], folds: Sequence[int], resamples: QueryBootstrap
 ) -> dict[str, QueryMetric]:
-    """`CLICK_FIGURES` from those of each list of each run, which has a fold; undefined ones do not count."""
+    """`CLICK_FIGURES` from those of each list (L,) of each run, which has a fold; undefined do not count."""
     run = np.repeat(np.arange(len(of_runs)), [lists["recall"].size for lists in of_runs])
     figures = {}
     for name in CLICK_FIGURES:
@@ -140,7 +135,7 @@ Fields = Mapping[str, JsonValue]
 SUM = "online_sum"
 """The metric that grows with the number of rounds."""
 
-PERIOD = "period"
+PERIOD_COLUMN = "period"
 """The column that only rows of periods have."""
 
 INTERVALS = "intervals"
@@ -156,13 +151,18 @@ def figure_beside(
     """A published number and the mean of the rows in its place, with their difference.
 
     The rows are what was found for its cell; `full_rounds` are the rounds of the Specs of the cell at scale
-    1.
+    1. A discounted sum also as a mean over its rounds, where these are known.
     """
     where = flat(figure.where)
-    there = [row for row in rows if figure.metric in row and is_at(row, where)]
+    there = [row for row in _rows_at(rows, where) if figure.metric in row]
     values = [value for row in there if isinstance(value := row[figure.metric], int | float)]
     mean = sum(values) / len(values) if values else None
     rounds = there[0].get("train.rounds") if there else None
+
+    def a_round(value: float | None, rounds: Collection[int]) -> float | None:
+        known = figure.metric == SUM and value is not None and len(rounds) == 1
+        return value / online_sum(np.ones(max(rounds))) if known and value is not None else None
+
     low, high = _interval_in(there, figure.metric)
     return {
         "cell": figure.cell,
@@ -175,14 +175,15 @@ def figure_beside(
         "low": low,
         "high": high,
         "difference": None if mean is None else mean - figure.value,
-        "published_a_round": _a_round(figure, figure.value, full_rounds),
-        "found_a_round": _a_round(figure, mean, [rounds] if isinstance(rounds, int) else ()),
+        "published_a_round": a_round(figure.value, full_rounds),
+        "found_a_round": a_round(mean, [rounds] if isinstance(rounds, int) else ()),
     }
 
 
-def is_at(row: Fields, where: Fields) -> bool:
-    """Whether a row is of this place; one of a period only where the place names a period."""
-    return all(row.get(name) == value for name, value in {PERIOD: None, **where}.items())
+def _rows_at(rows: Sequence[Fields], where: Fields) -> list[Fields]:
+    """The rows of a place; those of a period only where the place names a period."""
+    place = {PERIOD_COLUMN: None, **where}
+    return [row for row in rows if all(row.get(name) == value for name, value in place.items())]
 
 
 def _interval_in(there: Sequence[Fields], metric: str) -> tuple[float | None, float | None]:
@@ -191,18 +192,8 @@ def _interval_in(there: Sequence[Fields], metric: str) -> tuple[float | None, fl
         means = np.array(list(by_repetition(there, metric).values()))
         return mean_interval(means, 0.0, _highest(metric)) or (None, None)
     known = there[0].get(INTERVALS) if there else None
-    match known.get(metric) if isinstance(known, dict) else None:
-        case [float(low), float(high)]:
-            return low, high
-        case _:
-            return None, None
-
-
-def _a_round(figure: PublishedFigure, value: float | None, rounds: Collection[int]) -> float | None:
-    """A discounted sum as a mean over its rounds; None of anything else, and of several numbers of rounds."""
-    if figure.metric != SUM or value is None or len(rounds) != 1:
-        return None
-    return value / online_sum(np.ones(max(rounds)))
+    ends = known.get(metric) if isinstance(known, dict) else None
+    return (float(ends[0]), float(ends[1])) if isinstance(ends, list) else (None, None)  # type: ignore[arg-type]
 
 
 def trained_metrics(run: Run) -> dict[str, float]:
@@ -276,3 +267,64 @@ def stratified_interval(values: Sequence[float], strata: Sequence[int]) -> Inter
     reach = float(stdtrit(numbers.size - len(parts), (1 + LEVEL) / 2)) * math.sqrt(variance)
     mean = float(numbers.mean())
     return mean - reach, mean + reach
+
+
+def repeated_metrics(runs: Sequence[Run], metrics: Sequence[Mapping[str, float]]) -> JsonValue:
+    """The field `REPETITIONS` of a row about runs with such metrics."""
+    named = [
+        f"fold {run.spec.data.fold}, seed {run.spec.seed}, repetition {run.spec.repetition}" for run in runs
+    ]
+    return {name: dict(zip(named, (of_run[name] for of_run in metrics), strict=True)) for name in metrics[0]}
+
+
+def published_tests(
+    published: Publication, found: Mapping[str, Sequence[Fields]]
+) -> Iterator[dict[str, Any]]:
+    """The tests of a publication on the rows that were found for each cell, by its name: rows of `TESTED`.
+
+    A system is compared with others at the places of its numbers; where no repetition of both is there, the
+    test is left out. `p` is None of a single pair, `comparisons` the size of the family, and `mark` that of
+    the place, by the corrected p-values of all that it is tested against; empty without one.
+    """
+    for declared in published.tests:
+        named = declared.cell, declared.metric
+        figures = [figure for figure in published.figures if (figure.cell, figure.metric) == named]
+        places = [list(_at_place(declared, flat(figure.where), found)) for figure in figures]
+        tested = [one["p"] for place in places for one in place if one["p"] is not None]
+        corrected = iter(bonferroni(tested))
+        better = declared.metric not in PERIOD or PERIOD[declared.metric].higher_is_better
+        for place in places:
+            p = [None if one["p"] is None else next(corrected) for one in place]
+            gains = [(one["difference"].value > 0) == better for one in place]
+            mark = declared.mark(gains, p) if len(place) == len(declared.against) else ""
+            for one, p_bonferroni in zip(place, p, strict=True):
+                yield {**one, "p_bonferroni": p_bonferroni, "comparisons": len(tested), "mark": mark}
+
+
+def mark_of(figure: PublishedFigure, tests: Sequence[Mapping[str, Any]]) -> str:
+    """The mark that is found for a published number; empty without one."""
+    place = [figure.cell, figure.metric, flat(figure.where)]
+    return next(
+        (test["mark"] for test in tests if [test["cell"], test["metric"], test["where"]] == place), ""
+    )
+
+
+def _at_place(
+    declared: PublishedTest, where: Mapping[str, JsonValue], found: Mapping[str, Sequence[Fields]]
+) -> Iterator[dict[str, Any]]:
+    """The comparisons of a place, not yet corrected and marked."""
+    ours = by_repetition(_rows_at(found.get(declared.cell, ()), where), declared.metric)
+    where_other = declared.place_of_others(where)
+    for other in declared.against:
+        theirs = by_repetition(_rows_at(found.get(other, ()), where_other), declared.metric)
+        both = [repetition for repetition in ours if repetition in theirs]
+        if both:
+            a, b = (np.array([values[repetition] for repetition in both]) for values in (ours, theirs))
+            yield {
+                "cell": declared.cell,
+                "where": where,
+                "metric": declared.metric,
+                "against": other,
+                "where_other": where_other,
+                **paired_difference(a, b),
+            }

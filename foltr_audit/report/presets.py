@@ -17,17 +17,19 @@ from foltr_audit.experiments.published import (
     ABOVE_OTHERS,
     CLICK_FIGURES,
     INTERVALS,
-    PERIOD,
+    PERIOD_COLUMN,
     REPETITIONS,
     SUM,
     Fields,
     StudyExtent,
     attack_figures,
     figure_beside,
+    mark_of,
+    published_tests,
+    repeated_metrics,
     seed_intervals,
     trained_metrics,
 )
-from foltr_audit.experiments.published_tests import mark_of, published_tests, repeated_metrics
 from foltr_audit.experiments.run import Run
 from foltr_audit.report.documents import Row, Section
 from foltr_audit.report.settings import claim_words, heading, pools, utility_rows
@@ -142,7 +144,7 @@ TESTED = Section(
     "reading cell where:table metric against where_other:table pairs:int difference:est p:num|null "
     "p_bonferroni:num|null comparisons:int mark"
 )
-"""A test behind a mark, see `PlaceTest`."""
+"""A test behind a mark, see `published_tests`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,7 @@ class PresetComparison:
             for figure in preset.published.figures
             for reading, cells in found.items()
         ]
-        tested = [TESTED.of(test, reading=reading) for reading, of in tests.items() for test in of]
+        tested = [TESTED.row({"reading": reading, **test}) for reading, of in tests.items() for test in of]
         return cls(preset=preset, extent=extent, rows=rows, tests=tested)
 
     def only(self, *cells: str) -> PresetComparison:
@@ -326,7 +328,7 @@ def _found(runs: Sequence[Run], among: SpecRuns) -> Iterator[Fields]:
         trained = [trained_metrics(run) for run in pool.runs]
         periods = [metrics_of_periods(run, among) for run in pool.runs]
         for row in (*utility_rows(pool.runs), *period_rows(pool.runs, among)):
-            period = row.get(PERIOD)
+            period = row.get(PERIOD_COLUMN)
             metrics = (
                 trained
                 if period is None

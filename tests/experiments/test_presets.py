@@ -51,7 +51,7 @@ class TestEveryPreset:
         preset = load_preset(name)
         cells, published = [cell.name for cell in preset.cells], preset.published
         assert len(set(cells)) == len(cells)
-        named = {one.cell for one in (*published.figures, *published.tests)}
+        named = {one.cell for one in published.figures} | {one.cell for one in published.tests}
         named |= {other for test in published.tests for other in test.against}
         assert named <= set(cells) or not cells
         marks = {
