@@ -36,7 +36,7 @@ def last_first(_: Workers, work: Callable[[Any], Any], pieces: Iterable[Any]) ->
 
 def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A dozen queries show no loss to be small.
-    monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.MOST_LOSS", 1.0)
+    monkeypatch.setattr("foltr_audit.experiments.recommend.recommend.MOST_LOSS", 1.0)
     asked = "recommend --max-eps 4 --max-attack-auc .8 --candidates 7"
     out = tmp_path / "out"
     done = run(asked, *TINY, "--out", out, "--json", "--save-config", tmp_path / "base.toml")
@@ -84,7 +84,7 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
     nothing = AttackRecord(
         task="clicks", method="olsr", counts={"queries": 12}, metrics={"auc": Estimate(0.5, (0.4, 0.5))}
     )
-    monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.worst_attack", lambda cells: nothing)
+    monkeypatch.setattr("foltr_audit.experiments.recommend.recommend.worst_attack", lambda cells: nothing)
     done = run("recommend --max-eps inf --max-attack-auc .6 --candidates 1 --json", *TINY)
     found = done.json()
     assert done.code == 1

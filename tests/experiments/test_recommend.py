@@ -16,13 +16,15 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.decide import MOST_LOSS
-from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search, worst_attack
 from foltr_audit.experiments.recommend.recommend import (
+    CandidateEvaluator,
     SearchBudget,
     choose,
     confirm,
     confirmation_grid,
     recommend,
+    search,
+    worst_attack,
 )
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
@@ -60,7 +62,7 @@ def candidates(limits: PrivacyLimits, path: Path) -> CandidateEvaluator:
 @pytest.fixture
 def any_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates may lose whatever they do: a dozen queries show no loss to be small."""
-    monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.MOST_LOSS", 1.0)
+    monkeypatch.setattr("foltr_audit.experiments.recommend.recommend.MOST_LOSS", 1.0)
 
 
 # --- accounting comes first -----------------------------------------------------------------------

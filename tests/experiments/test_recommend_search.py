@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.plugins import Calibration
-from foltr_audit.experiments.recommend.candidates import BATCH, search
-from foltr_audit.experiments.recommend.recommend import choose
+from foltr_audit.experiments.recommend.recommend import BATCH, choose, search
 from foltr_audit.experiments.recommend.space import (
     FAIR_SHARE,
     Candidate,

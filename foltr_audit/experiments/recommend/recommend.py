@@ -1,11 +1,15 @@
-"""A whole recommendation: proofs, then the search on the validation split, then the test split once."""
+"""A whole recommendation: proofs, then the search on the validation split, then the test split once.
+
+None of the results on the test split is used for the choice.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +17,7 @@ import numpy as np
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.results import DataRecord, GapRecord
+from foltr_audit.core.results import AttackRecord, DataRecord, GapRecord
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.base import one_error
@@ -21,23 +25,37 @@ from foltr_audit.core.settings.defaults import NO_DEFENSE, TRIALS
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
+from foltr_audit.experiments.comparison.grid import ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import failure_error, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.decide import MOST_LOSS, cost_doubt
-from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search
 from foltr_audit.experiments.recommend.space import (
     Candidate,
     CandidateAccountant,
     CandidatePoint,
+    CandidateScore,
     PrivacyLimits,
     SearchSpace,
     interval_end,
 )
 from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.experiments.table import ComparedPool, Difference, proof_of, worst_audit
+from foltr_audit.experiments.store import StoredRun
+from foltr_audit.experiments.table import (
+    NOT_TESTED,
+    NOTHING_LOST,
+    ComparedPool,
+    Difference,
+    over_queries,
+    proof_of,
+    worst_audit,
+)
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.scoring import click_records
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import short
+from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import SILENT, Progress
 
 
@@ -57,6 +75,151 @@ class SearchBudget:
                 raise UsageError(f"--{option}: {getattr(self, name)}; expected at least 1")
         with one_error("", {"trials": "--trials"}):
             AuditSpec(trials=self.trials)
+
+
+BATCH = 4
+"""Candidates that are drawn before any score is reported; fixed, so that a seed gives the same search for any
+number of processes."""
+
+Judge = Callable[[Sequence[CandidatePoint]], Sequence[CandidateScore | None]]
+"""Scores candidates; None for one that was not run."""
+
+
+def search(
+    space: SearchSpace, judge: Judge, candidates: int, streams: Streams
+) -> list[tuple[CandidatePoint, CandidateScore | None]]:
+    """Draw candidates in batches and score them; the order is the same for a seed.
+
+    `SearchSpace.starts` fixes the first candidates. The sampler sees a candidate without a score as the worst
+    possible one.
+
+    Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4. Optuna ranks
+    candidates that break a limit below all others, by how far they exceed it.
+    """
+    optuna = package("optuna", "recommend")
+    seed = int(streams.generator("recommend/search").integers(2**31))
+    found: list[tuple[CandidatePoint, CandidateScore | None]] = []
+    with quiet(optuna):
+        # All candidates of a batch are drawn before one of them has a score: the constant liar keeps them
+        # apart. Defenses have different parameters, so the sampler models each set of them as a group.
+        sampler = optuna.samplers.TPESampler(
+            seed=seed,
+            constraints_func=lambda trial: (trial.user_attrs["excess"],),
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+        )
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        for parameters in space.starts(candidates):
+            study.enqueue_trial(parameters)
+        while len(found) < candidates:
+            trials = [study.ask() for _ in range(min(BATCH, candidates - len(found)))]
+            points = [space.suggest(trial) for trial in trials]
+            scores = judge(points)
+            # Told in the order of the draws, not as cells finish: the next draws depend on this order.
+            for trial, score in zip(trials, scores, strict=True):
+                known = score or CandidateScore(utility=0.0, excess=1.0)
+                trial.set_user_attr("excess", known.excess)
+                study.tell(trial, known.utility)
+            found += zip(points, scores, strict=True)
+    return found
+
+
+class CandidateEvaluator:
+    """Runs batches of candidates beside no defense, and stores their results in `judged`."""
+
+    def __init__(
+        self,
+        accountant: CandidateAccountant,
+        folder: ComparisonFolder,
+        workers: Workers,
+        *,
+        total: int,
+        runs: int = 1,
+        progress: Progress = SILENT,
+    ) -> None:
+        """Nothing is run yet; cells are stored in the folder, and `total` candidates make up the search."""
+        self.accountant = accountant
+        self.folder = folder
+        self.workers = workers
+        self.total = total
+        self.runs = runs
+        self.progress = progress
+        self.judged: list[Candidate] = []
+        self.lost: list[GapRecord] = []
+
+    def __call__(self, points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
+        """Score candidates; None for one that accounting rejected or that could not be run."""
+        proven = [self.accountant.prove(point) for point in points]
+        specs = {one.point: self.specs(one.defense) for one in proven if not one.refused}
+        undefended = self.specs([NO_DEFENSE]) if specs else []
+        every = list(dict.fromkeys(chain(undefended, *specs.values())))
+        first = len(self.judged) + 1
+        name = f"candidates {first} to {first + len(points) - 1} of {self.total}"
+        failed = run_cells(every, self.folder, self.workers, self.progress, name) if every else []
+        self.lost += failed
+        why = {gap.run: gap.why for gap in failed}
+        alone = [self.folder.read(spec) for spec in undefended if spec.hash not in why]
+        judged = [one if one.refused else self._judged(one, specs[one.point], why, alone) for one in proven]
+        self.judged += judged
+        return [candidate.score for candidate in judged]
+
+    def specs(self, defense: Sequence[str]) -> list[Spec]:
+        """The repetitions of a candidate: attacked on the validation split if attacks are limited."""
+        base, attack = self.accountant.setup.spec, None
+        if base.attack is not None and self.accountant.limits.max_auc is not None:
+            attack = changed_protocol(base.attack, {"on": ("vali",)})
+        # Only the trained model counts, so that the rounds before it need no evaluation.
+        train = base.train.model_copy(update={"evaluate_every": base.train.rounds})
+        blank = base.model_copy(update={"train": train, "attack": attack}).table()
+        defended = Spec.parse({**blank, "defense": list(defense)}, "")
+        return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
+
+    def _judged(
+        self,
+        candidate: Candidate,
+        specs: Sequence[Spec],
+        why: Mapping[str | None, str],
+        undefended: Sequence[StoredRun],
+    ) -> Candidate:
+        """A candidate with the results of its cells, next to the cells without a defense."""
+        for spec in specs:
+            if spec.hash in why:
+                return replace(candidate, failed=why[spec.hash])
+        cells = [self.folder.read(spec) for spec in specs]
+        ndcg = float(np.mean(np.array([cell.utility.validation for cell in cells], dtype=np.float64)))
+        if math.isnan(ndcg):
+            return replace(candidate, failed="no query of the validation split counts")
+        attack, queries = worst_attack(cells), _by_query(cells)
+        difference = over_queries(queries, _by_query(undefended)) if undefended else NOT_TESTED
+        if candidate.point.alternative == NO_DEFENSE:
+            difference = NOTHING_LOST
+        leaked = self.accountant.limits.excess(None if attack is None else interval_end(attack))
+        score = CandidateScore(utility=ndcg, excess=max(leaked, difference.upper_loss - MOST_LOSS))
+        return replace(candidate, queries=queries, difference=difference, attack=attack, score=score)
+
+
+def _by_query(cells: Sequence[StoredRun]) -> Floats:
+    """nDCG@10 by query, a mean over cells, float64 (Q,); NaN where a query does not count."""
+    return np.asarray(np.mean([cell.validation_ndcg for cell in cells], axis=0))
+
+
+def worst_attack(cells: Sequence[StoredRun]) -> AttackRecord | None:
+    """The attack with the largest upper bound of its AUC, pooled over repetitions; None without one.
+
+    Guesses, which read no message, do not count.
+    """
+    pieces = [cell.evidence for cell in cells if cell.evidence is not None]
+    if not pieces:
+        return None
+    attacks = [
+        # Other metrics, which nobody reads, would hold the judged lists in memory.
+        record.model_copy(update={"metrics": {n: record.metric(n) for n in ("auc", "above_guess")}})
+        for record in click_records(ClickEvidence.combined(pieces), Streams(cells[0].spec.seed))
+        if record.role == "attack"
+    ]
+    ends = {attack.method: interval_end(attack) for attack in attacks}
+    return max(attacks, key=lambda one: -1.0 if (end := ends[one.method]) is None else end, default=None)
 
 
 NEXT = 5
@@ -103,26 +266,20 @@ class Recommendation:
     @property
     def runners_up(self) -> list[int]:
         """Of the other defenses the best candidate within the limits, best first; none without a choice."""
-        if self.winner is None:
-            return []
-        chosen = self.winner.point.alternative
+        chosen = None if self.winner is None else self.winner.point.alternative
         return self._of_each(
             {
                 number: -candidate.score.utility
-                for number, candidate in enumerate(self.judged)
-                if candidate.score is not None
-                and candidate.outcome == "kept"
-                and candidate.point.alternative != chosen
+                for number, candidate in enumerate(self.judged if chosen else ())
+                if candidate.score and candidate.outcome == "kept" and candidate.point.alternative != chosen
             }
         )
 
     @property
     def nearest(self) -> list[int]:
         """Where none is within the limits: of each defense the candidate nearest to them, nearest first."""
-        if self.chosen is not None:
-            return []
-        excesses = {n: one.score.excess for n, one in enumerate(self.judged) if one.score is not None}
-        return self._of_each(excesses)
+        judged = self.judged if self.chosen is None else ()
+        return self._of_each({n: one.score.excess for n, one in enumerate(judged) if one.score})
 
     def _of_each(self, values: Mapping[int, float]) -> list[int]:
         """The candidate of each defense with the smallest value, smallest first; at most `NEXT`."""
@@ -174,11 +331,6 @@ def _risk(one: Candidate) -> tuple[float, float]:
     return one.eps_proven, 1.0 if one.attack_end is None else one.attack_end
 
 
-# None of their results is used for the choice.
-
-TEST = "test"
-
-
 def confirm(
     base: Spec,
     point: CandidatePoint,
@@ -194,28 +346,22 @@ def confirm(
     Repetitions follow those of the search.
     """
     grid = confirmation_grid(base, point, limits, effort)
-    cells = [
-        _fresh(cell, limits, effort.search_runs)
-        for cell in GridExpansion(grid, study, {}).cells()
-        if cell.kind == "attack" or cell.label.alternative == point.alternative
-    ]
+    cells = []
+    for cell in GridExpansion(grid, study, {}).cells():
+        again: dict[str, object] = {"repetition": effort.search_runs + cell.spec.repetition}
+        if cell.kind == "attack" and not limits.single:  # the observer sees no single message
+            again["attack"] = None
+        if cell.kind == "attack" or cell.label.alternative == point.alternative:
+            cells.append(cell._replace(spec=cell.spec.model_copy(update=again)))
     folder.save_index(grid, cells, [])
     return run_cells([cell.spec for cell in cells], folder, workers, progress, "confirm")
-
-
-def _fresh(cell: CellPlan, limits: PrivacyLimits, first_run: int) -> CellPlan:
-    """A cell in a new repetition; without attacks where the observer sees no single message."""
-    update: dict[str, object] = {"repetition": first_run + cell.spec.repetition}
-    if cell.kind == "attack" and not limits.single:
-        update["attack"] = None
-    return cell._replace(spec=cell.spec.model_copy(update=update))
 
 
 def confirmation_grid(
     base: Spec, point: CandidatePoint, limits: PrivacyLimits, effort: SearchBudget
 ) -> ComparisonGrid:
     """The grid of one candidate and no defense, on the test split."""
-    attack = changed_protocol(base.attack or AttackSpec(), {"on": (TEST,)})
+    attack = changed_protocol(base.attack or AttackSpec(), {"on": ("test",)})
     audit = AuditSpec(trials=effort.trials, views=(limits.view,))
     table = ComparisonGrid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()
     table |= {"runs": effort.runs, "delta": limits.delta, "eps": [point.eps or 1.0], "every_observer": False}
@@ -232,44 +378,34 @@ def broken_on_test(pool: ComparedPool | None, lost: Sequence[GapRecord], limits:
     """
     if pool is None or lost:
         return [f"the confirmation could not be run: {lost[0].why if lost else ''}"]
-    return [*_leaks(pool, limits), *_claims(pool, limits), *_costs(pool)]
-
-
-def _leaks(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
-    if limits.max_auc is None:
-        return []
-    ends = ((interval_end(attack), attack) for attack in pool.attacks if attack.role == "attack")
-    known = [(end, attack) for end, attack in ends if end is not None]
-    if not known:
-        return ["no attack could be run on the test split"]
-    upper, worst = max(known, key=lambda pair: pair[0])
-    if limits.excess(upper) <= 0:
-        return []
-    return [
-        f"the AUC of {worst.method} is at 95 % confidence at most {short(upper)} "
-        f"(limit {short(limits.max_auc)}); the best guess without a message has "
-        f"{short(worst.more['guess_auc'])}"
+    broken = []
+    ends = [
+        (end, one) for one in pool.attacks if one.role == "attack" and (end := interval_end(one)) is not None
     ]
-
-
-def _claims(pool: ComparedPool, limits: PrivacyLimits) -> list[str]:
+    upper, worst = max(ends, key=lambda pair: pair[0], default=(None, None))
+    if limits.max_auc is not None and (upper is None or worst is None):
+        broken.append("no attack could be run on the test split")
+    elif worst is not None and limits.excess(upper) > 0:
+        broken.append(
+            f"the AUC of {worst.method} is at 95 % confidence at most {short(upper)} "
+            f"(limit {short(limits.max_auc)}); the best guess without a message has "
+            f"{short(worst.more['guess_auc'])}"
+        )
     audit, proof = worst_audit(pool, limits.view), proof_of(pool, limits.view)
     if audit is None:
-        return ["its epsilon was not audited"]
-    faults = [f"the verdict on its epsilon is: {audit.verdict}"] if audit.verdict in FALSE else []
-    proven = audit.upper.epsilon
-    if not limits.proves(proven):
-        shown = "no epsilon" if math.isinf(proven) else f"epsilon {proven:g}, above {limits.max_eps:g}"
-        faults.append(f"the audit proves {shown}")
-    left = 1.0 if proof is None or proof.auc is None else proof.auc
-    if not limits.promises(left):
-        faults.append(f"the proof leaves an AUC of {short(left)}, above {short(limits.max_proven_auc)}")
-    return faults
-
-
-def _costs(pool: ComparedPool) -> list[str]:
+        broken.append("its epsilon was not audited")
+    else:
+        if audit.verdict in FALSE:
+            broken.append(f"the verdict on its epsilon is: {audit.verdict}")
+        proven = audit.upper.epsilon
+        if not limits.proves(proven):
+            shown = "no epsilon" if math.isinf(proven) else f"epsilon {proven:g}, above {limits.max_eps:g}"
+            broken.append(f"the audit proves {shown}")
+        left = 1.0 if proof is None or proof.auc is None else proof.auc
+        if not limits.promises(left):
+            broken.append(f"the proof leaves an AUC of {short(left)}, above {short(limits.max_proven_auc)}")
     doubt = cost_doubt(pool.difference) if pool.defended else None
-    return [describe_cost(doubt, pool.difference, "test")] if doubt else []
+    return [*broken, describe_cost(doubt, pool.difference, "test")] if doubt else broken
 
 
 def describe_cost(doubt: str, difference: Difference, split: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from foltr_audit.auditing.noise_for_target import calibrations
 from foltr_audit.core.results import AttackRecord, ProofRecord
@@ -129,14 +128,6 @@ FAIR_SHARE = 0.75
 
 _DIGITS = 3  # of searched numbers, so that chains stay readable
 _HALVINGS = 9  # of the logarithm of the largest epsilon that keeps a limit on AUC
-
-
-class SuggestingTrial(Protocol):
-    """What a search asks of an Optuna trial."""
-
-    def suggest_categorical(self, name: str, choices: Sequence[str]) -> str: ...
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float: ...
 
 
 class CandidatePoint(NamedTuple):
@@ -361,7 +352,7 @@ class SearchSpace:
         found += [{"defense": text} for text in islice(cycle(open_ones), more)]
         return found[:candidates]
 
-    def suggest(self, trial: SuggestingTrial) -> CandidatePoint:
+    def suggest(self, trial: Any) -> CandidatePoint:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
         searched = self.defenses[text]
