@@ -29,7 +29,7 @@ from foltr_audit.simulation.setup import Setup, twin_specs
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.membership import MembershipFinding
-    from foltr_audit.experiments.unlearning.experiment import UnlearningResult
+    from foltr_audit.experiments.unlearning import UnlearningResult
 
 
 @dataclass(frozen=True, kw_only=True)

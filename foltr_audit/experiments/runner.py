@@ -50,7 +50,7 @@ from foltr_audit.utils.progress import SILENT, Progress
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit
     from foltr_audit.experiments.membership import MembershipFinding
-    from foltr_audit.experiments.unlearning.experiment import UnlearningResult
+    from foltr_audit.experiments.unlearning import UnlearningResult
     from foltr_audit.simulation.recorder import RoundStore
 
 
@@ -186,7 +186,7 @@ class Runner:
     def _unlearn(self, setup: Setup, recording: RoundStore | None) -> UnlearningResult | None:
         if setup.spec.unlearning is None:
             return None
-        from foltr_audit.experiments.unlearning.experiment import unlearn  # slow to import
+        from foltr_audit.experiments.unlearning import unlearn  # slow to import
 
         return unlearn(setup, recording, self.progress)
 

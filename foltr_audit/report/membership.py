@@ -12,7 +12,7 @@ from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.experiments.membership import CHANCE, MembershipFinding, lies_above
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
-from foltr_audit.experiments.unlearning.experiment import UnlearningFinding, UnlearningResult
+from foltr_audit.experiments.unlearning import UnlearningFinding, UnlearningResult
 from foltr_audit.judge.scoring import click_records
 from foltr_audit.report.documents import Row, Section, nested
 from foltr_audit.report.plan_report import PlanReport

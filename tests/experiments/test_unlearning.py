@@ -10,16 +10,10 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.unlearning import METHODS, UnlearningSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import first_model, judge_attacks
-from foltr_audit.experiments.unlearning.experiment import (
-    VIEWS,
-    game_settings,
-    history_leakage,
-    play_game,
-    unlearn,
-)
-from foltr_audit.experiments.unlearning.methods import METHODS as METHODS_BY_NAME
-from foltr_audit.experiments.unlearning.methods import (
+from foltr_audit.experiments.unlearning import METHODS as METHODS_BY_NAME
+from foltr_audit.experiments.unlearning import (
     NOBODY,
+    VIEWS,
     ReducedFederation,
     UnlearningRequest,
     UpdateHistory,
@@ -27,9 +21,13 @@ from foltr_audit.experiments.unlearning.methods import (
     fed_eraser,
     fed_remove,
     fine_tune,
+    game_settings,
     gradient_ascent,
+    history_leakage,
+    play_game,
     projected,
     retrain,
+    unlearn,
 )
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation

@@ -1,24 +1,38 @@
-"""Ways to make a trained model forget clients that left."""
+"""Ways to forget clients that left, and what a model keeps of them.
+
+The experiment: many trainings that clients leave, as many that they were never in, and a game between them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from foltr_audit.auditing.function_audit import audit_outputs
+from foltr_audit.auditing.function_outputs import MOST_NUMBERS, FunctionOutputs
 from foltr_audit.core.plugins import RoundContext, WireMessages
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.records.population import ONE_GROUP, QueryAssignment
+from foltr_audit.core.results import Estimate, FunctionRecord
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import FunctionAuditSpec
+from foltr_audit.core.settings.defaults import MODEL_ATTACKS
 from foltr_audit.core.settings.unlearning import UnlearningMethod, UnlearningSpec
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.membership import QUERY_PURPOSES
-from foltr_audit.experiments.stages import first_model
-from foltr_audit.rng import Streams
+from foltr_audit.experiments.stages import first_model, judge_attacks
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.rng import BranchStreams, Streams
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import FedAvgServer
 from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,19 +50,9 @@ class StoredRound:
 
     def without(self, clients: Ints) -> StoredRound:
         """The same round without the messages of some clients."""
-        return self.at(np.flatnonzero(~np.isin(self.context.clients, clients)))
-
-    def at(self, rows: Ints) -> StoredRound:
-        """The same round with the messages in `rows` only."""
-        messages, survivors = self.wired.messages[rows], self.wired.survivors[rows]
-        return StoredRound(
-            context=self.context.at(rows), wired=replace(self.wired, messages=messages, survivors=survivors)
-        )
-
-    def with_updates(self, updates: Floats) -> StoredRound:
-        """The same round with other updates (C, P)."""
-        sent = updates if self.context.message == "update" else updates + self.context.parameters
-        return replace(self, wired=replace(self.wired, messages=sent))
+        rows, wired = np.flatnonzero(~np.isin(self.context.clients, clients)), self.wired
+        kept = replace(wired, messages=wired.messages[rows], survivors=wired.survivors[rows])
+        return StoredRound(context=self.context.at(rows), wired=kept)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,7 +186,7 @@ def retrain(request: UnlearningRequest) -> UnlearnedModel:
     This is exact unlearning: the model has the law of one that never saw them.
     """
     found = request.federation.train(request.streams, request.without)
-    return _computed(found.trained, found.rounds)
+    return _computed(found.rounds, found.trained)
 
 
 def fine_tune(request: UnlearningRequest) -> UnlearnedModel:
@@ -246,7 +250,14 @@ def gradient_ascent(request: UnlearningRequest) -> UnlearnedModel:
     Source: Halimi, Kadhe, Rawat & Baracaldo 2022, "Federated unlearning: how to efficiently erase a client in
     FL?", section 3.
     """
-    return _tuned(request, ascended(request), ascent=True)
+    tuned = _tuned(request, ascended(request))
+    ascents = request.settings.ascent_rounds * request.leaving.size
+    return replace(
+        tuned,
+        client_rounds=tuned.client_rounds + ascents,
+        interactions=tuned.interactions + ascents * request.federation.most,
+        stored_bytes=request.history.stored_bytes(slice(-1, None)),
+    )
 
 
 def ascended(request: UnlearningRequest) -> Floats:
@@ -271,24 +282,14 @@ def projected(model: Floats, centre: Floats, radius: float) -> Floats:
     return model if length <= radius else np.asarray(centre + away * (radius / length))
 
 
-def _tuned(request: UnlearningRequest, model: Floats, *, ascent: bool = False) -> UnlearnedModel:
+def _tuned(request: UnlearningRequest, model: Floats) -> UnlearnedModel:
     """Rounds without the clients from a model; they ask again what they asked in the last rounds."""
     rounds, count = len(request.history.rounds), request.settings.fine_tune_rounds
     numbers = [(rounds - count + number) % rounds for number in range(count)]
-    played, tuned = request.federation.play(request.later, request.without, model, numbers)
-    found = _computed(tuned, played)
-    if not ascent:
-        return found
-    ascents = request.settings.ascent_rounds * request.leaving.size
-    return UnlearnedModel(
-        parameters=tuned,
-        client_rounds=found.client_rounds + ascents,
-        interactions=found.interactions + ascents * request.federation.most,
-        stored_bytes=request.history.stored_bytes(slice(-1, None)),
-    )
+    return _computed(*request.federation.play(request.later, request.without, model, numbers))
 
 
-def _computed(model: Floats, rounds: tuple[StoredRound, ...]) -> UnlearnedModel:
+def _computed(rounds: tuple[StoredRound, ...], model: Floats) -> UnlearnedModel:
     """A model that was trained in some rounds."""
     return UnlearnedModel(
         parameters=model,
@@ -309,9 +310,11 @@ def _calibrated(
     new, lengths = fresh.updates, np.linalg.norm(stored.updates, axis=1)
     sizes = np.linalg.norm(new, axis=1)
     scale = np.divide(lengths, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    updates = new * scale[:, np.newaxis]
+    messages = updates if there.message == "update" else updates + model
     # The weights of the average are those of the stored messages.
-    kept = replace(stored, context=replace(there, parameters=model))
-    return kept.with_updates(new * scale[:, np.newaxis]), int(context.counts.sum())
+    kept = replace(there, parameters=model), replace(stored.wired, messages=messages)
+    return StoredRound(context=kept[0], wired=kept[1]), int(context.counts.sum())
 
 
 METHODS: dict[UnlearningMethod, Callable[[UnlearningRequest], UnlearnedModel]] = {
@@ -323,3 +326,179 @@ METHODS: dict[UnlearningMethod, Callable[[UnlearningRequest], UnlearnedModel]] =
     "gradient-ascent": gradient_ascent,
 }
 """Every method by its name."""
+
+
+VIEWS = ("individual", "aggregate")
+"""What may be stored of a round, as in `AttackSpec.view`: every message, or their sum alone."""
+
+
+def history_leakage(
+    setup: Setup, recording: RoundStore | None, progress: Progress = SILENT
+) -> Mapping[str, ClickEvidence]:
+    """What the first default attack and the baselines read in a recorded training, by `VIEWS`.
+
+    Nothing where no messages were recorded, where secure aggregation hides them, or where the attack cannot
+    run, as on neural rankers.
+    """
+    hidden = setup.chain.encoding is not None
+    if recording is None or hidden or setup.spec.trace.every == 0:
+        return {}
+    found = {}
+    for view in VIEWS:
+        protocol = AttackSpec.model_validate(
+            {"methods": MODEL_ATTACKS[:1], "target": "training", "view": view}
+        )
+        try:
+            judged = judge_attacks(
+                recording, setup.collection, protocol, setup.streams, progress, "the history", ONE_GROUP
+            )
+        except UsageError:  # the attack does not fit the messages: the rest of the report still does
+            return {}
+        if judged.clicks is not None:
+            found[view] = judged.clicks
+    return found
+
+
+def game_settings(settings: UnlearningSpec, seed: int) -> FunctionAuditSpec:
+    """The game as an audit of a function whose output is the model; it says how many trainings there are.
+
+    Half as many as are evaluated teach the scores, and a quarter (60 at least) choose score and threshold.
+    """
+    return FunctionAuditSpec(
+        trials=settings.trials,
+        delta=settings.delta,
+        confidence=settings.confidence,
+        estimator="clopper-pearson",
+        seed=seed,
+    )
+
+
+def play_game(never: Floats, left: Floats, audit: FunctionAuditSpec) -> FunctionRecord:
+    """Tell models (N, P) of federations that the clients left from those (N, P) that they were never in.
+
+    Both worlds answer the request with the same method; in the second one nobody is to be forgotten. So the
+    bound is on the epsilon of (epsilon, delta)-unlearning of these clients, with their queries fixed, for an
+    observer of the model alone. For any method it is too large with probability 1 - confidence at most, since
+    trainings are independent.
+
+    Source: Sekhari, Acharya, Kamath & Suresh 2021, "Remember what you want to forget: algorithms for machine
+    unlearning", the definition of (epsilon, delta)-unlearning.
+    """
+    return audit_outputs(FunctionOutputs.of_arrays(never, left), audit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlearningFinding:
+    """What one method reaches, and what it takes: means over the trainings that the clients left.
+
+    `distance` is that from its model to the retrained one in L2, `relative` a share of that of the trained
+    model; `floor` is the mean distance between retrained models with different random numbers, as the same
+    share. The game says whether its models tell that the clients were there.
+    """
+
+    method: UnlearningMethod
+    trainings: int
+    ndcg: Estimate
+    distance: Estimate
+    relative: Estimate
+    floor: float
+    client_rounds: float
+    interactions: float
+    stored_bytes: float
+    game: FunctionRecord
+
+    def contradictions(self) -> Iterator[CodedWarning]:
+        """A warning where exact unlearning seems to leave something."""
+        lower = self.game.lower
+        if self.method == "retrain" and lower.epsilon > 0:
+            yield coded(
+                "exact unlearning",
+                f"retrain: eps >= {lower.epsilon:.2g}, where 0 is true: one run in "
+                f"{round(1 / (1 - lower.confidence))} shows this by chance; repeat it with another --seed",
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnlearningResult:
+    """The findings of each method, and what the history of one training reveals, see `history_leakage`."""
+
+    findings: tuple[UnlearningFinding, ...] = ()
+    leaks: Mapping[str, ClickEvidence] = field(default_factory=dict)
+
+
+def unlearn(
+    setup: Setup, recording: RoundStore | None = None, progress: Progress = SILENT
+) -> UnlearningResult:
+    """The result of the unlearning protocol of a Spec; empty without one.
+
+    The history of a `recording`, a training of this Spec, is attacked. Every method answers to trainings that
+    the clients left, and to as many that they were never in.
+    """
+    protocol = setup.spec.unlearning
+    if protocol is None:
+        return UnlearningResult()
+    federation, clients = ReducedFederation(setup), np.array(protocol.clients, dtype=np.int64)
+    methods = protocol.chosen(hidden=setup.chain.encoding is not None)
+    audit = game_settings(protocol, setup.spec.seed)
+    numbers = 2 * audit.calls * len(methods) * setup.ranker.n_parameters
+    if numbers > MOST_NUMBERS:
+        raise UsageError(
+            f"--trials: {audit.trials}; {len(methods)} methods with {setup.ranker.n_parameters} parameters "
+            f"make {numbers:,} numbers; expected {MOST_NUMBERS:,} at most: fewer trials or methods"
+        )
+
+    def request(world: str, leaving: Ints) -> UnlearningRequest:
+        streams = federation.streams(world)
+        return UnlearningRequest(
+            federation=federation,
+            history=federation.train(streams, NOBODY if leaving.size else clients),
+            streams=streams,
+            later=federation.streams(f"{world}/later"),
+            leaving=leaving,
+            without=clients,
+            settings=protocol,
+        )
+
+    leaks = history_leakage(setup, recording, progress)
+    left: dict[UnlearningMethod, list[UnlearnedModel]] = {name: [] for name in methods}
+    never: dict[UnlearningMethod, list[Floats]] = {name: [] for name in methods}
+    trained, retrained = [], []
+    with progress.task("train and unlearn", audit.calls) as tick:
+        for trial in range(audit.calls):
+            gone, absent = request(f"left/{trial}", clients), request(f"never/{trial}", NOBODY)
+            exact = retrain(gone)
+            trained.append(gone.history.trained)
+            retrained.append(exact.parameters)
+            for name in methods:
+                left[name].append(exact if name == "retrain" else METHODS[name](gone))
+                never[name].append(METHODS[name](absent).parameters)
+            tick()
+    evaluation = federation.federation.evaluation
+    weights = federation.federation.weights_after(setup.spec.train.rounds - 1)
+    resamples = QueryBootstrap(np.arange(audit.calls).astype(np.str_), setup.streams)
+    whole, apart = (
+        np.linalg.norm(np.array(models) - np.array(retrained), axis=1)
+        for models in (trained, np.roll(retrained, 1, axis=0))
+    )
+    unit = float(whole.mean()) or 1.0  # clients without any update: all distances are 0
+    findings = []
+    for name, found in left.items():
+        models = np.array([one.parameters for one in found])
+        distance = np.linalg.norm(models - np.array(retrained), axis=1)
+        took = np.array([(one.client_rounds, one.interactions, one.stored_bytes) for one in found])
+        client_rounds, interactions, stored_bytes = took.mean(axis=0).tolist()
+        findings.append(
+            UnlearningFinding(
+                method=name,
+                trainings=len(found),
+                ndcg=resamples.share(np.array([evaluation.ndcg(model, weights) for model in models])),
+                distance=resamples.mean(distance),
+                relative=resamples.mean(distance / unit),
+                floor=float(apart.mean() / unit),
+                client_rounds=client_rounds,
+                interactions=interactions,
+                stored_bytes=stored_bytes,
+                game=play_game(np.array(never[name]), models, audit),
+            )
+        )
+    return UnlearningResult(findings=tuple(findings), leaks=leaks)
