@@ -38,10 +38,10 @@ from foltr_audit.experiments.runs.folder import (
     ROUNDS,
     SPEC,
     RunFolder,
+    read_plan,
     report_write_errors,
 )
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
-from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.experiments.store import read_records, read_run, records_of
 from foltr_audit.experiments.versions import cell_name, versions
 from foltr_audit.recorder import atomic_files

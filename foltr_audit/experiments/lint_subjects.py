@@ -13,8 +13,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan, read_tables
-from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
-from foltr_audit.experiments.runs.reader import spec_around
+from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder, spec_around
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.trace.declared_header import declared_by

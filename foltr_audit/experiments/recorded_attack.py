@@ -28,8 +28,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
 from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import proven_of
-from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
-from foltr_audit.experiments.runs.reader import spec_around
+from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors, spec_around
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, TruthCheck, check_facts, check_truth

@@ -26,9 +26,9 @@ from foltr_audit.experiments.runs.folder import (
     claim_folder,
     empty_runs,
     lock_folder,
+    read_plan,
     report_write_errors,
 )
-from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.experiments.stages import (
     AttackFindings,
     TrainResult,

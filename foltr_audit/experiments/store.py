@@ -37,11 +37,11 @@ from foltr_audit.core.results import (
     RunRecord,
     UtilityRecord,
 )
-from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.data.values import MAX_LABEL
-from foltr_audit.errors import TraceError, first_problem
+from foltr_audit.errors import TraceError, UsageError, first_problem
 from foltr_audit.experiments.run import Run, RunRecords, World, proofs_of, utility_record
-from foltr_audit.experiments.runs.folder import ARRAYS, RECORDS, SPEC
+from foltr_audit.experiments.runs.folder import ARRAYS, PLAN, RECORDS, SPEC, RunFolder, read_plan
 from foltr_audit.experiments.versions import code_of
 from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
 from foltr_audit.simulation.client_population import ClientPopulation
@@ -329,3 +329,26 @@ def read_run(folder: Path, spec: Spec) -> StoredRun:
         )
     except (ValueError, KeyError) as error:
         raise TraceError(f"{folder}: damaged: {error}; {again}") from error
+
+
+def read_runs(path: Path) -> dict[Path, StoredRun]:
+    """The finished Runs of an `--out` folder by their own folder, in the order of its plan."""
+    if (path / PLAN).is_file():
+        specs = {path / spec.hash[:12]: spec for spec in read_plan(path).specs}
+    elif (path / "trace.toml").exists() and not (path / SPEC).exists():
+        raise UsageError(f"{path}: a trace without its Run; expected a folder that --out made")
+    else:
+        specs = {path: RunFolder.open(path).spec}
+    runs = {}
+    for inner, spec in specs.items():
+        if not (inner / SPEC).is_file():
+            raise UsageError(
+                f"{path}: unfinished, Run {inner.name} of its {PLAN} is missing; end the run with --resume"
+            )
+        difference = first_difference(RunFolder(inner).spec.public, spec.public)
+        if difference is not None:
+            raise TraceError(f"{inner / SPEC}: another Spec than in {PLAN}: {difference}")
+        if not (inner / RECORDS).is_file():
+            raise UsageError(f"{inner}: unfinished; end the run with --resume")
+        runs[inner] = read_run(inner, spec)
+    return runs

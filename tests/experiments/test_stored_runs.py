@@ -9,8 +9,8 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.runs.reader import read_runs
 from foltr_audit.experiments.runs.systems import match_runs, read_systems, without_shared_parameters
+from foltr_audit.experiments.store import read_runs
 from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
 
 PERFECT: dict[str, Any] = {"train": {"click_model": "perfect"}}

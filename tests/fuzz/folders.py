@@ -16,8 +16,8 @@ from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import SourceKey, map_entry, store
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
-from foltr_audit.experiments.runs.reader import read_runs
 from foltr_audit.experiments.runs.systems import read_systems
+from foltr_audit.experiments.store import read_runs
 from foltr_audit.report.attack import recorded_report
 from foltr_audit.report.significance import SignificanceReport
 from foltr_audit.trace import Trace, validate

@@ -25,6 +25,7 @@ import numpy as np
 
 from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.experiments.plan import Plan, read_tables
 from foltr_audit.experiments.versions import code_digest, code_of
 from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace, TraceHeader
@@ -204,11 +205,10 @@ def take_lock(path: Path) -> int | None:
         handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        return None
     except OSError as error:
         os.close(handle)
+        if isinstance(error, BlockingIOError):
+            return None
         raise FoltrAuditError(f"{path}: cannot be locked: {error.strerror or error}") from error
     return handle
 
@@ -260,3 +260,20 @@ def empty_runs(path: Path) -> None:
             file.unlink()
         for folder in (entry for entry in entries if entry.is_dir()):
             folder.rmdir()
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of an `--out` folder with several Runs; a `TraceError` if it is damaged."""
+    where = str(path / PLAN)
+    try:
+        return Plan.of(read_tables(file_text(path / PLAN, UsageError), where), where)
+    except UsageError as error:
+        raise TraceError(f"damaged Run: {error}") from error
+
+
+def spec_around(path: Path, spec_hash: str) -> Spec | None:
+    """The Spec of the Run that a trace lies in; None where it lies elsewhere."""
+    for folder in tuple(path.resolve().parents)[:2]:
+        if (folder / SPEC).is_file() and (spec := RunFolder(folder).spec).hash == spec_hash:
+            return spec
+    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +14,7 @@ from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.experiments.periods import metrics_of_periods
-from foltr_audit.experiments.runs.reader import read_runs
-from foltr_audit.experiments.store import StoredRun
+from foltr_audit.experiments.store import StoredRun, read_runs
 from foltr_audit.simulation.intent_metrics import DELTA, DROP, of_period
 from foltr_audit.utils.formatting import JsonValue, json_text
 
@@ -104,41 +102,49 @@ class RankingSystem:
 
 
 def read_systems(folders: Sequence[Path]) -> list[RankingSystem]:
-    """The systems in some `--out` folders, in order; a `UsageError` where it is only one."""
-    runs, places = [], set()
+    """The systems in some `--out` folders, in order; a `UsageError` where it is only one.
+
+    They are named by the fields in which they differ, and where these do not suffice by the folder's name, or
+    by its whole path.
+    """
+    among: dict[Path, StoredRun] = {}
+    grouped: dict[tuple[Path, str], list[StoredRun]] = {}
     for folder in folders:
         for path, run in read_runs(folder).items():
-            if path.resolve() in places:
+            if path.resolve() in among:
                 raise UsageError(f"{path}: given twice; expected different Runs")
-            places.add(path.resolve())
-            runs.append((folder, run))
-    grouped: dict[tuple[int, str], list[tuple[Path, StoredRun]]] = {}
-    tables: list[Fields] = []
-    for folder, run in runs:
-        table = _setting(run)
-        key = (folders.index(folder), json_text(table))
-        if key not in grouped:
-            tables.append(table)
-        grouped.setdefault(key, []).append((folder, run))
+            among[path.resolve()] = run
+            grouped.setdefault((folder, json_text(_setting(run))), []).append(run)
     if len(grouped) < 2:
         raise UsageError(
-            f"{folders[0]}: only one system, of {len(runs)} Run{'s' * (len(runs) != 1)}; expected two "
+            f"{folders[0]}: only one system, of {len(among)} Run{'s' * (len(among) != 1)}; expected two "
             "or more, e.g. two folders"
         )
-    owners = [members[0][0] for members in grouped.values()]
-    differing = _differing(tables)
-    return [
-        RankingSystem(
-            name=name,
-            folder=folder,
-            fields=fields,
-            runs={RunKey.of(run): run for _, run in members},
-            among={run.spec: run for _, run in runs},
+    differing = _differing([_setting(runs[0]) for runs in grouped.values()])
+    learners = without_shared_parameters([str(table[LEARNER]) for table in differing if LEARNER in table])
+    labels = [
+        ", ".join(
+            f"{name}={learners[str(value)] if name == LEARNER else _text(value)}"
+            for name, value in table.items()
         )
-        for name, folder, fields, members in zip(
-            _names(differing, owners), owners, differing, grouped.values(), strict=True
-        )
+        for table in differing
     ]
+    places = {folder.resolve() for folder, _ in grouped}
+    unique = len({place.name for place in places}) == len(places)
+    systems = []
+    for label, fields, ((folder, _), runs) in zip(labels, differing, grouped.items(), strict=True):
+        place = folder.resolve().name if unique else str(folder)
+        alone = label and labels.count(label) == 1
+        systems.append(
+            RankingSystem(
+                name=label if alone else f"{label} ({place})" if label else place,
+                folder=folder,
+                fields=fields,
+                runs={RunKey.of(run): run for run in runs},
+                among={run.spec: run for run in among.values()},
+            )
+        )
+    return systems
 
 
 def find_metric(systems: Sequence[RankingSystem], name: str) -> dict[str, list[RankingSystem]]:
@@ -174,24 +180,19 @@ def match_runs(a: RankingSystem, b: RankingSystem, *, paired_only: bool = False)
         raise UsageError(
             f"{a.name} and {b.name}: different data, {a.data} and {b.data}; expected the same for pairs"
         )
-    if not paired_only:
-        _refuse_unmatched(a, b)
-        _refuse_unmatched(b, a)
+    for here, there in ((a, b), (b, a)) if not paired_only else ():
+        for repetition in here.runs:
+            if repetition not in there.runs:
+                raise UsageError(
+                    f"{there.name}: no Run of {repetition} on the same data, which {here.name} has; "
+                    "--paired-only leaves out Runs without a partner"
+                )
     if len(both) < 2:
         raise UsageError(
             f"{a.name} and {b.name}: {len(both)} pair{'s' * (len(both) != 1)} of Runs of the same data, "
             "fold, seed and repetition; expected 2 or more (see --runs)"
         )
     return both
-
-
-def _refuse_unmatched(a: RankingSystem, b: RankingSystem) -> None:
-    for repetition in a.runs:
-        if repetition not in b.runs:
-            raise UsageError(
-                f"{b.name}: no Run of {repetition} on the same data, which {a.name} has; "
-                "--paired-only leaves out Runs without a partner"
-            )
 
 
 def _setting(run: StoredRun) -> Fields:
@@ -204,42 +205,23 @@ def _setting(run: StoredRun) -> Fields:
     return table | {name: getattr(run.spec, name) is not None for name in PROTOCOLS}
 
 
-def _has(table: Fields, name: str) -> bool:
-    """Whether a field can be present; those of an optional table need the table."""
-    top, _, inner = name.partition(".")
-    return not inner or top not in PROTOCOLS or bool(table[top])
-
-
 def _differing(tables: Sequence[Fields]) -> list[Fields]:
-    """Of each table the fields in which they differ; None where a field has no value."""
-    differ = []
-    for name in dict.fromkeys(name for table in tables for name in table):
-        values = {json_text(table.get(name)) for table in tables if _has(table, name)}
-        if len(values) > 1:
-            differ.append(name)
-    return [{name: table.get(name) for name in differ if _has(table, name)} for table in tables]
+    """Of each table the fields in which they differ; None where a field has no value.
 
+    Those of an optional table only where there is that table.
+    """
 
-def _names(tables: Sequence[Fields], folders: Sequence[Path]) -> list[str]:
-    """Unique names: fields, and where these do not suffice the folder's name, or its whole path."""
-    labels = _labels(tables)
-    used = Counter(labels)
-    places = {folder.resolve() for folder in folders}
-    unique = len({place.name for place in places}) == len(places)
-    names = []
-    for label, folder in zip(labels, folders, strict=True):
-        place = folder.resolve().name if unique else str(folder)
-        alone = label and used[label] == 1
-        names.append(label if alone else f"{label} ({place})" if label else place)
-    return names
+    def has(table: Fields, name: str) -> bool:
+        top, _, inner = name.partition(".")
+        return not inner or top not in PROTOCOLS or bool(table[top])
 
-
-def _labels(tables: Sequence[Fields]) -> list[str]:
-    learners = without_shared_parameters([str(table[LEARNER]) for table in tables if LEARNER in table])
-    shown = [
-        {**table, LEARNER: learners[str(table[LEARNER])]} if LEARNER in table else table for table in tables
+    names = dict.fromkeys(name for table in tables for name in table)
+    differ = [
+        name
+        for name in names
+        if len({json_text(table.get(name)) for table in tables if has(table, name)}) > 1
     ]
-    return [", ".join(f"{name}={_text(value)}" for name, value in table.items()) for table in shown]
+    return [{name: table.get(name) for name in differ if has(table, name)} for table in tables]
 
 
 def without_shared_parameters(texts: Sequence[str]) -> dict[str, str]:
