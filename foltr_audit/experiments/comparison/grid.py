@@ -349,7 +349,7 @@ class GridExclusion:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SensitivityTrial:
     """A sensitivity that was tried for one point of the grid.
 

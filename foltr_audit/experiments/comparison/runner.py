@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -114,94 +114,86 @@ def run_cells(
         refuse_fleeting([spec.table() for spec in specs], why)
     if stale := folder.of_other_code(specs):
         _LOG.warning(computed_again(stale, "cell"))
+    # Audits take longest: with one of them at the end, all other workers would wait. They stay together,
+    # since neighbours draw the same noise.
+    todo = sorted(range(len(specs)), key=lambda number: specs[number].audit is None)
+    failed: list[GapRecord] = []
     with progress.task(name, len(specs)) as tick:
-        return _CellRunner(list(specs), folder, workers, tick).failures()
-
-
-class _CellRunner:
-    def __init__(self, specs: list[Spec], folder: ComparisonFolder, workers: Workers, tick: Tick) -> None:
-        self.specs = specs
-        self.folder = folder
-        self.workers = workers
-        self.tick = tick
-        self.held: dict[int, int] = {}
-        self.elsewhere: list[int] = []
-        self.claiming = Lock()
-        self.closed = False
-        self.failed: list[GapRecord] = []
-
-    def failures(self) -> list[GapRecord]:
-        # Audits take longest: with one of them at the end, all other workers would wait. They stay together,
-        # since neighbours draw the same noise.
-        todo = sorted(range(len(self.specs)), key=lambda number: self.specs[number].audit is None)
         try:
             while todo:
-                self.elsewhere = []
-                self._run_free_cells(todo)
-                todo = self.elsewhere
+                missing = [number for number in todo if not folder.done(specs[number])]
+                tick.skip(len(todo) - len(missing))
+                claims = _Claims(specs, folder, tick)
+                # An error or Ctrl-C closes the results, which kills the local workers at once.
+                with closing(claims), closing(workers.results(work, claims.cells(missing))) as results:
+                    for ran in results:
+                        failed += _store(ran, specs[ran.number], folder)
+                        # Only now: a process that gets the lock earlier would run the cell again.
+                        claims.release(ran.number)
+                        tick()
+                todo = claims.elsewhere
                 if todo:
                     time.sleep(_LOOK_AGAIN)
         finally:
-            self.folder.save_failures(self.specs, self.failed)
-        return self.failed
+            folder.save_failures(specs, failed)
+    return failed
 
-    def _run_free_cells(self, todo: Sequence[int]) -> None:
-        """One pass over the cells; those that another process holds are left for the next pass."""
-        self.closed = False
-        missing = [number for number in todo if not self._finished(number)]
-        try:
-            # An error or Ctrl-C leaves this loop early: closing the iterator kills the local workers at once.
-            with closing(self.workers.results(work, self._claim_cells(missing))) as results:
-                for ran in results:
-                    spec = self.specs[ran.number]
-                    if isinstance(ran.found, FoltrAuditError):
-                        why, code = plain_text(str(ran.found)), ran.found.exit_code
-                        self.failed.append(GapRecord(what="failed", run=spec.hash, why=why, exit_code=code))
-                    elif ran.name != self.folder.cell(spec).name:
-                        raise FoltrAuditError(
-                            "a worker runs other code than this process; start both again, and give --resume"
-                        )
-                    else:
-                        self.folder.write(spec, ran.found)
-                        _LOG.info("cell %s: done in %.1f s", spec.hash[:12], ran.seconds)
-                    # Only after the cell is stored: a process that gets the lock earlier would run the cell
-                    # again.
-                    with self.claiming:
-                        os.close(self.held.pop(ran.number))
-                    self.tick()
-        finally:
-            self._release_all()
 
-    def _release_all(self) -> None:
-        """Release all claims, and take no more: joblib asks for cells in a thread of its own."""
-        with self.claiming:
-            self.closed = True
-            for handle in self.held.values():
-                os.close(handle)
-            self.held.clear()
+def _store(ran: CellRun, spec: Spec, folder: ComparisonFolder) -> list[GapRecord]:
+    """Store the results of a cell, or say why it could not be run."""
+    if isinstance(ran.found, FoltrAuditError):
+        why, code = plain_text(str(ran.found)), ran.found.exit_code
+        return [GapRecord(what="failed", run=spec.hash, why=why, exit_code=code)]
+    if ran.name != folder.cell(spec).name:
+        raise FoltrAuditError(
+            "a worker runs other code than this process; start both again, and give --resume"
+        )
+    folder.write(spec, ran.found)
+    _LOG.info("cell %s: done in %.1f s", spec.hash[:12], ran.seconds)
+    return []
 
-    def _finished(self, number: int) -> bool:
-        if self.folder.done(self.specs[number]):
-            self.tick.skip(1)
-            return True
-        return False
 
-    def _claim_cells(self, numbers: Sequence[int]) -> Iterator[tuple[int, Table]]:
-        """The cells that no other process runs, claimed one by one as workers ask for them."""
+class _Claims:
+    """The cells that this process has locked; those that another process has are `elsewhere`."""
+
+    def __init__(self, specs: Sequence[Spec], folder: ComparisonFolder, tick: Tick) -> None:
+        self.specs = specs
+        self.folder = folder
+        self.tick = tick
+        self.elsewhere: list[int] = []
+        self._held: dict[int, int] = {}
+        self._claiming = Lock()  # joblib asks for cells in a thread of its own
+        self._closed = False
+
+    def cells(self, numbers: Sequence[int]) -> Iterator[tuple[int, Table]]:
+        """The cells that nobody runs, locked one by one as workers ask for them."""
         for number in numbers:
-            with self.claiming:
-                if self.closed:
+            spec = self.specs[number]
+            with self._claiming:
+                if self._closed:
                     return
-                spec = self.specs[number]
                 handle = self.folder.claim(spec)
                 if handle is None:
                     self.elsewhere.append(number)
                     continue
-                if self._finished(number):  # by another process, since the check in `_run_free_cells`
+                if self.folder.done(spec):  # by another process, since `run_cells` looked
                     os.close(handle)
+                    self.tick.skip(1)
                     continue
-                self.held[number] = handle
+                self._held[number] = handle
             yield number, spec.table()
+
+    def release(self, number: int) -> None:
+        with self._claiming:
+            os.close(self._held.pop(number))
+
+    def close(self) -> None:
+        """Release all cells, and take no more."""
+        with self._claiming:
+            self._closed = True
+            for handle in self._held.values():
+                os.close(handle)
+            self._held.clear()
 
 
 def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Runner) -> None:
@@ -250,15 +242,7 @@ def choose_sensitivities(
     if not grid.sensitivity_grid:
         return []
     cells = list(GridExpansion(grid, study, {}).selection(grid.sensitivity_grid))
-    _refuse_intents({(cell.spec.data, cell.spec.population): cell.spec for cell in cells}.values(), study)
-    failed = run_cells([cell.spec for cell in cells], folder, workers, progress, "choose sensitivity")
-    if failed:
-        raise failure_error(failed[0])
-    return read_trials(folder, cells)
-
-
-def _refuse_intents(specs: Iterable[Spec], study: Runner) -> None:
-    for spec in specs:
+    for spec in {(cell.spec.data, cell.spec.population): cell.spec for cell in cells}.values():
         intents = study.setup(spec).clients.intents
         if intents > 1:
             raise UsageError(
@@ -266,26 +250,17 @@ def _refuse_intents(specs: Iterable[Spec], study: Runner) -> None:
                 f"{intents} intents, which are judged on the training split; expected one intent, since "
                 "nothing is held out to choose on"
             )
-
-
-def read_trials(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[SensitivityTrial]:
-    """The sensitivities of finished trainings that choose one, the best of each point marked."""
-    found: dict[tuple[Point, float], list[float | None]] = {}
+    failed = run_cells([cell.spec for cell in cells], folder, workers, progress, "choose sensitivity")
+    if failed:
+        raise failure_error(failed[0])
+    found: dict[tuple[str, str, str, float, float], list[float | None]] = {}
     for cell in cells:
-        spec, label = cell.spec, cell.label
-        point = (spec.train.learner, spec.population.scenario, spec.train.click_model, label.eps or 0.0)
-        found.setdefault((point, label.sensitivity or 0.0), []).append(folder.read(spec).utility.validation)
-    return _mark_best(
-        {key: float(np.mean(np.array(values, dtype=np.float64))) for key, values in found.items()}
-    )
-
-
-def _mark_best(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
+        spec, eps, delta = cell.spec, cell.label.eps or 0.0, cell.label.sensitivity or 0.0
+        key = (spec.train.learner, spec.population.scenario, spec.train.click_model, eps, delta)
+        found.setdefault(key, []).append(folder.read(spec).utility.validation)
     rows = [
-        SensitivityTrial(
-            learner=learner, scenario=scenario, click_model=click_model, eps=eps, sensitivity=delta, ndcg=ndcg
-        )
-        for ((learner, scenario, click_model, eps), delta), ndcg in found.items()
+        SensitivityTrial(*key, float(np.mean(np.array(values, dtype=np.float64))))
+        for key, values in found.items()
     ]
     best: dict[Point, SensitivityTrial] = {}
     for row in sorted(rows, key=lambda row: row.sensitivity):
