@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -99,69 +99,10 @@ def advise(reason: str, hidden: tuple[str, ...]) -> str:
     return f"{reason} ({'; '.join(ways)})" if ways else reason
 
 
-def recorded_collection(
-    path: Path,
-    traces: Mapping[str, Trace],
-    spec: Spec | None,
-    *,
-    data: str | None,
-    intents: str | None,
-    seed: int,
-) -> Collection:
-    """The data set of traces that share one.
-
-    `data` and `intents` are paths that replace those of the Run or the header; `seed` is of the splits.
-    Refuses another data set than the recorded one, and one that is not there if no other path is given.
-    """
-    header = next(iter(traces.values())).header
-    recorded = header.dataset
-    if not recorded.source and data is None:
-        raise UsageError(f"trace: {path}: features are not embedded, and it names no data; give --data")
-    spec = spec or (spec_around(path, header.spec_hash) if header.spec_hash else None)
-    wanted = {
-        "source": data or (recorded.source if spec is None else spec.data.source),
-        "fold": recorded.fold,
-        "normalise": recorded.normalised,
-        "missing": header.knowledge.get("missing") if spec is None else spec.data.missing,
-        "dtype": header.knowledge.get("feature_dtype", "float32"),
-        "intents": intents or (header.knowledge.get("intents_from") if spec is None else spec.data.intents),
-        "document_order": header.knowledge.get("document_order", "content"),
-    }
-    try:
-        found = load_collection(Spec.parse({"data": wanted}, f"trace: {path}").data, seed)
-    except DataError as error:
-        if data is not None:
-            raise
-        if not recorded.fingerprint:
-            raise UsageError(
-                f"trace: {path}: no documents are recorded, and {recorded.source!r:.60} is no data "
-                "set here; record the lists of clients that agree, or give --data"
-            ) from error
-        raise UsageError(f"{error}; give the data set of the trace with --data") from error
-    for trace in traces.values():
-        check_collection(trace.header, found)
-    numbered = _numbering(path, header)
-    return found if numbered is None else balance_collection(found, numbered)
-
-
-def _numbering(path: Path, header: TraceHeader) -> Streams | None:
-    """What the intents of queries were numbered with; None where they were not."""
-    numbered = header.knowledge.get("intents_numbered")
-    if not isinstance(numbered, list) or len(numbered) != 2:
-        return None
-    seed, repetition = (whole_number(text, 0, 2**63 - 1) for text in numbered)
-    if seed is None or repetition is None:
-        raise TraceError(
-            f"{path}: fact intents_numbered is {shorten_value(numbered)}; expected a seed and a repetition"
-        )
-    return Streams(seed, repetition)
-
-
 TARGETS = ("fresh", "training")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TraceJudgment:
+class TraceJudgment(NamedTuple):
     """What the attacks found on one trace, by the click model of its clients."""
 
     click_model: str
@@ -266,13 +207,61 @@ class TraceAttack:
 
     @cached_property
     def collection(self) -> Collection | None:
-        """The data set behind the messages; None where the trace embeds features instead."""
-        header = self.header
+        """The data set behind the messages; None where the trace embeds features instead.
+
+        Raises:
+            UsageError, DataError: no data set is there, of the trace or in place of it.
+            TraceError: it is another one than the recorded one.
+        """
+        header, recorded = self.header, self.header.dataset
         if header.embeds_features and self.data is None:
             return None
-        return recorded_collection(
-            self.path, self.traces, self.spec, data=self.data, intents=self.intents, seed=self.used_seed
-        )
+        if not recorded.source and self.data is None:
+            raise UsageError(
+                f"trace: {self.path}: features are not embedded, and it names no data; give --data"
+            )
+        spec, knows = self.spec, header.knowledge.get
+        if spec is None and header.spec_hash:
+            spec = spec_around(self.path, header.spec_hash)
+        wanted = {
+            "source": self.data or (recorded.source if spec is None else spec.data.source),
+            "fold": recorded.fold,
+            "normalise": recorded.normalised,
+            "missing": knows("missing") if spec is None else spec.data.missing,
+            "dtype": knows("feature_dtype", "float32"),
+            "intents": self.intents or (knows("intents_from") if spec is None else spec.data.intents),
+            "document_order": knows("document_order", "content"),
+        }
+        try:
+            found = load_collection(Spec.parse({"data": wanted}, f"trace: {self.path}").data, self.used_seed)
+        except DataError as error:
+            if self.data is not None:
+                raise
+            if not recorded.fingerprint:
+                raise UsageError(
+                    f"trace: {self.path}: no documents are recorded, and {recorded.source!r:.60} is no data "
+                    "set here; record the lists of clients that agree, or give --data"
+                ) from error
+            raise UsageError(f"{error}; give the data set of the trace with --data") from error
+        for trace in self.traces.values():
+            check_collection(trace.header, found)
+        numbered = knows("intents_numbered")
+        if not isinstance(numbered, list) or len(numbered) != 2:
+            return found
+        seed, repetition = (whole_number(text, 0, 2**63 - 1) for text in numbered)
+        if seed is None or repetition is None:
+            raise TraceError(
+                f"{self.path}: fact intents_numbered is {shorten_value(numbered)}; "
+                "expected a seed and a repetition"
+            )
+        return balance_collection(found, Streams(seed, repetition))
+
+    @cached_property
+    def setup(self) -> Setup | None:
+        """The Run behind the messages; None of a bare trace, and where the data set is not available."""
+        if self.spec is None or self.collection is None:
+            return None
+        return Setup(self.spec, self.collection)
 
     @property
     def data_record(self) -> DataRecord:
@@ -290,12 +279,10 @@ class TraceAttack:
             fingerprint=dataset.fingerprint,
         )
 
-    @cached_property
+    @property
     def population(self) -> Population:
-        """Who sent the messages: one group for a bare trace, and where the data set is not available."""
-        if self.spec is None or self.collection is None:
-            return EVERYBODY
-        return Setup(self.spec, self.collection).clients.population
+        """Who sent the messages: one group where their Run is not known."""
+        return EVERYBODY if self.setup is None else self.setup.clients.population
 
     @property
     def used_seed(self) -> int:
@@ -309,29 +296,24 @@ class TraceAttack:
         """The named random streams of attacks on these messages."""
         return Streams(self.used_seed, self.spec.repetition if self.spec else 0)
 
+    def _observer(self, trace: Trace) -> Observer:
+        return Observer(trace.header, self.collection, client_step=self.client_step)
+
     @cached_property
     def facts(self) -> dict[str, FactCheck]:
         """Whether the facts of each trace explain its messages, by click model."""
         return {
-            name: check_facts(
-                trace.on(self.collection),
-                Observer(trace.header, self.collection, client_step=self.client_step),
-            )
+            name: check_facts(trace.on(self.collection), self._observer(trace))
             for name, trace in self.traces.items()
         }
 
     @cached_property
     def truth(self) -> dict[str, TruthCheck]:
         """Whether the truth of each trace belongs to its messages, by click model; else a `TraceError`."""
-        malicious = None
-        if self.spec is not None and self.collection is not None and not self.fresh:
-            malicious = Setup(self.spec, self.collection).malicious
+        malicious = None if self.setup is None or self.fresh else self.setup.malicious
+        among = None if malicious is None else malicious.among
         return {
-            name: check_truth(
-                trace.on(self.collection),
-                Observer(trace.header, self.collection, client_step=self.client_step),
-                None if malicious is None else malicious.among,
-            )
+            name: check_truth(trace.on(self.collection), self._observer(trace), among)
             for name, trace in self.traces.items()
             if trace.has_truth
         }
@@ -375,14 +357,12 @@ class TraceAttack:
                 self.advised,
                 self.client_step,
             )
-            yield TraceJudgment(click_model=click_model, header=trace.header, found=found)
+            yield TraceJudgment(click_model, trace.header, found)
 
     @property
     def proofs(self) -> tuple[ProofRecord, ...]:
         """What is proven for the observer of attacks; nothing without a Spec and its data."""
-        if self.spec is None or self.collection is None:
-            return ()
-        return proven_of(Setup(self.spec, self.collection), self.protocol)
+        return () if self.setup is None else proven_of(self.setup, self.protocol)
 
     def table(self) -> dict[str, JsonValue]:
         """What is attacked, as a plain table."""
@@ -413,8 +393,9 @@ class TraceAttack:
             raise UsageError(f"--guesses: {path} {problem}; expected the name of a new file")
         import polars as pl
 
-        every = {name: trace.on(self.collection) for name, trace in self.traces.items()}
-        frame = pl.concat([self._guesses(name, trace, progress) for name, trace in every.items()])
+        frame = pl.concat(
+            [self._guesses(name, trace.on(self.collection), progress) for name, trace in self.traces.items()]
+        )
         buffer = io.BytesIO()
         if path.suffix == ".csv":
             frame.write_csv(buffer)

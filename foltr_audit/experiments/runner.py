@@ -48,10 +48,8 @@ from foltr_audit.utils.arrays import Floats, reuse_freed_memory
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from foltr_audit.auditing.audit import Audit
     from foltr_audit.experiments.membership import MembershipFinding
     from foltr_audit.experiments.unlearning import UnlearningResult
-    from foltr_audit.simulation.recorder import RoundStore
 
 
 _LOG = logging.getLogger(__name__)
@@ -61,17 +59,6 @@ def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProofRecord, ...]:
     """What is proven for the observer of attacks: without the shown lists, and with them if it sees them."""
     view = attacked_view(protocol.view, protocol.hide)
     return tuple(setup.privacy.proven(each) for each in dict.fromkeys((without_lists(view), view)))
-
-
-def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[Floats, ...]]:
-    """The global models that the messages of an audit start from, by the names of `AuditRecord.model`."""
-    protocol = setup.spec.audit
-    if protocol is None:
-        return {}
-    if protocol.along:
-        return {"rounds": trained.along}
-    ends = {"first": first_model(setup), "trained": trained.parameters}
-    return {name: protocol.messages * (ends[name],) for name in protocol.models}
 
 
 class Runner:
@@ -119,21 +106,28 @@ class Runner:
 
     def run(self, spec: Spec, folder: RunFolder | None = None) -> Run:
         """Train a Spec, and do what its protocols ask for."""
-        setup, protocol = self.setup(spec), spec.attack
-        undefended: float | None = None
-        attacks = AttackFindings()
+        setup, protocol, attacks = self.setup(spec), spec.attack, AttackFindings()
         audits: tuple[AuditRecord, ...] = ()
-        if protocol is None:
-            audit = None if spec.audit is None else self._audit(setup, spec.audit)
-            keep = spec.unlearning is not None  # its history is attacked
-            along = 0 if spec.audit is None else spec.audit.along
-            trained = train(setup, folder, keep=keep, along=along, progress=self.progress)
-            if audit is not None:
-                audits = tuple(audit.findings(_audited_models(setup, trained)))
-        else:
+        membership: tuple[MembershipFinding, ...] = ()
+        unlearning: UnlearningResult | None = None
+        if protocol is not None:
             trained, attacks = self._attack(setup, protocol, folder)
-        if protocol is not None or spec.membership is not None:
-            undefended = self._twin(spec, trained) if self.with_undefended else None
+        elif spec.audit is not None:
+            trained, audits = self._audit(setup, spec.audit, folder)
+        else:  # the history of what is unlearned is attacked
+            trained = train(setup, folder, keep=spec.unlearning is not None, progress=self.progress)
+        undefended = None
+        if self.with_undefended and (protocol is not None or spec.membership is not None):
+            undefended = self._twin(spec, trained)
+        # These are slow to import.
+        if spec.membership is not None:
+            from foltr_audit.experiments.membership import infer_membership
+
+            membership = infer_membership(setup, self.progress)
+        if spec.unlearning is not None:
+            from foltr_audit.experiments.unlearning import unlearn
+
+            unlearning = unlearn(setup, trained.recording, self.progress)
         run = Run(
             spec=spec,
             record=run_record(setup),
@@ -144,8 +138,8 @@ class Runner:
             attacks=attacks,
             proofs=() if protocol is None else proven_of(setup, protocol),
             audits=audits,
-            membership=self._membership(setup),
-            unlearning=self._unlearn(setup, trained.recording),
+            membership=membership,
+            unlearning=unlearning,
         )
         if folder is not None:
             # Of lists, `attack --trace` judges the trace again.
@@ -169,26 +163,20 @@ class Runner:
             return trained, AttackFindings(unread=str(error), too_short=clients.too_short)
         return trained, AttackFindings(found=found, too_short=clients.too_short)
 
-    def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:
-        """The audit of a protocol; refuses what it cannot run before the training."""
-        _LOG.info("audit: %s in %s", "+".join(setup.spec.defense), ", ".join(protocol.views))
+    def _audit(
+        self, setup: Setup, protocol: AuditSpec, folder: RunFolder | None
+    ) -> tuple[TrainResult, tuple[AuditRecord, ...]]:
+        """Train, and audit; what cannot be audited is refused before the training."""
         from foltr_audit.auditing.audit import Audit  # slow to import, and most commands run none
 
-        return Audit(setup, protocol, self.progress)
-
-    def _membership(self, setup: Setup) -> tuple[MembershipFinding, ...]:
-        if setup.spec.membership is None:
-            return ()
-        from foltr_audit.experiments.membership import infer_membership  # slow to import
-
-        return infer_membership(setup, self.progress)
-
-    def _unlearn(self, setup: Setup, recording: RoundStore | None) -> UnlearningResult | None:
-        if setup.spec.unlearning is None:
-            return None
-        from foltr_audit.experiments.unlearning import unlearn  # slow to import
-
-        return unlearn(setup, recording, self.progress)
+        _LOG.info("audit: %s in %s", "+".join(setup.spec.defense), ", ".join(protocol.views))
+        audit, keep = Audit(setup, protocol, self.progress), setup.spec.unlearning is not None
+        trained = train(setup, folder, keep=keep, along=protocol.along, progress=self.progress)
+        ends = {"first": first_model(setup), "trained": trained.parameters}
+        models: dict[str, tuple[Floats, ...]] = {
+            name: protocol.messages * (ends[name],) for name in protocol.models
+        }
+        return trained, tuple(audit.findings({"rounds": trained.along} if protocol.along else models))
 
     def _twin(self, spec: Spec, trained: TrainResult) -> float:
         """Offline nDCG@10 of the same training without defense."""

@@ -218,44 +218,25 @@ def attack_fresh(
     progress: Progress = SILENT,
 ) -> dict[str, TaskEvidence]:
     """Judge attacks on the messages of fresh clients, who train a given model; results by click model."""
+    protocol, found = clients.protocol, {}
+    groups = ClientGroups.of(setup.clients.population, fresh=True)
     with at_least_remembering(_MOST_SHARED):
-        return {
-            click_model: _attack_clicks(setup, clients, parameters, click_model, folder, progress)
-            for click_model in clients.protocol.click_models
-        }
-
-
-def _attack_clicks(
-    setup: Setup,
-    clients: FreshClients,
-    parameters: Floats,
-    click_model: str,
-    folder: RunFolder | None,
-    progress: Progress,
-) -> TaskEvidence:
-    """Judge attacks on the messages of fresh clients who click by one model."""
-    protocol = clients.protocol
-    header = trace_header(setup, click_model, clients.per_round, protocol.interactions, protocol.lists)
-    play = partial(clients.rounds, parameters, click_model)
-    with progress.task(f"send {click_model}", clients.n_rounds) as tick:
-        recording = record_rounds(
-            play,
-            folder.signed(header) if folder else header,
-            folder.fresh(click_model) if folder else None,
-            setup.collection,
-            resume=bool(folder and folder.resume),
-            keep=True,
-            tick=tick,
-        )
-    return judge_attacks(
-        recording,
-        setup.collection,
-        protocol,
-        setup.streams,
-        progress,
-        click_model,
-        ClientGroups.of(setup.clients.population, fresh=True),
-    )
+        for name in protocol.click_models:
+            header = trace_header(setup, name, clients.per_round, protocol.interactions, protocol.lists)
+            with progress.task(f"send {name}", clients.n_rounds) as tick:
+                recording = record_rounds(
+                    partial(clients.rounds, parameters, name),
+                    folder.signed(header) if folder else header,
+                    folder.fresh(name) if folder else None,
+                    setup.collection,
+                    resume=bool(folder and folder.resume),
+                    keep=True,
+                    tick=tick,
+                )
+            found[name] = judge_attacks(
+                recording, setup.collection, protocol, setup.streams, progress, name, groups
+            )
+    return found
 
 
 def attack_training(
@@ -266,15 +247,9 @@ def attack_training(
         raise UsageError("attack: the training rounds were not recorded; expected messages to attack")
     population = setup.clients.population
     name = population.click_model(setup.spec.train.click_model) or SEVERAL
+    data, streams, groups = setup.collection, setup.streams, ClientGroups.of(population)
     try:
-        found = judge_attacks(
-            trained.recording,
-            setup.collection,
-            protocol,
-            setup.streams,
-            progress,
-            groups=ClientGroups.of(population),
-        )
+        found = judge_attacks(trained.recording, data, protocol, streams, progress, groups=groups)
     except NothingToReadError as error:
         return AttackFindings(unread=str(error))
     return AttackFindings(found={name: found})
