@@ -106,35 +106,6 @@ def calibrated_noise(
         raise UsageError(f"--rank-with: {rank_with!r}; expected local or global")
     if colluders is not None and not view.startswith("colluding"):
         raise UsageError("--colluders: expected --view colluding, or colluding+lists")
-    taking_part, able = _clients(clients, cohort, separation)
-    members = SumMembers(cohort=taking_part, fewest=arriving, colluders=colluders)
-    situation = AccountingContext(
-        view=view,
-        unit=unit or (UNIT if rounds == 1 else CLIENT),
-        parameters=_features(data) if parameters is None else parameters,
-        members=members,
-        interactions=interactions,
-        ranked_with="global" if rank_with == "global" else "local",
-        rounds=rounds,
-        separation=separation,
-        delta=delta,
-        sampled=taking_part / able,
-        cohorts="secret" if secret_sample else "known",
-    )
-    chosen = dict.fromkeys(mechanisms or calibrations())
-    summed = _secure_sum(view, arriving)
-    shared = {name for name, rule in calibrations().items() if rule.in_sum}
-    found = [
-        calibrate(name, target_eps, situation, norm=norm, order=order, wire=summed if name in shared else ())
-        for name in chosen
-    ]
-    return CalibratedNoise(
-        target=target_eps, situation=situation, members=members, clients=clients, mechanisms=found
-    )
-
-
-def _clients(clients: int, cohort: int | None, separation: int) -> tuple[int, int]:
-    """The number of clients in a round, and of those that may take part in it."""
     if clients < 1:
         raise UsageError(f"--clients: {clients}; expected at least 1")
     size = clients if cohort is None else cohort
@@ -145,19 +116,40 @@ def _clients(clients: int, cohort: int | None, separation: int) -> tuple[int, in
             f"--separation: {separation} with cohorts of {size} out of {clients} clients; "
             f"expected 1 to {clients // size}"
         )
-    return size, clients // separation
-
-
-def _secure_sum(view: str, fewest: int | None) -> tuple[str, ...]:
-    """Secure aggregation for a server that receives messages; its threshold is the number that arrives."""
-    if without_lists(view) != VIEW:
-        return ()  # a view of sums assumes some secure sum already
-    return (SECURE_AGGREGATION if fewest is None else f"{SECURE_AGGREGATION}:threshold={fewest}",)
-
-
-def _features(source: str | Collection | None) -> int:
-    if isinstance(source, Collection):
-        return source.n_features
-    table = {} if source is None else {"data": {"source": source}}
-    spec = Spec.parse(table, "calibrate")
-    return Runner().setup(spec).collection.n_features
+    if parameters is None and isinstance(data, Collection):
+        parameters = data.n_features
+    elif parameters is None:
+        spec = Spec.parse({} if data is None else {"data": {"source": data}}, "calibrate")
+        parameters = Runner().setup(spec).collection.n_features
+    members = SumMembers(cohort=size, fewest=arriving, colluders=colluders)
+    situation = AccountingContext(
+        view=view,
+        unit=unit or (UNIT if rounds == 1 else CLIENT),
+        parameters=parameters,
+        members=members,
+        interactions=interactions,
+        ranked_with="global" if rank_with == "global" else "local",
+        rounds=rounds,
+        separation=separation,
+        delta=delta,
+        sampled=size / (clients // separation),
+        cohorts="secret" if secret_sample else "known",
+    )
+    summed: tuple[str, ...] = ()
+    if without_lists(view) == VIEW:  # a view of sums assumes some secure sum already
+        summed = (SECURE_AGGREGATION if arriving is None else f"{SECURE_AGGREGATION}:threshold={arriving}",)
+    rules = calibrations()
+    found = [
+        calibrate(
+            name,
+            target_eps,
+            situation,
+            norm=norm,
+            order=order,
+            wire=summed if name in rules and rules[name].in_sum else (),
+        )
+        for name in dict.fromkeys(mechanisms or rules)
+    ]
+    return CalibratedNoise(
+        target=target_eps, situation=situation, members=members, clients=clients, mechanisms=found
+    )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
-from foltr_audit.core.records.population import Environment, Population
+from foltr_audit.core.records.population import Population
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.run import Run, TrainedRun
@@ -52,8 +52,13 @@ def fixed_intents(run: R, among: Mapping[Spec, R]) -> dict[int, R]:
     environment = run.world.environment
     if environment is None or not environment.change_points:
         return {}
-    twins = _twins(run, among)
-    return {intent: twin for twin in twins if (intent := _only_intent(twin.world.environment)) is not None}
+    found = {}
+    for twin in _twins(run, among):
+        there = twin.world.environment
+        if there is not None and there.kept is None and len(there.periods) == 1:
+            intent = there.periods[0].intent
+            found |= {} if intent is None else {intent: twin}
+    return found
 
 
 def specific_rankers(run: Run, among: SpecRuns) -> list[Run]:
@@ -70,12 +75,6 @@ def _twins(run: R, among: Mapping[Spec, R]) -> list[R]:
 
 def _kept(run: Run) -> int | None:
     return None if run.world.environment is None else run.world.environment.kept
-
-
-def _only_intent(environment: Environment | None) -> int | None:
-    if environment is None or environment.kept is not None or len(environment.periods) != 1:
-        return None
-    return environment.periods[0].intent
 
 
 def reference_values(run: Run, metric: str, among: SpecRuns) -> Floats | None:
@@ -119,21 +118,15 @@ def _interactions(rankers: Sequence[Run]) -> Ints:
     return np.array(counts, dtype=np.int64)
 
 
-class TwinPair(NamedTuple):
-    """Final offline and mean online nDCG@10 of a run and of its twin."""
-
-    name: str
-    ours: Mapping[str, float]
-    twin: Mapping[str, float]
-
-
 def compared_with_twins(runs: Sequence[Run], among: SpecRuns) -> Iterator[Values]:
     """A metric of repeated runs beside that of each of their twins, with a paired t-test over the runs."""
-    pairs = [pair for run in runs for pair in _pairs(run, among)]
-    for name in dict.fromkeys(pair.name for pair in pairs):
+    pairs: dict[str, list[tuple[dict[str, float], dict[str, float]]]] = {}
+    for run in runs:
+        for name, twin_metrics in _twin_metrics(run, among):
+            pairs.setdefault(name, []).append((_metrics(run), twin_metrics))
+    for name, of_twin in pairs.items():
         for metric in (OFFLINE_NDCG, "online_mean"):
-            ours = np.array([pair.ours[metric] for pair in pairs if pair.name == name])
-            twin = np.array([pair.twin[metric] for pair in pairs if pair.name == name])
+            ours, twin = np.array([[mine[metric], theirs[metric]] for mine, theirs in of_twin]).T
             means = {"mean": float(ours.mean()), "mean_twin": float(twin.mean())}
             yield {"twin": name, "metric": metric, **means, **paired_difference(ours, twin)}
 
@@ -156,21 +149,22 @@ def corrected(tests: Sequence[Values]) -> Iterator[Values]:
         yield {"p_bonferroni": value, "stars": "" if value is None else stars(value)}
 
 
-def _pairs(run: Run, among: SpecRuns) -> Iterator[TwinPair]:
-    rankers, ours = specific_rankers(run, among), _utility(run)
+def _twin_metrics(run: Run, among: SpecRuns) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each twin of a run by its name, with its final offline and mean online nDCG@10."""
+    rankers = specific_rankers(run, among)
     if rankers:
         rows, counts = [ranker.trained.rounds for ranker in rankers], _interactions(rankers)
         online = np.array([[row[ONLINE_NDCG] for row in rounds] for rounds in rows])
         known = np.where(np.isnan(online), 0, counts)
         mean = float((known * np.nan_to_num(online)).sum() / max(1, known.sum()))
-        yield TwinPair(SPECIFIC, ours, {OFFLINE_NDCG: float(specific_offline(rows)[-1]), "online_mean": mean})
+        yield SPECIFIC, {OFFLINE_NDCG: float(specific_offline(rows)[-1]), "online_mean": mean}
     left_out = {twin.spec for twin in fixed_intents(run, among).values()}
     for name, spec in run.world.twins.items():
         if spec in among and spec not in left_out and _kept(among[spec]) is None:
-            yield TwinPair(name, ours, _utility(among[spec]))
+            yield name, _metrics(among[spec])
 
 
-def _utility(run: Run) -> dict[str, float]:
+def _metrics(run: Run) -> dict[str, float]:
     return {OFFLINE_NDCG: run.trained.ndcg, "online_mean": run.trained.online_mean}
 
 
