@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
@@ -247,6 +247,9 @@ class JudgedDefense:
     judgement: Judgement
     with_lists: Judgement
 
+    def judged(self, *, lists: bool) -> Judgement:
+        return self.with_lists if lists else self.judgement
+
     @property
     def learner(self) -> str:
         return self.pools[0].record.learner
@@ -331,7 +334,7 @@ class Decision:
         """The judgement on a defense, or that it is the one to use."""
         if judged is (self.to_use_with_lists if lists else self.best):
             return "recommended"
-        return judged.with_lists if lists else judged.judgement
+        return judged.judged(lists=lists)
 
 
 def decide(table: ComparisonTable) -> Decision | None:
@@ -347,41 +350,38 @@ def decide(table: ComparisonTable) -> Decision | None:
     judgements: dict[PoolKey, list[tuple[ComparedPool, Judgement, Judgement]]] = {}
     for world in worlds(table):
         for pool in world.pools:
-            leaks = world.leaks_of[pool.key]
-            judged_so = [_of_pool(pool, leaks, lists=lists) for lists in (False, True)]
-            judgements.setdefault(pool.key, []).append((pool, judged_so[0], judged_so[1]))
+            alone, listed = (_of_pool(pool, world.leaks_of[pool.key], lists=lists) for lists in (False, True))
+            judgements.setdefault(pool.key, []).append((pool, alone, listed))
     unbounded = {
         pool.label[:2]
         for pool in table.pools
         if any(warning.code == UNBOUNDED for warning in pool.record.warnings)
     }
-    judged = tuple(_judge(several, unbounded) for several in judgements.values())
-    best, listed = _best(judged, lists=False), _best(judged, lists=True)
-    return Decision(judged=judged, best=best, best_with_lists=None if listed is best else listed)
 
+    def worst(of_worlds: Sequence[Judgement], pool: ComparedPool) -> Judgement:
+        found = max(of_worlds, key=_RANK.index)
+        return "no bound" if found == "no proof" and pool.label[:2] in unbounded else found
 
-def _judge(
-    several: Sequence[tuple[ComparedPool, Judgement, Judgement]],
-    unbounded: Container[tuple[str, float | None]],
-) -> JudgedDefense:
-    pools, alone, listed = zip(*several, strict=True)
-    worst = [max(judgements, key=_RANK.index) for judgements in (alone, listed)]
-    if pools[0].label[:2] in unbounded:
-        worst = ["no bound" if judgement == "no proof" else judgement for judgement in worst]
-    return JudgedDefense(pools=pools, judgement=worst[0], with_lists=worst[1])
+    judged = []
+    for several in judgements.values():
+        pools, alone, listed = zip(*several, strict=True)
+        judged.append(
+            JudgedDefense(pools=pools, judgement=worst(alone, pools[0]), with_lists=worst(listed, pools[0]))
+        )
+    best, best_listed = _best(judged, lists=False), _best(judged, lists=True)
+    with_lists = None if best_listed is best else best_listed
+    return Decision(judged=tuple(judged), best=best, best_with_lists=with_lists)
 
 
 def _best(judged: Sequence[JudgedDefense], *, lists: bool) -> JudgedDefense | None:
-    def judgement(one: JudgedDefense) -> Judgement:
-        return one.with_lists if lists else one.judgement
-
     def order(one: JudgedDefense) -> tuple[int, float, float, float, float]:
         # Noise is made for an epsilon and proven for a little less: 1.1999 is no safer than 1.2.
         proven = float(f"{one.eps_proven(lists=lists):.{DIGITS}g}")
         claimed = one.eps_claimed if math.isinf(proven) else 0.0
-        return _RANK.index(judgement(one)), proven, claimed, -round(one.ndcg, DIGITS), one.auc
+        return _RANK.index(one.judged(lists=lists)), proven, claimed, -round(one.ndcg, DIGITS), one.auc
 
-    return min((one for one in judged if one.defended and judgement(one) in HELD), key=order, default=None)
+    able = [one for one in judged if one.defended and one.judged(lists=lists) in HELD]
+    return min(able, key=order, default=None)
 
 
 def _of_pool(pool: ComparedPool, leaks: Sequence[StrongestLeak], *, lists: bool) -> Judgement:
@@ -407,8 +407,5 @@ def _of_pool(pool: ComparedPool, leaks: Sequence[StrongestLeak], *, lists: bool)
 
 
 def _may_leak(best: BestAttack) -> bool:
-    return _may_exceed(best.auc, MOST_AUC) and _may_exceed(best.above_guess, ABOVE_GUESS)
-
-
-def _may_exceed(estimate: Estimate, limit: float) -> bool:
-    return estimate.bounds is not None and estimate.bounds[1] > limit
+    limited = (best.auc, MOST_AUC), (best.above_guess, ABOVE_GUESS)
+    return all(estimate.bounds is not None and estimate.bounds[1] > limit for estimate, limit in limited)

@@ -310,13 +310,13 @@ def warnings_of(pool: ComparedPool) -> Iterator[CodedWarning]:
 
 def worst_audit(pool: ComparedPool, view: str) -> AuditRecord | None:
     """What the audit found of a view; of several units and canaries the worst."""
-    return max((audit for audit in pool.audits if audit.view == view), key=_badness, default=None)
 
+    def badness(audit: AuditRecord) -> tuple[int, float, float]:
+        """False claims before open ones before proven ones, then by their bounds."""
+        place = 2 if audit.verdict in (*FALSE, CONTRADICTION) else 0 if audit.verdict == "proven" else 1
+        return place, audit.upper.epsilon, audit.lower.epsilon
 
-def _badness(audit: AuditRecord) -> tuple[int, float, float]:
-    """How bad a finding is: false claims before open ones before proven ones, then by their bounds."""
-    place = 2 if audit.verdict in (*FALSE, CONTRADICTION) else 0 if audit.verdict == "proven" else 1
-    return place, audit.upper.epsilon, audit.lower.epsilon
+    return max((audit for audit in pool.audits if audit.view == view), key=badness, default=None)
 
 
 def hit_hardest(pool: ComparedPool) -> AttackRecord | None:

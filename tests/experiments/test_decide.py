@@ -1,7 +1,8 @@
-"""What a comparison recommends, by the losses of its defenses on each query: made-up tables and grids."""
+"""What a comparison decides: leaks that are shown, the front of choices, and what is recommended."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,7 +13,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from foltr_audit.core.results import Estimate
-from foltr_audit.experiments.decide import MOST_LOSS, Decision, JudgedDefense, cost_doubt, decide
+from foltr_audit.experiments.decide import (
+    MOST_LOSS,
+    ComparedWorld,
+    Decision,
+    JudgedDefense,
+    ParetoChoice,
+    StrongestLeak,
+    beaten_by,
+    cost_doubt,
+    decide,
+    find_leak,
+)
 from foltr_audit.experiments.table import (
     Attacked,
     ComparedPool,
@@ -21,8 +33,12 @@ from foltr_audit.experiments.table import (
     over_queries,
 )
 from foltr_audit.judge.doubts import shown_above
+from foltr_audit.report.compare_tables import above_cell
 from foltr_audit.utils.arrays import Floats
-from tests.fixtures.comparisons import LISTS, SUM, checked, seen_as, setting
+from tests.fixtures.comparisons import LISTS, SUM, attack, checked, guesses, report, seen_as, setting
+
+# --- what is recommended, by the losses on each query ---------------------------------------------
+
 
 BASE = np.random.default_rng(5).uniform(0.3, 0.6, 240)
 NONE = setting("none", auc=0.99, ndcg=float(BASE.mean()))
@@ -176,3 +192,179 @@ def test_several_servers_share_the_chance_of_a_false_alarm() -> None:
     alone = [any(shown_above(lower(value), 0.0) for value in row) for row in values.tolist()]
     assert np.mean(alarms) < 0.065
     assert np.mean(alone) > 0.1
+
+
+# --- the front, against its definition by brute force ---------------------------------------------
+
+
+SHARES = st.sampled_from([0.3, 0.4997, 0.5, 0.5004, 0.6, 0.6004, 0.6006, 0.7, 0.9])
+LEAKS = st.sampled_from([-0.2, -0.0003, 0.0, 0.0004, 0.1, 0.1004, 0.1006, 0.2, 0.4])
+
+
+class SureChoice(ParetoChoice):
+    """A choice of which everything is known exactly: a larger nDCG is a larger one."""
+
+    def _is_more_useful(self, other: ParetoChoice) -> bool:
+        return True
+
+
+def sure(leak: float | None, utility: float | None, *, refuted: bool = False) -> ParetoChoice:
+    none = np.array([], dtype=np.str_), np.array([])
+    return SureChoice(leak, utility, None if leak is None else (leak, leak), none, refuted)
+
+
+CHOICES = st.lists(st.builds(sure, st.none() | LEAKS, st.none() | SHARES, refuted=st.booleans()), max_size=7)
+
+
+def front_of(choices: list[ParetoChoice]) -> list[bool | None]:
+    return [choice.on_front(winners) for choice, winners in zip(choices, beaten_by(choices), strict=True)]
+
+
+def printed(value: float | None) -> int:
+    """Three digits as a table shows them, as a whole number."""
+    return int(f"{value or 0:+.3f}".replace(".", ""))
+
+
+@given(CHOICES)
+def test_the_front_is_what_nobody_beats(choices: list[ParetoChoice]) -> None:
+    front = front_of(choices)
+    for number, one in enumerate(choices):
+        better = []
+        for other in choices:
+            if None in one[:2] or None in other[:2] or other.refuted:
+                continue
+            leaks = max(printed(one.leak), 0), max(printed(other.leak), 0)
+            gains = printed(one.utility), printed(other.utility)
+            if leaks[1] <= leaks[0] and gains[1] >= gains[0] and (leaks[0], gains[0]) != (leaks[1], gains[1]):
+                better.append(other)
+        assert front[number] == (None if None in one[:2] else not better and not one.refuted)
+        winners = beaten_by(choices)[number]
+        assert bool(winners) == bool(better)
+        assert all(any(choices[winner] is other for other in better) for winner in winners)
+        assert all(front[winner] for winner in winners)
+
+
+def test_equals_are_both_on_the_front_and_bad_luck_is_no_gain() -> None:
+    assert beaten_by([sure(0.1, 0.4), sure(0.1, 0.4)]) == [[], []]
+    assert beaten_by([sure(-0.02, 0.4), sure(0.0, 0.4)]) == [[], []]
+
+
+def test_what_is_printed_alike_is_a_tie() -> None:
+    assert beaten_by([sure(0.6004, 0.4004), sure(0.5996, 0.3996)]) == [[], []]
+    assert beaten_by([sure(0.6004, 0.4), sure(0.6006, 0.4)]) == [[], [0]]
+
+
+QUERIES = np.array([f"{number:02d}" for number in range(12)])
+NDCG = np.linspace(0.1, 0.6, 12)
+
+
+def choice(leak: float, ends: tuple[float, float] | None, gain: float, spread: float) -> ParetoChoice:
+    """A choice whose nDCG is that of others and `gain`, more or less by `spread` from query to query."""
+    values = NDCG + gain + np.tile([spread, -spread], 6)
+    return ParetoChoice(leak, float(values.mean()), ends, (QUERIES, values))
+
+
+def test_a_gain_of_a_few_queries_beats_nobody() -> None:
+    """.002 on 12 queries that differ by .05 either way, from a defense that leaks as much."""
+    base = choice(1.0, (0.77, 1.0), 0.0, 0.0)
+    assert beaten_by([base, choice(1.0, (0.77, 1.0), 0.002, 0.05)]) == [[], []]
+    assert beaten_by([base, choice(1.0, (0.77, 1.0), 0.1, 0.05)]) == [[1], []]
+
+
+def test_a_leak_is_smaller_where_the_intervals_show_it() -> None:
+    one, other = choice(0.6, (0.5, 0.7), 0.0, 0.0), choice(0.7, (0.6, 0.8), 0.0, 0.0)
+    assert beaten_by([one, other]) == [[], []]
+    assert beaten_by([choice(0.6, (0.55, 0.65), 0.0, 0.0), choice(0.7, (0.65, 0.75), 0.0, 0.0)]) == [[], [0]]
+    assert beaten_by([choice(0.6, None, 0.0, 0.0), choice(0.9, (0.89, 0.91), 0.0, 0.0)]) == [[], []]
+
+
+def test_a_refuted_claim_is_neither_on_the_front_nor_beats_anybody() -> None:
+    best, worse = sure(0.5, 0.5, refuted=True), sure(0.6, 0.4)
+    assert beaten_by([best, worse]) == [[], []]
+    assert front_of([best, worse]) == [False, True]
+
+
+# --- what attacks are shown to do -----------------------------------------------------------------
+
+
+def leak(auc: float | Estimate | None) -> StrongestLeak | None:
+    return find_leak(setting("a", 1.2, attacks=(*guesses(), attack("map", auc))))
+
+
+@pytest.mark.parametrize(
+    ("auc", "kind"),
+    [
+        (0.99, "reads"), (0.93, "reads"), (0.91, "grades"), (0.7, "grades"), (0.63, "grades"),
+        (0.61, "guess"), (0.51, "guess"),
+    ],
+)  # fmt: skip
+def test_an_attack_is_held_against_guesses_without_a_message(auc: float, kind: str) -> None:
+    """Guesses have .5, .6 by position and .9 by grades; the interval is .02 wide to either side."""
+    found = leak(auc)
+    assert found is not None
+    assert found.kind == kind
+
+
+@pytest.mark.parametrize(("auc", "kind"), [(0.7, "guess"), (0.8, "reads")])
+def test_grades_that_say_less_than_positions_are_no_yardstick(auc: float, kind: str) -> None:
+    weak = [
+        attack(name, value, guess=True)
+        for name, value in (("position-prior", 0.75), ("relevance-prior", 0.7))
+    ]
+    found = find_leak(setting("a", 1.2, attacks=(*weak, attack("map", auc))))
+    assert found is not None
+    assert found.kind == kind
+
+
+def test_a_leak_needs_no_guess_that_knows_grades() -> None:
+    found = find_leak(setting("a", 1.2, attacks=(*guesses()[:2], attack("map", 0.7))))
+    assert found is not None
+    assert found.kind == "reads"
+
+
+def test_who_is_no_better_than_grades_leaks_all_the_same() -> None:
+    made = report(setting("a", 1.2, auc=0.7), setting("b", 1.2, auc=0.99))
+    assert made.decision is not None
+    assert [one.judgement for one in made.decision.judged] == ["leaks", "leaks"]
+    (tables,) = made.world_tables
+    assert [above_cell(row).mark for row in made.results] == ["bad", "bad"]
+    (line,) = tables.no_better
+    assert line.startswith("a, ")
+    assert ".900" in line
+
+
+def test_an_attack_without_an_interval_beats_nothing() -> None:
+    unsure = Estimate(0.95)
+    found = leak(unsure)
+    assert found is not None
+    assert found.kind == "unknown"
+    made = report(setting("a", 1.2, attacks=(*guesses(), attack("map", unsure))))
+    assert made.decision is not None
+    assert made.decision.judged[0].judgement == "not tested"
+    assert above_cell(made.results[0]).mark == ""
+    assert leak(None) is None
+
+
+def world(*pools: object) -> ComparedWorld:
+    (only,) = report(*pools).worlds  # type: ignore[arg-type]
+    return only
+
+
+def test_no_sum_is_a_leak_of_chance_on_the_front() -> None:
+    guard = setting("guard", auc=None, without_sum=2)
+    found = world(setting("none", auc=None), guard)
+    assert [found.front[pool.key].on for pool in found.pools] == [None, True]
+    assert found.leaks[guard.key].kind == "no sum"
+    assert found.leaks[guard.key].kind == "no sum"
+
+
+def test_pools_are_beaten_by_those_of_their_own_world_only() -> None:
+    x, z = setting("x", auc=0.9, ndcg=0.3), setting("z", auc=0.8, ndcg=0.4)
+    w = setting("w", auc=None, ndcg=1)
+    made = report(x, setting("y", auc=0.6, ndcg=0.5, click_model="b"), z, w)
+    front = {name: place for one in made.worlds for (_, name), place in one.front.items()}
+    assert front["x"].beaten_by == (z,)
+    assert [front[name].on for name in "yzw"] == [True, True, None]
+    rows = {row["name"]: row for row in made.results}
+    assert (rows["x"]["pareto"], rows["x"]["dominated_by"]) == (False, ["z"])
+    assert math.isnan(rows["w"].number("auc"))

@@ -1,15 +1,19 @@
-"""Candidates of `recommend`: what accounting lets pass, and a search against brute force."""
+"""Candidates of `recommend`: what accounting lets pass, a search beside brute force, and the confirmation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
+from statistics import NormalDist
+from typing import Any
 
 import pytest
 
 from foltr_audit.auditing.noise_for_target import calibrations
+from foltr_audit.core.results import GapRecord, ProofRecord
 from foltr_audit.core.settings.defaults import SECURE_AGGREGATION
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
@@ -19,6 +23,7 @@ from foltr_audit.experiments.decide import MOST_LOSS
 from foltr_audit.experiments.recommend.recommend import (
     CandidateEvaluator,
     SearchBudget,
+    broken_on_test,
     choose,
     confirm,
     confirmation_grid,
@@ -34,9 +39,15 @@ from foltr_audit.experiments.recommend.space import (
     SearchSpace,
 )
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.table import NOT_TESTED
 from foltr_audit.judge.scoring import click_records
+from foltr_audit.privacy.bounds import UpperBound
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.rng import Streams
+from tests.fixtures.audits import leave_out_law_tests
+from tests.fixtures.command import answer
+from tests.fixtures.comparisons import checked, lost, setting
 
 BASE = Spec.parse(
     {
@@ -279,3 +290,154 @@ def test_the_confirming_grid_has_the_experiments_settings() -> None:
 def test_nothing_is_no_effort(field: str) -> None:
     with pytest.raises(UsageError, match="expected at least 1"):
         SearchBudget(**{field: 0})
+
+
+# --- limits on what proofs leave to attacks -------------------------------------------------------
+
+
+SUMS = ("--data", "synthetic:mq2007:300", "--clients", 100, "--rounds", 5, "--view", "aggregate")
+"""Sixty queries, which can show that noise in sums costs little."""
+STEP = 0.05
+"""How far the largest epsilon that the search finds may be below the true one, as a share."""
+
+
+@cache
+def space(**limits: float | str) -> SearchSpace:
+    return SearchSpace.of(accountant(PrivacyLimits(**limits)))  # type: ignore[arg-type]
+
+
+def test_the_largest_epsilon_of_gaussian_noise_by_its_closed_form() -> None:
+    """An AUC of A is mu = sqrt 2 Phi^-1(A), whose epsilon at delta 1e-5 has a formula."""
+    searched = space(max_proven_auc=0.6).defenses["proven-gaussian"].eps
+    exact = gaussian_epsilon(math.sqrt(2) * NormalDist().inv_cdf(0.6), 1e-5)
+    assert searched is not None
+    assert exact * (1 - STEP) < searched[1] < exact
+
+
+def test_each_mechanism_has_a_largest_epsilon_of_its_own() -> None:
+    found = {name: one.eps for name, one in space(max_proven_auc=0.6).defenses.items()}
+    pure = math.log(0.6 / 0.4)
+    for name, eps in found.items():
+        assert eps is not None, f"{name}: noise is all that proofs rest on"
+        assert eps[1] >= pure * (1 - STEP), "every (epsilon, delta) promises what the pure epsilon does"
+    laplace, clicks = found["proven-laplace"], found["proven-click-rr"]
+    assert laplace is not None
+    assert clicks is not None
+    assert laplace[1] < pure * (1 + STEP), "its worst pair differs in one coordinate"
+    assert clicks[1] > 2 * laplace[1], "ten randomised clicks seldom all lie"
+
+
+def test_both_limits_hold() -> None:
+    limits = PrivacyLimits(max_eps=0.3, max_proven_auc=0.9)
+    found = SearchSpace.of(accountant(limits)).defenses["proven-laplace"].eps
+    assert found == (0.3 / 30.0, 0.3)
+
+
+def test_what_has_no_proof_is_refused() -> None:
+    refused = {one.point.alternative: one for one in space(max_proven_auc=0.6).refused}
+    for name in ("none", SECURE_AGGREGATION, "proven-gamma-laplace"):
+        assert refused[name].auc_proven == 1.0
+        assert "AUC" not in refused[name].refused, "that nothing is proven says it"
+    with_lists = space(max_proven_auc=0.6, view="individual+lists")
+    assert "proven-laplace" in {one.point.alternative for one in with_lists.refused}
+
+
+def test_a_candidate_above_the_limit_is_rejected_with_its_promise() -> None:
+    asked = accountant(PrivacyLimits(max_proven_auc=0.6))
+    above = asked.prove(CandidatePoint("proven-laplace", 1.2, 1.5))
+    assert above.outcome == "refused"
+    assert 0.6 < above.auc_proven < 1 / (1 + math.exp(-1.2))
+    assert "above .600" in above.refused
+    within = asked.prove(CandidatePoint("proven-laplace", 0.4, 1.5))
+    assert not within.refused
+    assert within.auc_proven <= 0.6
+
+
+@pytest.mark.parametrize("limit", [0.5, 1.0, math.nan])
+def test_limits_out_of_range(limit: float) -> None:
+    with pytest.raises(UsageError, match=r"--max-proven-auc: .*; expected above 0\.5, below 1"):
+        PrivacyLimits(max_proven_auc=limit)
+
+
+def test_the_whole_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_out_law_tests(monkeypatch)
+    found = answer("recommend --max-proven-auc 0.7 --candidates 4 --trials 40 --runs 1 --jobs 1", *SUMS)
+    assert found["confirmed"]
+    chosen, evidence = found["recommended"], found["evidence"]
+    assert chosen["auc_proven"] <= 0.7
+    said = f"no attack can infer a click of one interaction with an AUC above {chosen['auc_proven']:.3f}"
+    assert said.replace(" 0.", " .") in found["sentence"]
+    promised = {one["view"]: one["auc"] for one in evidence["ceilings"]}
+    assert promised["aggregate"] == pytest.approx(chosen["auc_proven"])
+    assert found["config"]["limits"]["max_eps"] == "inf"
+
+
+# --- what the test split shows against it ---------------------------------------------------------
+
+
+PROOF = ProofRecord(
+    of="all rounds", view="individual", unit="interaction", rounds=1, auc=0.65,
+    upper=UpperBound(epsilon=1.2, delta=0.0, how="noise"),
+)  # fmt: skip
+
+
+def broken(limits: dict[str, float], auc: float | None = 0.55, **pool: Any) -> list[str]:
+    """What is broken by a pool whose best attack has an AUC with an interval of .04."""
+    fields = {**checked("proven"), "proofs": (PROOF,), **pool}
+    return broken_on_test(setting("a", 1.2, auc=auc, **fields), [], PrivacyLimits(**limits))  # type: ignore[arg-type]
+
+
+def test_within_all_limits_nothing_is_broken() -> None:
+    assert broken({"max_eps": 1.2, "max_auc": 0.6, "max_proven_auc": 0.65}) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "pool", "words"),
+    [
+        (
+            {"max_eps": 2.0, "max_auc": 0.56},
+            {},
+            "at most .570 (limit .560); the best guess without a message has .600",
+        ),
+        ({"max_eps": 2.0, "max_auc": 0.6}, {"auc": None}, "no attack could be run on the test split"),
+        ({"max_eps": 1.0}, {}, "the audit proves epsilon 1.2, above 1"),
+        ({"max_eps": 2.0}, checked("not refuted"), "the audit proves no epsilon"),
+        ({"max_eps": 2.0}, checked("refuted", proven=1.2), "the verdict on its epsilon is: refuted"),
+        ({"max_eps": 2.0}, {"audits": ()}, "its epsilon was not audited"),
+        ({"max_proven_auc": 0.6}, {}, "the proof leaves an AUC of .650, above .600"),
+        (
+            {"max_eps": 2.0},
+            {"difference": lost(0.045)},
+            "cost not known: .045 of nDCG@10 lost, at 95 % confidence up to .055 (limit .050); about 400 "
+            "test queries would settle it, instead of 100",
+        ),
+        (
+            {"max_eps": 2.0},
+            {"difference": lost(0.07)},
+            "costs too much: .070 of nDCG@10 lost, at 95 % confidence at least .060 (limit .050)",
+        ),
+        ({"max_eps": 2.0}, {"difference": NOT_TESTED}, "there is no run without a defense to compare with"),
+        ({"max_proven_auc": 0.6}, {"proofs": ()}, "the proof leaves an AUC of 1.000, above .600"),
+        (
+            {"max_proven_auc": 0.7},
+            checked("proven", declared="broken", declared_why="half the noise"),
+            "the proof leaves an AUC of 1.000, above .700",
+        ),
+    ],
+)
+def test_a_broken_limit_is_named(limits: dict[str, float], pool: dict[str, Any], words: str) -> None:
+    (fault,) = broken(limits, **pool)
+    assert fault.endswith(words)
+
+
+def test_no_defense_costs_nothing() -> None:
+    alone = setting("none", auc=0.55, proofs=(PROOF,), **checked("proven"))
+    assert broken_on_test(alone, [], PrivacyLimits(max_eps=math.inf)) == []
+
+
+def test_what_could_not_be_run_confirms_nothing() -> None:
+    lost = [GapRecord(what="failed", why="no disk")]
+    for pool in (None, setting("a", 1.2, **checked("proven"))):
+        assert broken_on_test(pool, lost, PrivacyLimits(max_eps=math.inf)) == [
+            "the confirmation could not be run: no disk"
+        ]

@@ -8,11 +8,12 @@ sensitivity) stand for numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from foltr_audit.auditing.noise_for_target import calibrate, calibrations
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
-from foltr_audit.core.plugins import Defense, Learner, plain
+from foltr_audit.core.plugins import Defense, plain
 from foltr_audit.core.plugins.registry import called, names, own_class
 from foltr_audit.core.settings.defaults import (
     NO_DEFENSE,
@@ -103,37 +104,32 @@ class DefenseAlternative:
     def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
         """Texts of the chain for a claimed epsilon; `delta` is of parts whose noise has no pure bound.
 
-        The sensitivity is twice the norm that models are clipped to. Refuses a part that does not fit the
-        learner of the setup, or whose claim no noise meets.
+        The sensitivity is twice the norm that models are clipped to.
+
+        Raises:
+            UsageError: a part does not fit the learner of the setup, no noise meets its claim, or another part
+                undoes what a mechanism promises, e.g. rounding after noise.
         """
         found: list[str] = []
         for part in self._parts:
             if part == PUBLISHED:
-                found += self._published(setup.learner, eps, sensitivity)
+                norm = sensitivity if setup.learner.sends == "models" else None
+                try:
+                    found += DefenseChain(published_chain(eps, norm, setup.learner)).texts
+                except UsageError as error:
+                    raise UsageError(f"{PUBLISHED}: {error}") from error
             elif part.startswith(PROVEN):
                 found += self._proven_chain(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
             else:
                 found.append(fill_places(part, eps, sensitivity))
-        self._refuse_unproven(tuple(found), setup, eps, delta)
+        if self.promised is not None:
+            defended = _defended(setup, found)
+            upper = upper_bound(defended.privacy.events(), _situation(self.promised, defended, delta))
+            if not upper.epsilon <= eps * (1 + _ROUNDING):
+                raise UsageError(
+                    f"{self.name}: nothing proves epsilon {eps:g} of the whole chain: {upper.how}"
+                )
         return tuple(found)
-
-    @staticmethod
-    def _published(learner: Learner, eps: float, sensitivity: float) -> tuple[str, ...]:
-        try:
-            chain = published_chain(eps, sensitivity if learner.sends == "models" else None, learner)
-        except UsageError as error:
-            raise UsageError(f"{PUBLISHED}: {error}") from error
-        return DefenseChain(chain).texts
-
-    def _refuse_unproven(self, chain: tuple[str, ...], setup: Setup, eps: float, delta: float) -> None:
-        """Refuse a chain whose other parts undo what a mechanism promises, e.g. rounding after noise."""
-        if self.promised is None:
-            return
-        trained = setup.spec.only_trained.table()
-        defended = replace(setup, spec=Spec.parse({**trained, "defense": list(chain)}, ""))
-        upper = upper_bound(defended.privacy.events(), _situation(self.promised, defended, delta))
-        if not upper.epsilon <= eps * (1 + _ROUNDING):
-            raise UsageError(f"{self.name}: nothing proves epsilon {eps:g} of the whole chain: {upper.how}")
 
     def _proven_chain(
         self, mechanism: str, setup: Setup, eps: float, sensitivity: float, delta: float
@@ -143,20 +139,18 @@ class DefenseAlternative:
                 f"{PROVEN}{mechanism}: learner {setup.learner.name} sends {setup.learner.sends}; "
                 "expected one that sends models"
             )
-        wired = replace(
-            setup, spec=Spec.parse({**setup.spec.only_trained.table(), "defense": self._fixed}, "")
-        )
-        situation = _situation(mechanism, wired, delta)
-        found = calibrate(mechanism, eps, situation, norm=sensitivity / 2)
+        # The other parts without places to fill say how many messages a sum may hold.
+        others = [part for part in self._parts if not self._is_keyword(part) and name_in(part) != NO_DEFENSE]
+        wired = _defended(setup, [part for part in others if not any(place in part for place in _PLACES)])
+        found = calibrate(mechanism, eps, _situation(mechanism, wired, delta), norm=sensitivity / 2)
         if found.why_not is not None:
             raise UsageError(f"{PROVEN}{mechanism}: no noise proves epsilon {eps:g}: {found.why_not}")
         return found.defense
 
-    @property
-    def _fixed(self) -> list[str]:
-        """The other parts without places to fill, which say how many messages a sum may hold."""
-        others = [part for part in self._parts if not self._is_keyword(part) and name_in(part) != NO_DEFENSE]
-        return [part for part in others if not any(place in part for place in _PLACES)]
+
+def _defended(setup: Setup, chain: Sequence[str]) -> Setup:
+    """The training of a setup with another chain."""
+    return replace(setup, spec=Spec.parse({**setup.spec.only_trained.table(), "defense": [*chain]}, ""))
 
 
 def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:

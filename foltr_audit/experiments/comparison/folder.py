@@ -89,20 +89,6 @@ class _CellIndex(SpecTable):
     sensitivities: list[SensitivityTrial] = Field(default_factory=list)
 
 
-def _empty(path: Path) -> None:
-    """Remove a comparison that no process works on."""
-    for cell in sorted((path / CELLS).glob("*")):
-        handle = take_lock(cell)
-        if handle is None:
-            raise UsageError(f"--overwrite: {path} is being written by another comparison")
-        os.close(handle)
-    # The index first: without it no reader takes what a kill leaves behind for a comparison.
-    for name in (INDEX, GRID, RESULTS, RECORDS, PAGE):
-        (path / name).unlink(missing_ok=True)
-    if (path / CELLS).is_dir():
-        shutil.rmtree(path / CELLS)
-
-
 class ComparisonFolder:
     """The folder of a comparison, which is neither made nor read before it is used."""
 
@@ -123,7 +109,16 @@ class ComparisonFolder:
         held = held_files(path, is_part, "a comparison", resume=resume, overwrite=overwrite)
         with report_write_errors(path):
             if overwrite and held:
-                _empty(path)
+                for cell in sorted((path / CELLS).glob("*")):
+                    handle = take_lock(cell)
+                    if handle is None:
+                        raise UsageError(f"--overwrite: {path} is being written by another comparison")
+                    os.close(handle)
+                # The index first: without it no reader takes what a kill leaves behind for a comparison.
+                for name in (INDEX, GRID, RESULTS, RECORDS, PAGE):
+                    (path / name).unlink(missing_ok=True)
+                if (path / CELLS).is_dir():
+                    shutil.rmtree(path / CELLS)
             (path / CELLS).mkdir(parents=True, exist_ok=True)
         return cls(path, resumed=True)
 
@@ -201,20 +196,17 @@ class ComparisonFolder:
         }
         with report_write_errors(self.path):
             for cell in cells:  # before the index, which must name no Spec that is missing
-                self._save_spec(cell.spec)
+                place, content = self.cell(cell.spec), cell.spec.toml.encode()
+                claim = take_lock(place)
+                if claim is None:
+                    continue  # the process that runs the cell writes its Spec
+                try:
+                    if not (place / SPEC).is_file() or (place / SPEC).read_bytes() != content:
+                        atomic_files.write_files(place, {SPEC: content}, lasting=False)
+                finally:
+                    os.close(claim)
             atomic_files.write_text(self.path / GRID, grid.toml)
             atomic_files.write_text(self.path / INDEX, json.dumps(table, indent=1) + "\n")
-
-    def _save_spec(self, spec: Spec) -> None:
-        claim = self.claim(spec)
-        if claim is None:
-            return  # the process that runs the cell writes its Spec
-        try:
-            folder, content = self.cell(spec), spec.toml.encode()
-            if not (folder / SPEC).is_file() or (folder / SPEC).read_bytes() != content:
-                atomic_files.write_files(folder, {SPEC: content}, lasting=False)
-        finally:
-            os.close(claim)
 
     @property
     def grid(self) -> ComparisonGrid:
@@ -229,7 +221,21 @@ class ComparisonFolder:
 
     def cells(self) -> list[CellPlan]:
         """The cells of the last grid, in order; a `TraceError` if one is missing or damaged."""
-        return [self._planned(row) for row in self._index().cells]
+        found = []
+        for row in self._index().cells:
+            # The index is untrusted, but its pattern admits hexadecimal digits alone: the path stays inside.
+            file = self.path / CELLS / row.cell / SPEC
+            if not file.is_file():
+                raise TraceError(f"{file}: missing; compare --resume makes it again")
+            try:
+                spec = Spec.from_toml(file_text(file, UsageError), str(file))
+                label = DefenseLabel(DefenseAlternative(row.alternative).text, row.eps, row.sensitivity)
+            except UsageError as error:
+                raise TraceError(f"{self.path / INDEX}: damaged comparison: {error}") from error
+            if spec.hash != row.spec:
+                raise TraceError(f"{file}: not the Spec that {self.path / INDEX} names")
+            found.append(CellPlan(spec, row.kind, label))
+        return found
 
     def left_out(self) -> list[GridExclusion]:
         """The combinations of the last grid that cannot be run."""
@@ -238,21 +244,6 @@ class ComparisonFolder:
     def sensitivities(self) -> list[SensitivityTrial]:
         """The sensitivities that were tried."""
         return self._index().sensitivities
-
-    def _planned(self, row: _CellEntry) -> CellPlan:
-        # The index is untrusted, but its pattern admits hexadecimal digits alone: the path stays inside the
-        # folder.
-        file = self.path / CELLS / row.cell / SPEC
-        if not file.is_file():
-            raise TraceError(f"{file}: missing; compare --resume makes it again")
-        try:
-            spec = Spec.from_toml(file_text(file, UsageError), str(file))
-            if spec.hash != row.spec:
-                raise TraceError(f"{file}: not the Spec that {self.path / INDEX} names")
-            name = DefenseAlternative(row.alternative).text
-            return CellPlan(spec, row.kind, DefenseLabel(name, row.eps, row.sensitivity))
-        except UsageError as error:
-            raise TraceError(f"{self.path / INDEX}: damaged comparison: {error}") from error
 
     def _index(self) -> _CellIndex:
         file = self.path / INDEX
