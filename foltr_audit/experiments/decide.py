@@ -347,27 +347,30 @@ def decide(table: ComparisonTable) -> Decision | None:
     """
     if not table.pools:
         return None
-    judgements: dict[PoolKey, list[tuple[ComparedPool, Judgement, Judgement]]] = {}
+    judgements: dict[PoolKey, list[tuple[ComparedPool, dict[bool, Judgement]]]] = {}
     for world in worlds(table):
         for pool in world.pools:
-            alone, listed = (_of_pool(pool, world.leaks_of[pool.key], lists=lists) for lists in (False, True))
-            judgements.setdefault(pool.key, []).append((pool, alone, listed))
+            leaks = world.leaks_of[pool.key]
+            both = {lists: _of_pool(pool, leaks, lists=lists) for lists in (False, True)}
+            judgements.setdefault(pool.key, []).append((pool, both))
     unbounded = {
         pool.label[:2]
         for pool in table.pools
         if any(warning.code == UNBOUNDED for warning in pool.record.warnings)
     }
 
-    def worst(of_worlds: Sequence[Judgement], pool: ComparedPool) -> Judgement:
-        found = max(of_worlds, key=_RANK.index)
-        return "no bound" if found == "no proof" and pool.label[:2] in unbounded else found
+    def worst(several: Sequence[tuple[ComparedPool, dict[bool, Judgement]]], lists: bool) -> Judgement:
+        found = max((both[lists] for _, both in several), key=_RANK.index)
+        return "no bound" if found == "no proof" and several[0][0].label[:2] in unbounded else found
 
-    judged = []
-    for several in judgements.values():
-        pools, alone, listed = zip(*several, strict=True)
-        judged.append(
-            JudgedDefense(pools=pools, judgement=worst(alone, pools[0]), with_lists=worst(listed, pools[0]))
+    judged = [
+        JudgedDefense(
+            pools=tuple(pool for pool, _ in several),
+            judgement=worst(several, lists=False),
+            with_lists=worst(several, lists=True),
         )
+        for several in judgements.values()
+    ]
     best, best_listed = _best(judged, lists=False), _best(judged, lists=True)
     with_lists = None if best_listed is best else best_listed
     return Decision(judged=tuple(judged), best=best, best_with_lists=with_lists)

@@ -52,7 +52,7 @@ def fixed_intents(run: R, among: Mapping[Spec, R]) -> dict[int, R]:
     environment = run.world.environment
     if environment is None or not environment.change_points:
         return {}
-    found = {}
+    found: dict[int, R] = {}
     for twin in _twins(run, among):
         there = twin.world.environment
         if there is not None and there.kept is None and len(there.periods) == 1:

@@ -107,8 +107,8 @@ class DefenseAlternative:
         The sensitivity is twice the norm that models are clipped to.
 
         Raises:
-            UsageError: a part does not fit the learner of the setup, no noise meets its claim, or another part
-                undoes what a mechanism promises, e.g. rounding after noise.
+            UsageError: a part does not fit the learner of the setup, no noise meets its claim, or another
+                part undoes what a mechanism promises, e.g. rounding after noise.
         """
         found: list[str] = []
         for part in self._parts:
