@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
@@ -17,11 +17,9 @@ from foltr_audit.experiments.table import (
     BestAttack,
     ByQuery,
     ComparedPool,
-    ComparisonTable,
     Difference,
     PoolKey,
     WorldKey,
-    proof_of,
     proven_auc,
     worst_audit,
 )
@@ -72,10 +70,10 @@ class ComparedWorld:
         }
 
 
-def worlds(table: ComparisonTable) -> list[ComparedWorld]:
+def worlds(pools: Iterable[ComparedPool]) -> list[ComparedWorld]:
     """The worlds of a comparison, in the order of its pools."""
     pools_of: dict[WorldKey, list[ComparedPool]] = {}
-    for pool in table.pools:
+    for pool in pools:
         pools_of.setdefault(pool.world, []).append(pool)
     return [ComparedWorld(key=key, pools=tuple(pools)) for key, pools in pools_of.items()]
 
@@ -271,7 +269,7 @@ class JudgedDefense:
         proven: list[float] = []
         for pool in self.pools:
             audits = [worst_audit(pool, view) for view in VIEWS if lists or not sees_lists(view)]
-            proof = proof_of(pool, "individual+lists" if lists else "individual")
+            proof = pool.proof("individual+lists" if lists else "individual")
             known = [audit.upper for audit in audits if audit and audit.claim is not None]
             known += [proof.upper] if proof and not known else []
             proven += [upper.epsilon for upper in known] or [math.inf]
@@ -337,7 +335,7 @@ class Decision:
         return judged.judged(lists=lists)
 
 
-def decide(table: ComparisonTable) -> Decision | None:
+def decide(pools: Sequence[ComparedPool]) -> Decision | None:
     """The decision of a comparison; None where it has no results.
 
     A defense is out if its claim is false, an attack is shown to beat guessing, or it is not shown to cost
@@ -345,18 +343,16 @@ def decide(table: ComparisonTable) -> Decision | None:
     one with the smallest proven epsilon in three digits (without a proof the smallest claimed one), then the
     highest nDCG@10, then the lowest AUC.
     """
-    if not table.pools:
+    if not pools:
         return None
     judgements: dict[PoolKey, list[tuple[ComparedPool, dict[bool, Judgement]]]] = {}
-    for world in worlds(table):
+    for world in worlds(pools):
         for pool in world.pools:
             leaks = world.leaks_of[pool.key]
             both = {lists: _of_pool(pool, leaks, lists=lists) for lists in (False, True)}
             judgements.setdefault(pool.key, []).append((pool, both))
     unbounded = {
-        pool.label[:2]
-        for pool in table.pools
-        if any(warning.code == UNBOUNDED for warning in pool.record.warnings)
+        pool.label[:2] for pool in pools if any(warning.code == UNBOUNDED for warning in pool.record.warnings)
     }
 
     def worst(several: Sequence[tuple[ComparedPool, dict[bool, Judgement]]], lists: bool) -> Judgement:

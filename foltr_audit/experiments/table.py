@@ -1,4 +1,7 @@
-"""The cells of a comparison, pooled: a pool is what one row of its tables is about."""
+"""The cells of a comparison, pooled: a pool is what one row of its tables is about.
+
+Pools come in the order of their grid.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,45 +261,40 @@ class ComparedPool(Attacked):
         worst = {view: worst_audit(self, view) for view in VIEWS}
         return {view: audit.verdict for view, audit in worst.items() if audit and audit.claim is not None}
 
+    def proof(self, view: str) -> ProofRecord | None:
+        """What is proven for an observer of all rounds, see `proof_of`."""
+        return proof_of(self.proofs, self.audits, view)
+
     def mean(self, name: str) -> float | None:
         """Mean of a field of its `UtilityRecord`s; None where one of them does not know it."""
         return mean_utility(self.utilities, name)
 
 
-class Proven(Protocol):
-    """What holds the proofs of a chain, and what its audit found."""
-
-    @property
-    def proofs(self) -> Sequence[ProofRecord]: ...
-
-    @property
-    def audits(self) -> Sequence[AuditRecord]: ...
-
-
-def proof_of(pool: Proven, view: str) -> ProofRecord | None:
-    """What is proven for an observer of all rounds; None where it was not computed.
+def proof_of(proofs: Iterable[ProofRecord], audits: Sequence[AuditRecord], view: str) -> ProofRecord | None:
+    """What is proven of a chain for an observer of all rounds; None where it was not computed.
 
     That is nothing where an audit of the chain found a broken link, or contradicts a proof.
     """
-    found = [proof for proof in pool.proofs if proof.of == "all rounds" and proof.view == view]
-    return _if_it_holds(pool, found[0]) if found else None
+    found = [proof for proof in proofs if proof.of == "all rounds" and proof.view == view]
+    return _if_it_holds(found[0], audits) if found else None
 
 
 def proven_auc(pool: ComparedPool) -> float | None:
     """The largest AUC of any attack on the attacked messages, by proof; None where nothing is proven."""
-    known = [_if_it_holds(pool, proof).auc for proof in pool.proofs if proof.of == "attacked"]
+    known = [_if_it_holds(proof, pool.audits).auc for proof in pool.proofs if proof.of == "attacked"]
     if len(known) < pool.runs or any(auc is None or auc >= 1 for auc in known):
         return None
     return max(auc for auc in known if auc is not None)
 
 
-def _if_it_holds(pool: Proven, proof: ProofRecord) -> ProofRecord:
-    broken = next((audit.declared_why for audit in pool.audits if audit.declared == "broken"), "")
-    wrong = next((audit.why for audit in pool.audits if audit.verdict == CONTRADICTION), "")
+def _if_it_holds(proof: ProofRecord, audits: Sequence[AuditRecord]) -> ProofRecord:
+    broken = [
+        f"a link does less than it declares: {a.declared_why}" for a in audits if a.declared == "broken"
+    ]
+    wrong = [f"its audit contradicts it: {a.why}" for a in audits if a.verdict == CONTRADICTION]
     if not broken and not wrong:
         return proof
-    why = f"a link does less than it declares: {broken}" if broken else f"its audit contradicts it: {wrong}"
-    nothing = UpperBound(epsilon=math.inf, delta=proof.upper.delta, how=why)
+    nothing = UpperBound(epsilon=math.inf, delta=proof.upper.delta, how=[*broken, *wrong][0])
     return proof.model_copy(update={"upper": nothing, "auc": 1.0})
 
 
@@ -327,23 +325,6 @@ def hit_hardest(pool: ComparedPool) -> AttackRecord | None:
     return next((one for one in pool.groups if one.method == best.method and one.place == 1), None)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ComparisonTable:
-    """The pools of a comparison, in the order of its grid."""
-
-    pools: tuple[ComparedPool, ...] = ()
-
-    @property
-    def alternatives(self) -> list[str]:
-        """The defenses as given, in order; pools of several epsilons belong to one."""
-        return list(dict.fromkeys(pool.label.alternative for pool in self.pools))
-
-    @property
-    def epsilons(self) -> list[float]:
-        """The epsilons that defenses were made for, rising."""
-        return sorted({pool.label.eps for pool in self.pools if pool.label.eps is not None})
-
-
 def cells_by_pool(cells: Iterable[CellPlan]) -> dict[Spec, list[CellPlan]]:
     """The cells of each pool, in order: they share everything but repetition and fold."""
     pools: dict[Spec, list[CellPlan]] = {}
@@ -360,13 +341,13 @@ def chain_of(spec: Spec) -> tuple[str, str, tuple[str, ...]]:
     return spec.train.learner, spec.population.scenario, spec.defense
 
 
-def read_table(
+def read_pools(
     folder: ComparisonFolder,
     planned: Sequence[CellPlan],
     done: Sequence[CellPlan],
     progress: Progress = SILENT,
-) -> ComparisonTable:
-    """The table of cells that are done, of all planned ones; a `TraceError` where their data differ.
+) -> tuple[ComparedPool, ...]:
+    """The pools of cells that are done, of all planned ones; a `TraceError` where their data differ.
 
     Each cell is read once, so that judged lists of one pool are in memory.
     """
@@ -398,7 +379,7 @@ def read_table(
             pools[key] = pool
             tick()
     _refuse_mixed_data(folder, pools.values())
-    return ComparisonTable(pools=tuple(pools[key] for key in pooled))
+    return tuple(pools[key] for key in pooled)
 
 
 _Runs = dict[tuple[int, int], "StoredRun"]

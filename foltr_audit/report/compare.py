@@ -15,13 +15,11 @@ from foltr_audit.experiments.decide import ComparedWorld, Decision, StrongestLea
 from foltr_audit.experiments.table import (
     Attacked,
     ComparedPool,
-    ComparisonTable,
     WorldKey,
     cells_by_pool,
     hit_hardest,
-    proof_of,
     proven_auc,
-    read_table,
+    read_pools,
     warnings_of,
     worst_audit,
 )
@@ -208,8 +206,8 @@ class CompareReport(Document):
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
         before = [gap for gap in folder.failures() if gap.run not in lost] if partial else []
         specs = {cell.spec.hash: cell.spec for cell in planned}
-        return cls.of_table(
-            read_table(folder, planned, done, progress),
+        return cls.of_pools(
+            read_pools(folder, planned, done, progress),
             config=folder.grid.public.table(),
             grid=folder.grid.public.toml,
             plans={folder.cell(cell.spec).name: cell for cell in planned},
@@ -230,9 +228,9 @@ class CompareReport(Document):
         )
 
     @classmethod
-    def of_table(cls, table: ComparisonTable, **others: Any) -> CompareReport:
+    def of_pools(cls, pools: Sequence[ComparedPool], **others: Any) -> CompareReport:
         """The report on what cells found; `others` are the fields that do not follow from it."""
-        pools, every = table.pools, worlds(table)
+        every = worlds(pools)
         facts = [record for pool in pools for record in pool.data]
 
         def rows(of: Callable[[ComparedPool], Iterable[Row]]) -> list[Row]:
@@ -258,7 +256,7 @@ class CompareReport(Document):
             curves=rows(_curves),
             results=[_result(pool, world) for world in every for pool in world.pools],
             worlds=every,
-            decision=decide(table),
+            decision=decide(pools),
             **others,
         )
 
@@ -445,7 +443,7 @@ def _result(pool: ComparedPool, world: ComparedWorld) -> Row:
     best, hardest, place = pool.best, hit_hardest(pool), world.front[pool.key]
     attack = best.attack
     metrics = ("accuracy", "precision", "recall", "f1", "tpr_at_1")
-    proofs = [proof for view in VIEWS if (proof := proof_of(pool, view)) is not None]
+    proofs = [proof for view in VIEWS if (proof := pool.proof(view)) is not None]
     several = len({other.record.learner for other in world.pools}) > 1
     loss = pool.difference.loss
     worst = next(iter(pool.served), None)

@@ -13,7 +13,7 @@ from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcomes import Checked, CheckSubject, outcomes
 from foltr_audit.evidence.check.subjects import checked_pools, chosen_pools
 from foltr_audit.experiments.comparison.grid import GridExclusion
-from foltr_audit.experiments.table import NOT_TESTED, ComparedPool, ComparisonTable
+from foltr_audit.experiments.table import NOT_TESTED, ComparedPool
 from tests.fixtures.check_subjects import proof
 from tests.fixtures.comparisons import audit, lost, setting, warned
 
@@ -48,9 +48,8 @@ def compared(
     left_out: tuple[GridExclusion, ...] = (),
     failed: dict[Spec, str] | None = None,
 ) -> Checked:
-    table = ComparisonTable(pools=pools)
-    chosen = chosen_pools(table, left_out, defenses, eps)
-    return checked_pools(limits, table, chosen, {"audit": audit}, left_out, failed or {})
+    chosen = chosen_pools(pools, left_out, defenses, eps)
+    return checked_pools(limits, pools, chosen, {"audit": audit}, left_out, failed or {})
 
 
 def found(*pools: ComparedPool, **more: Any) -> list[CheckSubject]:

@@ -22,11 +22,9 @@ from foltr_audit.experiments.store import StoredRun
 from foltr_audit.experiments.table import (
     NOISE_SHARES,
     ComparedPool,
-    ComparisonTable,
     hit_hardest,
-    proof_of,
     proven_auc,
-    read_table,
+    read_pools,
     worst_audit,
 )
 from foltr_audit.judge.bootstrap import QueryBootstrap
@@ -89,20 +87,20 @@ class Cells:
         return self.runs[spec]
 
 
-def table(*runs: StoredRun) -> ComparisonTable:
+def table(*runs: StoredRun) -> tuple[ComparedPool, ...]:
     folder = Cells(runs)
     names = {tuple(chain): name for name, chain in CHAINS.items()}
     planned = [
         CellPlan(run.spec, "audit" if run.spec.audit else "attack", LABELS[names[run.spec.defense]])
         for run in runs
     ]
-    made = read_table(cast(ComparisonFolder, folder), planned, planned)
+    made = read_pools(cast(ComparisonFolder, folder), planned, planned)
     assert sorted(folder.read_specs, key=hash) == sorted(folder.runs, key=hash), "each is read once"
     return made
 
 
 def pool(*runs: StoredRun) -> ComparedPool:
-    return next(one for one in table(*runs).pools if one.spec == runs[0].spec)
+    return next(one for one in table(*runs) if one.spec == runs[0].spec)
 
 
 def test_runs_in_which_no_sum_opened_are_counted() -> None:
@@ -133,8 +131,8 @@ def test_utility_against_the_same_by_hand() -> None:
 
 
 def test_no_defense_may_come_last_and_its_cells_are_read_once() -> None:
-    first, last = table(*cells("none", BASE), *cells("published", NDCG)).pools
-    again, base = table(*cells("published", NDCG), *cells("none", BASE)).pools
+    first, last = table(*cells("none", BASE), *cells("published", NDCG))
+    again, base = table(*cells("published", NDCG), *cells("none", BASE))
     assert again.difference == last.difference
     assert base.ndcg == first.ndcg
     assert not base.difference.size.known
@@ -254,12 +252,12 @@ def test_nothing_is_proven_of_a_chain_whose_audit_found_a_fault(fault: dict[str,
     found = setting(
         "a", 1.2, proofs=(rounds, *bound), audits=(audit("proven").model_copy(update=fault),)
     )  # fmt: skip
-    proof = proof_of(found, "aggregate")
+    proof = found.proof("aggregate")
     assert proof is not None
     assert (proof.auc, proof.upper.how) == (1.0 if fault else 0.8, why)
     assert math.isinf(proof.upper.epsilon) is bool(fault)
     assert proven_auc(found) == (None if fault else 0.8)
-    assert proof_of(found, "individual") is None, "not computed is not nothing proven"
+    assert found.proof("individual") is None, "not computed is not nothing proven"
 
 
 def test_an_auc_is_proven_if_it_is_in_every_run() -> None:

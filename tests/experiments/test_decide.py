@@ -28,7 +28,6 @@ from foltr_audit.experiments.decide import (
 from foltr_audit.experiments.table import (
     Attacked,
     ComparedPool,
-    ComparisonTable,
     Difference,
     over_queries,
 )
@@ -60,7 +59,7 @@ def defense(losses: Sequence[float] | Floats, eps: float, name: str = "skellam")
 
 
 def decided(*pools: ComparedPool) -> Decision:
-    found = decide(ComparisonTable(pools=(NONE, *pools)))
+    found = decide((NONE, *pools))
     assert found is not None
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -121,11 +120,6 @@ def _attacks(
     return attacks, refused
 
 
-class _RunProofs(NamedTuple):
-    proofs: tuple[ProofRecord, ...]
-    audits: tuple[AuditRecord, ...]
-
-
 def _proof(setup: Setup, view: AuditView, progress: Progress) -> tuple[ProofRecord | None, str]:
     """What is proven of a Run whose links do what they declare, and why these could not be tested.
 
@@ -143,7 +137,7 @@ def _proof(setup: Setup, view: AuditView, progress: Progress) -> tuple[ProofReco
     refuse_contradiction(
         {**vars(each), "defense": "+".join(setup.chain.texts), "sees": view} for each in audits
     )
-    return proof_of(_RunProofs(proofs_of(setup.privacy), audits), view), why
+    return proof_of(proofs_of(setup.privacy), audits, view), why
 
 
 def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> tuple[Estimate, str]:

@@ -20,10 +20,8 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.table import (
     NOTHING_LOST,
     ComparedPool,
-    ComparisonTable,
     chain_of,
-    proof_of,
-    read_table,
+    read_pools,
     warnings_of,
 )
 from foltr_audit.judge.protocol import not_for_clicks
@@ -48,16 +46,16 @@ def check_comparison(
     specs = {cell.spec.hash: cell.spec for cell in planned}
     gaps = [(specs[str(gap.run)], gap.why) for gap in folder.failures()]
     failed = {spec: why for spec, why in gaps if spec.audit is not None}
-    table = read_table(folder, planned, [cell for cell in planned if cell.spec not in failed], progress)
-    chosen = chosen_pools(table, left_out, defenses, eps)
+    pools = read_pools(folder, planned, [cell for cell in planned if cell.spec not in failed], progress)
+    chosen = chosen_pools(pools, left_out, defenses, eps)
     limits = limits.seen_by_server((chosen[0].spec.attack or AttackSpec()).hide)
     config = folder.grid.public.table()
-    return checked_pools(limits, table, chosen, config, left_out, failed, all_attacks=all_attacks)
+    return checked_pools(limits, pools, chosen, config, left_out, failed, all_attacks=all_attacks)
 
 
 def checked_pools(
     limits: SystemLimits,
-    table: ComparisonTable,
+    pools: Sequence[ComparedPool],
     chosen: Sequence[ComparedPool],
     config: Mapping[str, JsonValue],
     left_out: Sequence[GridExclusion] = (),
@@ -67,8 +65,8 @@ def checked_pools(
 ) -> Checked:
     """A subject for each chosen pool; `failed` are the audits that failed, and why."""
     several = {
-        "learner": len({pool.record.learner for pool in table.pools}) > 1,
-        "scenario": len({pool.world[1] for pool in table.pools}) > 1,
+        "learner": len({pool.record.learner for pool in pools}) > 1,
+        "scenario": len({pool.world[1] for pool in pools}) > 1,
     }
     subjects = []
     for pool in chosen:
@@ -94,7 +92,7 @@ def checked_pools(
                 attacks=[record for record in pool.attacks if record.role == "attack"],
                 refused=refusals(pool.refused),
                 all_attacks=all_attacks,
-                proof=proof_of(pool, limits.view),
+                proof=pool.proof(limits.view),
                 audits=pool.audits,
                 ndcg=pool.ndcg,
                 difference=pool.difference if pool.defended else NOTHING_LOST,
@@ -105,7 +103,7 @@ def checked_pools(
     judged = {pool.name for pool in chosen}
     warnings = [
         warning.about(pool.name)
-        for pool in table.pools
+        for pool in pools
         if pool.name in judged
         for warning in warnings_of(pool)
     ]
@@ -117,7 +115,7 @@ def checked_pools(
 
 
 def chosen_pools(
-    table: ComparisonTable,
+    pools: Sequence[ComparedPool],
     left_out: Sequence[GridExclusion] = (),
     defenses: Sequence[str] = (),
     eps: Sequence[float] = (),
@@ -129,7 +127,8 @@ def chosen_pools(
     Raises:
         UsageError: there is no such alternative or epsilon, or no pool is left.
     """
-    known, there = table.alternatives, table.epsilons
+    known = list(dict.fromkeys(pool.label.alternative for pool in pools))
+    there = sorted({pool.label.eps for pool in pools if pool.label.eps is not None})
     why_left = {row.defense: row.why for row in left_out}
     for name in defenses:
         if name not in known:
@@ -144,7 +143,7 @@ def chosen_pools(
     wanted = defenses or [name for name in known if name != NO_DEFENSE]
     chosen = [
         pool
-        for pool in table.pools
+        for pool in pools
         if pool.label.alternative in wanted and (not eps or pool.label.eps in (None, *eps))
     ]
     if not chosen:

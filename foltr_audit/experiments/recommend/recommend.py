@@ -47,7 +47,6 @@ from foltr_audit.experiments.table import (
     ComparedPool,
     Difference,
     over_queries,
-    proof_of,
     worst_audit,
 )
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -391,7 +390,7 @@ def broken_on_test(pool: ComparedPool | None, lost: Sequence[GapRecord], limits:
             f"(limit {short(limits.max_auc)}); the best guess without a message has "
             f"{short(worst.more['guess_auc'])}"
         )
-    audit, proof = worst_audit(pool, limits.view), proof_of(pool, limits.view)
+    audit, proof = worst_audit(pool, limits.view), pool.proof(limits.view)
     if audit is None:
         broken.append("its epsilon was not audited")
     else:
