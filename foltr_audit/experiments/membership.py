@@ -11,7 +11,7 @@ from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.defaults import DELTA
-from foltr_audit.core.settings.membership import MembershipMethod, MembershipSpec, MembershipView
+from foltr_audit.core.settings.membership import MembershipMethod, MembershipView
 from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.experiments.stages import first_model
 from foltr_audit.inference.membership_attacks import membership_attack, update_evidence
@@ -183,24 +183,31 @@ def infer_membership(setup: Setup, progress: Progress = SILENT) -> tuple[Members
     protocol = setup.spec.membership
     if protocol is None:
         return ()
-    size = setup.spec.population.clients
+    size, rounds, seen = setup.spec.population.clients, setup.spec.train.rounds, protocol.rounds_seen
     pool = ClientPool(size, -(-protocol.others // size) if protocol.compares else 0)
     others = pool.clients - pool.candidates
     who = f"membership with {size} members has {pool.candidates} candidates and {others} others"
     refuse_missing_users(setup.collection.train, pool.clients, who)
-    members, models, updates = _train(setup, protocol, pool, progress)
+    training = ShadowTraining(setup, protocol.of)
+    members = pool.halves(protocol.shadows, setup.streams.generator("membership/members"))
+    drawn = setup.streams.generator("membership/references")
+    parts = [pool.partition(drawn) for _ in range(protocol.references)]
+    each = setup.spec.population.cohort_size * setup.clients.interactions * rounds
+    with progress.task("train shadows", len(members) + sum(map(len, parts)), each) as tick:
+        models = training.models(members, tick)
+        updates = training.updates(pool.clients, parts, tick)
+    every = "every global model" if seen is None or seen >= rounds else f"last {seen + 1} global models"
     found = []
     with progress.task("judge", len(members) * len(protocol.views) * len(protocol.methods)) as tick:
         for view in protocol.views:
-            evidence = _evidence(view, members, models, updates, protocol.rounds_seen)
-            limit = ceiling(setup, view)
+            evidence, limit = _evidence(view, members, models, updates, seen), ceiling(setup, view)
             for method in protocol.methods:
                 scores = evidence.scores(membership_attack(method, protocol), tick)
                 found.append(
                     MembershipFinding(
                         view=view,
                         method=method,
-                        observed=observed_by(view, protocol.rounds_seen, setup.spec.train.rounds),
+                        observed="first and trained model" if view == "released" else every,
                         members=size,
                         candidates=pool.candidates,
                         federations=len(members),
@@ -211,32 +218,13 @@ def infer_membership(setup: Setup, progress: Progress = SILENT) -> tuple[Members
     return tuple(found)
 
 
-def observed_by(view: MembershipView, seen: int | None, rounds: int) -> str:
-    """What the observer of a view sees, in words."""
-    if view == "released":
-        return "first and trained model"
-    return "every global model" if seen is None or seen >= rounds else f"last {seen + 1} global models"
-
-
-def _train(
-    setup: Setup, protocol: MembershipSpec, pool: ClientPool, progress: Progress
-) -> tuple[Bools, Floats, Floats]:
-    """Members (K, N) and models (K, T + 1, P) of the federations, and updates of all clients (M, T, P)."""
-    training = ShadowTraining(setup, protocol.of)
-    members = pool.halves(protocol.shadows, setup.streams.generator("membership/members"))
-    drawn = setup.streams.generator("membership/references")
-    parts = [pool.partition(drawn) for _ in range(protocol.references)]
-    each = setup.spec.population.cohort_size * setup.clients.interactions * training.rounds
-    with progress.task("train shadows", len(members) + sum(map(len, parts)), each) as tick:
-        models = training.models(members, tick)
-        updates = training.updates(pool.clients, parts, tick)
-    return members, models, updates
-
-
 def _evidence(
     view: MembershipView, members: Bools, models: Floats, updates: Floats, seen: int | None
 ) -> FederationEvidence:
-    """The evidence of all federations: of the sum of all rounds' changes, or of the last rounds' changes."""
+    """The evidence of all federations: of the sum of all rounds' changes, or of the last rounds' changes.
+
+    Members are (K, N), models (K, T + 1, P), and the updates of all clients (M, T, P).
+    """
     changes = np.diff(models, axis=1)
     if view == "client" and seen is not None:
         changes, updates = changes[:, -seen:], updates[:, -seen:]

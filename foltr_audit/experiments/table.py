@@ -288,13 +288,13 @@ def proven_auc(pool: ComparedPool) -> float | None:
 
 
 def _if_it_holds(proof: ProofRecord, audits: Sequence[AuditRecord]) -> ProofRecord:
-    broken = [
-        f"a link does less than it declares: {a.declared_why}" for a in audits if a.declared == "broken"
-    ]
-    wrong = [f"its audit contradicts it: {a.why}" for a in audits if a.verdict == CONTRADICTION]
+    broken = [audit.declared_why for audit in audits if audit.declared == "broken"]
+    wrong = [audit.why for audit in audits if audit.verdict == CONTRADICTION]
     if not broken and not wrong:
         return proof
-    nothing = UpperBound(epsilon=math.inf, delta=proof.upper.delta, how=[*broken, *wrong][0])
+    found = "a link does less than it declares" if broken else "its audit contradicts it"
+    how = f"{found}: {[*broken, *wrong][0]}"
+    nothing = UpperBound(epsilon=math.inf, delta=proof.upper.delta, how=how)
     return proof.model_copy(update={"upper": nothing, "auc": 1.0})
 
 

@@ -338,8 +338,7 @@ class SearchSpace:
 
         First every defense once, at the limit and with the usual norm. Then the sampler chooses parameters,
         but the defenses take turns, until `FAIR_SHARE` of the candidates are drawn: a sampler alone stays
-        with the defense that was lucky first. Of ten searches of 40 candidates on an objective with two
-        peaks it found the higher one in three; with turns and separate parameters for each defense, in nine.
+        with the defense that was lucky first.
         """
         found: list[dict[str, object]] = []
         for text, searched in self.defenses.items():
