@@ -17,7 +17,7 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.comparison import runner
+from foltr_audit.experiments.comparison import runner, workers
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cell, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
@@ -82,7 +82,7 @@ def test_pieces_are_asked_for_as_workers_get_free(tmp_path: Path) -> None:
 
 
 def test_no_piece_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Workers, "_parallel", None)
+    monkeypatch.setattr(workers, "_on_this_machine", None)
     assert list(Workers(jobs=2).results(threads, [])) == []
 
 

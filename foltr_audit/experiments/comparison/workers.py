@@ -1,8 +1,8 @@
-"""Runs pieces of work side by side with joblib: on the cores of this machine, or on a Dask cluster.
+"""Runs pieces of work side by side: with joblib on the cores of this machine, or on a Dask cluster.
 
-joblib's own Dask backend waits for ever when a worker has died or the scheduler is gone: here is another.
+joblib's Dask backend waits for ever when a worker has died or the scheduler is gone, and is not used.
 
-joblib asks for pieces as workers become free; results come back in any order. Nothing that is read from disk
+Pieces are asked for as workers become free; results come back in any order. Nothing that is read from disk
 is executed: a worker imports the plug-ins that the user named in this process, and no others.
 """
 
@@ -17,7 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from foltr_audit.core.plugins.registry import import_class, importable_names, us
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
-    from joblib import ParallelBackendBase
+    from distributed import Client
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,8 +87,6 @@ def _with_plugins(names: Sequence[str], folders: Sequence[str], work: Callable[[
     return work(piece)
 
 
-Batch = Callable[[], object]
-
 _CONNECT = 10
 """Seconds after which a scheduler that does not answer, or has no worker, counts as absent."""
 
@@ -96,15 +94,16 @@ _CONNECT = 10
 _TURN = threading.Lock()
 
 
-def _run_alone(batch: Batch) -> object:
+def _run_alone(work: Callable[[T], R], piece: T) -> R:
     """In a worker of a cluster: do a piece on one thread, and one piece at a time."""
     with _TURN, one_thread():
-        return batch()
+        return work(piece)
 
 
-@contextmanager
-def _dask_cluster(address: str | None, jobs: int | None) -> Iterator[ParallelBackendBase]:
-    """A Dask cluster as a backend of joblib; without an address one of this machine for this work."""
+def _on_cluster(
+    work: Callable[[T], R], pieces: Iterator[T], address: str | None, jobs: int | None
+) -> Iterator[R]:
+    """The results of a Dask cluster; without an address of one of this machine for this work."""
     try:
         from distributed import KilledWorker
     except ImportError as error:
@@ -113,11 +112,18 @@ def _dask_cluster(address: str | None, jobs: int | None) -> Iterator[ParallelBac
         ) from error
     with ExitStack() as stack:
         try:
-            backend = _dask_backend(stack, address, jobs)
+            client = _connect(stack, address, jobs)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise UsageError(f"--scheduler: {address}: no Dask scheduler answers: {error}") from error
+        workers = min(len(client.ncores()), jobs or sys.maxsize)  # whatever their threads
+        # With pure=True, Dask takes equal calls for one task.
+        submit = partial(client.get_executor(pure=False).submit, _run_alone, work)
         try:
-            yield backend
+            waiting: set[Future[R]] = set(map(submit, islice(pieces, workers + 1)))
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                waiting |= set(map(submit, islice(pieces, len(done))))
+                yield from (future.result() for future in done)
         except KilledWorker as error:
             raise FoltrAuditError(
                 "workers of Dask died, perhaps for lack of memory; finished cells are kept: give --resume"
@@ -129,9 +135,8 @@ def _dask_cluster(address: str | None, jobs: int | None) -> Iterator[ParallelBac
             ) from error
 
 
-def _dask_backend(stack: ExitStack, address: str | None, jobs: int | None) -> ParallelBackendBase:
-    """A backend that sends pieces as futures, on a cluster that the stack closes."""
-    import joblib
+def _connect(stack: ExitStack, address: str | None, jobs: int | None) -> Client:
+    """A client of a cluster that has a worker; the stack closes both."""
     from distributed import Client, LocalCluster
     from distributed.comm import resolve_address
 
@@ -140,33 +145,14 @@ def _dask_backend(stack: ExitStack, address: str | None, jobs: int | None) -> Pa
     with without_ctrl_c():
         if address is not None:
             _knock(resolve_address(address))
-            client = Client(address, timeout=_CONNECT, set_as_default=False)
-        else:
-            cluster = LocalCluster(
+        cluster = address or stack.enter_context(
+            LocalCluster(
                 n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
             )
-            client = Client(stack.enter_context(cluster), timeout=_CONNECT, set_as_default=False)
-    stack.enter_context(client)
+        )
+        client = stack.enter_context(Client(cluster, timeout=_CONNECT, set_as_default=False))
     client.wait_for_workers(1, timeout=_CONNECT)
-    # With pure=True, Dask takes equal calls for one task.
-    executor = client.get_executor(pure=False)
-
-    class DaskBackend(joblib.ParallelBackendBase):  # type: ignore[misc]
-        supports_retrieve_callback = True
-
-        def effective_n_jobs(self, n_jobs: int) -> int:
-            workers = min(len(client.ncores()), jobs or sys.maxsize)  # whatever their threads
-            return max(2, workers)  # with one, joblib would do the work in this process
-
-        def submit(self, func: Batch, callback: Callable[[Future[object]], None]) -> Future[object]:
-            future: Future[object] = executor.submit(_run_alone, func)
-            future.add_done_callback(callback)
-            return future
-
-        def retrieve_result_callback(self, out: Future[object]) -> object:
-            return out.result()
-
-    return DaskBackend(nesting_level=0)
+    return client
 
 
 def _knock(address: str) -> None:
@@ -219,33 +205,35 @@ class Workers:
             return
         # All processes start at once: never more than there are pieces.
         first = list(islice(pieces, self.processes if self.backend == "local" else 1))
-        if first:
-            yield from self._parallel(work, chain(first, pieces), len(first))
+        if not first:
+            return
+        own = importable_names()
+        do, pieces = partial(_with_plugins, own, sys.path if own else (), work), chain(first, pieces)
+        if self.backend == "dask":
+            yield from _on_cluster(do, pieces, self.address, self.jobs)
+        else:
+            yield from _on_this_machine(do, pieces, len(first))
 
-    def _parallel(self, work: Callable[[T], R], pieces: Iterable[T], most: int) -> Generator[R, None, None]:
-        import joblib
 
-        with ExitStack() as stack:
-            if self.backend == "local":
-                config = {"backend": "loky", "inner_max_num_threads": 1}
-                # With one job, joblib would do the work in this process.
-                options = {"n_jobs": max(2, most), "initializer": _begin, "initargs": (os.getpid(),)}
-            else:
-                config = {"backend": stack.enter_context(_dask_cluster(self.address, self.jobs))}
-                options = {"n_jobs": -1}
-            own = importable_names()
-            do = joblib.delayed(partial(_with_plugins, own, sys.path if own else (), work))
-            with joblib.parallel_config(**config), without_ctrl_c():
-                results = joblib.Parallel(
-                    **options, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs + 1"
-                )(do(piece) for piece in pieces)
-            # When it is closed early, joblib warns that work is left undone.
-            stack.enter_context(warnings.catch_warnings(action="ignore", category=UserWarning))
-            stack.enter_context(closing(results))
-            try:
-                yield from results
-            except BrokenProcessPool as error:
-                raise FoltrAuditError(
-                    "a worker process died, perhaps for lack of memory; finished cells are kept: "
-                    "give --resume with fewer --jobs"
-                ) from error
+def _on_this_machine(work: Callable[[T], R], pieces: Iterator[T], processes: int) -> Iterator[R]:
+    """The results of processes of joblib, which are killed when this iterator is closed."""
+    import joblib
+
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1), without_ctrl_c():
+        results = joblib.Parallel(
+            n_jobs=max(2, processes),  # with one job, joblib would do the work in this process
+            initializer=_begin,
+            initargs=(os.getpid(),),
+            return_as="generator_unordered",
+            batch_size=1,
+            pre_dispatch="n_jobs + 1",
+        )(joblib.delayed(work)(piece) for piece in pieces)
+    # When it is closed early, joblib warns that work is left undone.
+    with warnings.catch_warnings(action="ignore", category=UserWarning), closing(results):
+        try:
+            yield from results
+        except BrokenProcessPool as error:
+            raise FoltrAuditError(
+                "a worker process died, perhaps for lack of memory; finished cells are kept: "
+                "give --resume with fewer --jobs"
+            ) from error
