@@ -13,7 +13,7 @@ from typing import cast
 
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.base import with_default
-from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.settings.unlearning import FEW_CLIENTS
 from foltr_audit.data.search_log import number_of_clients
@@ -51,8 +51,14 @@ class Plan:
         tables = [spec.table() for spec in self.specs]
         if len(tables) == 1:
             return tables[0]
-        shared = _find_shared(tables)
-        return {**shared, "cells": [_remove_shared(table, shared) for table in tables]}
+        first, *others = fields = [flat(table) for table in tables]
+        shared = {
+            name: value
+            for name, value in first.items()
+            if all(name in other and other[name] == value for other in others)
+        }
+        own = [{name: value for name, value in of.items() if name not in shared} for of in fields]
+        return {**apply_changes({}, shared), "cells": [apply_changes({}, of) for of in own]}
 
     @property
     def public(self) -> Plan:
@@ -128,30 +134,6 @@ def _merge(base: Table, over: Table) -> Table:
         else:
             new[name] = value
     return new
-
-
-def _find_shared(tables: Sequence[Table]) -> Table:
-    first = tables[0]
-    shared: Table = {}
-    for name, value in first.items():
-        if not all(name in table for table in tables):
-            continue
-        inner = [found for table in tables if isinstance(found := table[name], dict)]
-        if len(inner) == len(tables):
-            shared[name] = _find_shared(inner)
-        elif all(table[name] == value for table in tables):
-            shared[name] = value
-    return shared
-
-
-def _remove_shared(table: Table, shared: Table) -> Table:
-    rest: Table = {}
-    for name, value in table.items():
-        if name not in shared:
-            rest[name] = value
-        elif isinstance(value, dict) and value != shared[name]:
-            rest[name] = _remove_shared(value, table_in(shared, name))
-    return rest
 
 
 def with_users(table: Table) -> Table:
