@@ -9,15 +9,13 @@ import pytest
 from foltr_audit.auditing.noise_for_target import calibrations
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.alternatives import (
-    DEFAULT_ALTERNATIVES,
-    DefenseAlternative,
-)
+from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import DefenseLabel
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import UpperBound, upper_bound
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.simulation.setup import Setup
+from tests.fixtures.there import there
 from tests.fixtures.tiny import accounting
 
 STUDY = Runner()
@@ -37,22 +35,26 @@ def bound(here: Setup, chain: tuple[str, ...], view: str, **more: Any) -> UpperB
     return upper_bound(events, accounting(view=view, unit="interaction", **known | more))
 
 
-def test_the_published_chain_is_the_learner_s_own() -> None:
-    found = DefenseAlternative("published").chain(setup(), 1.2, 3.0, 1e-5)
-    assert found == ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
-    found = DefenseAlternative("published").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5)
-    assert found == ("metric-rr:eps=1.2",)
+TEMPLATE = "clip:norm={clip}+laplace:eps={eps},sensitivity={sensitivity}"
 
 
-def test_a_template_is_filled_in() -> None:
-    text = "clip:norm={clip}+laplace:eps={eps},sensitivity={sensitivity}"
-    found = DefenseAlternative(text).chain(setup(), 2.5, 5.0, 1e-5)
-    assert found == ("clip:norm=2.5", "laplace:eps=2.5,sensitivity=5")
+@pytest.mark.parametrize(
+    ("text", "learner", "sensitivity", "chain"),
+    [
+        ("published", "fpdgd", 3.0, "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"),
+        ("published", "foltr-es", 3.0, "metric-rr:eps=1.2"),
+        (TEMPLATE, "fpdgd", 5.0, "clip:norm=2.5+laplace:eps=1.2,sensitivity=5"),
+    ],
+)
+def test_a_chain_is_the_learner_s_own_or_a_template_filled_in(
+    text: str, learner: str, sensitivity: float, chain: str
+) -> None:
+    found = DefenseAlternative(text).chain(setup(learner=learner), 1.2, sensitivity, 1e-5)
+    assert "+".join(found) == chain
 
 
 def test_a_row_is_called_by_its_numbers() -> None:
-    text = "clip:norm={clip}+laplace:eps={eps},sensitivity={sensitivity}"
-    assert DefenseLabel(text, 2.5, 5.0).text == "clip:norm=2.5+laplace:eps=2.5,sensitivity=5"
+    assert DefenseLabel(TEMPLATE, 2.5, 5.0).text == "clip:norm=2.5+laplace:eps=2.5,sensitivity=5"
     assert DefenseLabel("clip:norm={clip}+top-k:k=3", 1.2, 3.0).text == "clip:norm=1.5+top-k:k=3, eps 1.2"
     assert DefenseLabel("published", 1.2, 3.0).text == "published, eps 1.2"
     assert DefenseLabel("top-k:k=3").text == "top-k:k=3"
@@ -74,16 +76,10 @@ def test_which_alternatives_depend_on_epsilon(text: str, uses: bool) -> None:
 def test_a_proven_alternative_keeps_its_word(mechanism: str, eps: float) -> None:
     here = setup()
     found = DefenseAlternative(f"proven-{mechanism}").chain(here, eps, 3.0, 1e-5)
-    claim = DefenseAlternative(f"proven-{mechanism}").proven(eps, 1e-5)
-    assert claim is not None
+    claim = there(DefenseAlternative(f"proven-{mechanism}").proven(eps, 1e-5))
     view = "aggregate" if calibrations()[mechanism].in_sum else "individual"
     proven = bound(here, found, view, delta=claim["delta"])
     assert 0.99 * eps <= proven.epsilon <= eps * (1 + 1e-9)
-
-
-def test_shares_that_floats_cannot_hold_have_no_proven_chain() -> None:
-    with pytest.raises(UsageError, match="float32"):
-        DefenseAlternative("proven-gamma-laplace").chain(setup(), 1.2, 3.0, 1e-5)
 
 
 def test_a_secure_sum_may_hold_half_of_the_messages_and_is_calibrated_for_that() -> None:
@@ -94,15 +90,22 @@ def test_a_secure_sum_may_hold_half_of_the_messages_and_is_calibrated_for_that()
     assert sigmas[1] / sigmas[0] == pytest.approx((20 / 11) ** 0.5, rel=1e-3)
 
 
-def test_what_undoes_a_proof_is_refused_and_what_comes_after_noise_costs_nothing() -> None:
-    assert DefenseAlternative("proven-laplace+top-k:k=3").chain(setup(), 4.0, 3.0, 1e-5)
-    with pytest.raises(UsageError, match=r"nothing proves epsilon 4 of the whole chain: .*round"):
-        DefenseAlternative("proven-gaussian-shares+secure-aggregation").chain(setup(), 4.0, 3.0, 1e-5)
-
-
-def test_a_learner_that_sends_no_models_has_no_proven_chain() -> None:
-    with pytest.raises(UsageError, match="expected one that sends models"):
-        DefenseAlternative("proven-laplace").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5)
+@pytest.mark.parametrize(
+    ("text", "learner", "said"),
+    [
+        ("proven-gamma-laplace", "fpdgd", "float32"),  # shares that floats cannot hold
+        (
+            "proven-gaussian-shares+secure-aggregation",
+            "fpdgd",
+            "nothing proves epsilon 4 of the whole.*round",
+        ),
+        ("proven-laplace", "foltr-es", "expected one that sends models"),
+    ],
+)
+def test_what_has_no_proof_is_refused(text: str, learner: str, said: str) -> None:
+    assert DefenseAlternative("proven-laplace+top-k:k=3").chain(setup(), 4.0, 3.0, 1e-5), "costs nothing"
+    with pytest.raises(UsageError, match=said):
+        DefenseAlternative(text).chain(setup(learner=learner), 4.0, 3.0, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -114,22 +117,11 @@ def test_unknown_parts_are_refused(text: str, said: str) -> None:
         DefenseAlternative(text)
 
 
-def test_the_defaults_are_alternatives() -> None:
-    assert [DefenseAlternative(text).text for text in DEFAULT_ALTERNATIVES] == list(DEFAULT_ALTERNATIVES)
-
-
 # --- clients of different weights -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ("proven-skellam", "on each message"),
-        ("proven-skellam+secure-aggregation", "on each message"),
-        ("proven-laplace", "on each message"),
-    ],
-)
-def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None:
+@pytest.mark.parametrize("text", ["proven-skellam", "proven-skellam+secure-aggregation", "proven-laplace"])
+def test_a_proof_of_sums_knows_what_clients_weigh(text: str) -> None:
     """Rows were called proven for 1.2 where accounting itself said 10.8, or that weights spoil a grid."""
     here = setup("quantity-skew")
     assert here.clients.largest_weight == max(here.clients.sizes) / min(here.clients.sizes) == 9.0
@@ -138,7 +130,7 @@ def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None
     weights = (here.clients.largest_weight, 1.0)
     bounds = [bound(here, found, "aggregate", largest_weight=weight) for weight in weights]
     assert bounds[0].epsilon == pytest.approx(1.2, rel=0.01)
-    assert where in bounds[0].how
+    assert "on each message" in bounds[0].how
     assert bounds[1].epsilon <= bounds[0].epsilon
 
 

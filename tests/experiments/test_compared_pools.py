@@ -31,6 +31,7 @@ from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.rng import Streams
 from tests.fixtures.comparisons import DATA, attack, audit, hit, proofs, report, setting
 from tests.fixtures.evidence import random_evidence
+from tests.fixtures.there import there
 
 Values = np.ndarray[Any, Any]
 
@@ -252,8 +253,7 @@ def test_nothing_is_proven_of_a_chain_whose_audit_found_a_fault(fault: dict[str,
     found = setting(
         "a", 1.2, proofs=(rounds, *bound), audits=(audit("proven").model_copy(update=fault),)
     )  # fmt: skip
-    proof = found.proof("aggregate")
-    assert proof is not None
+    proof = there(found.proof("aggregate"))
     assert (proof.auc, proof.upper.how) == (1.0 if fault else 0.8, why)
     assert math.isinf(proof.upper.epsilon) is bool(fault)
     assert proven_auc(found) == (None if fault else 0.8)

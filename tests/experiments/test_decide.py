@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.core.results import Estimate
+from foltr_audit.core.results import AttackRecord, Estimate
 from foltr_audit.experiments.decide import (
     MOST_LOSS,
     ComparedWorld,
@@ -35,6 +35,7 @@ from foltr_audit.judge.doubts import shown_above
 from foltr_audit.report.compare_tables import above_cell
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures.comparisons import LISTS, SUM, attack, checked, guesses, report, seen_as, setting
+from tests.fixtures.there import there
 
 # --- what is recommended, by the losses on each query ---------------------------------------------
 
@@ -59,9 +60,7 @@ def defense(losses: Sequence[float] | Floats, eps: float, name: str = "skellam")
 
 
 def decided(*pools: ComparedPool) -> Decision:
-    found = decide((NONE, *pools))
-    assert found is not None
-    return found
+    return there(decide((NONE, *pools)))
 
 
 def recommended(*pools: ComparedPool) -> str:
@@ -90,8 +89,7 @@ def test_what_is_recommended_is_shown_to_lose_at_most_the_limit(
     assert all(pool.difference.upper_loss <= MOST_LOSS for one in chosen for pool in one.pools)
     passing = {eps for losses, eps in rows if difference(losses).upper_loss <= MOST_LOSS}
     if passing:
-        assert found.best is not None
-        assert found.best.eps_claimed == min(passing), "the safest of those that pass"
+        assert there(found.best).eps_claimed == min(passing), "the safest of those that pass"
     else:
         assert found.best is None
 
@@ -145,8 +143,7 @@ def test_neither_a_larger_grid_nor_fewer_queries_hide_what_a_defense_costs(
     enough = queries >= 40 and len(epsilons) > 1
     assert recommended(*pools) == ("skellam, eps 4.5" if enough else "nothing")
     if queries == 40:
-        p = pools[0].difference.p
-        assert p is not None
+        p = there(pools[0].difference.p)
         assert p == pytest.approx(0.0048, rel=1e-6)
         assert 15 * p > 0.05 > p, "significant alone, and not in a grid of 15"
 
@@ -286,45 +283,32 @@ def test_a_refuted_claim_is_neither_on_the_front_nor_beats_anybody() -> None:
 # --- what attacks are shown to do -----------------------------------------------------------------
 
 
-def leak(auc: float | Estimate | None) -> StrongestLeak | None:
-    return find_leak(setting("a", 1.2, attacks=(*guesses(), attack("map", auc))))
+GUESSES = tuple(guesses())
+WEAK = tuple(attack(*named, guess=True) for named in (("position-prior", 0.75), ("relevance-prior", 0.7)))
+
+
+def leak(auc: float | Estimate | None, beside: Sequence[AttackRecord] = GUESSES) -> StrongestLeak | None:
+    return find_leak(setting("a", 1.2, attacks=(*beside, attack("map", auc))))
 
 
 @pytest.mark.parametrize(
-    ("auc", "kind"),
+    ("beside", "kinds"),
     [
-        (0.99, "reads"), (0.93, "reads"), (0.91, "grades"), (0.7, "grades"), (0.63, "grades"),
-        (0.61, "guess"), (0.51, "guess"),
+        (GUESSES, {0.99: "reads", 0.93: "reads", 0.91: "grades", 0.63: "grades", 0.61: "guess"}),
+        (WEAK, {0.7: "guess", 0.8: "reads"}),  # grades that say less than positions are no yardstick
+        (GUESSES[:2], {0.7: "reads"}),  # no guess that knows grades
     ],
 )  # fmt: skip
-def test_an_attack_is_held_against_guesses_without_a_message(auc: float, kind: str) -> None:
+def test_an_attack_is_held_against_guesses_without_a_message(
+    beside: Sequence[AttackRecord], kinds: dict[float, str]
+) -> None:
     """Guesses have .5, .6 by position and .9 by grades; the interval is .02 wide to either side."""
-    found = leak(auc)
-    assert found is not None
-    assert found.kind == kind
-
-
-@pytest.mark.parametrize(("auc", "kind"), [(0.7, "guess"), (0.8, "reads")])
-def test_grades_that_say_less_than_positions_are_no_yardstick(auc: float, kind: str) -> None:
-    weak = [
-        attack(name, value, guess=True)
-        for name, value in (("position-prior", 0.75), ("relevance-prior", 0.7))
-    ]
-    found = find_leak(setting("a", 1.2, attacks=(*weak, attack("map", auc))))
-    assert found is not None
-    assert found.kind == kind
-
-
-def test_a_leak_needs_no_guess_that_knows_grades() -> None:
-    found = find_leak(setting("a", 1.2, attacks=(*guesses()[:2], attack("map", 0.7))))
-    assert found is not None
-    assert found.kind == "reads"
+    assert {auc: there(leak(auc, beside)).kind for auc in kinds} == kinds
 
 
 def test_who_is_no_better_than_grades_leaks_all_the_same() -> None:
     made = report(setting("a", 1.2, auc=0.7), setting("b", 1.2, auc=0.99))
-    assert made.decision is not None
-    assert [one.judgement for one in made.decision.judged] == ["leaks", "leaks"]
+    assert [one.judgement for one in there(made.decision).judged] == ["leaks", "leaks"]
     (tables,) = made.world_tables
     assert [above_cell(row).mark for row in made.results] == ["bad", "bad"]
     (line,) = tables.no_better
@@ -334,12 +318,9 @@ def test_who_is_no_better_than_grades_leaks_all_the_same() -> None:
 
 def test_an_attack_without_an_interval_beats_nothing() -> None:
     unsure = Estimate(0.95)
-    found = leak(unsure)
-    assert found is not None
-    assert found.kind == "unknown"
+    assert there(leak(unsure)).kind == "unknown"
     made = report(setting("a", 1.2, attacks=(*guesses(), attack("map", unsure))))
-    assert made.decision is not None
-    assert made.decision.judged[0].judgement == "not tested"
+    assert there(made.decision).judged[0].judgement == "not tested"
     assert above_cell(made.results[0]).mark == ""
     assert leak(None) is None
 
@@ -353,7 +334,6 @@ def test_no_sum_is_a_leak_of_chance_on_the_front() -> None:
     guard = setting("guard", auc=None, without_sum=2)
     found = world(setting("none", auc=None), guard)
     assert [found.front[pool.key].on for pool in found.pools] == [None, True]
-    assert found.leaks[guard.key].kind == "no sum"
     assert found.leaks[guard.key].kind == "no sum"
 
 

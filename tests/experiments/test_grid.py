@@ -13,6 +13,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.grid import ATTACKS, CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.table import view_of
+from tests.fixtures.there import there
 
 STUDY = Runner()
 SPEC = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 20}, "train": {"rounds": 2}}
@@ -50,8 +51,7 @@ def test_every_point_is_a_cell_once() -> None:
 
 def test_users_click_alike_in_training_and_attack() -> None:
     for cell in cells(grid(click_models=["navigational"], audit=False)):
-        assert cell.spec.attack is not None
-        assert cell.spec.attack.click_models == (cell.spec.train.click_model,) == ("navigational",)
+        assert there(cell.spec.attack).click_models == (cell.spec.train.click_model,) == ("navigational",)
 
 
 def test_no_defense_is_always_there() -> None:
@@ -199,5 +199,4 @@ def test_the_grid_of_a_spec_has_that_spec() -> None:
     differ = {name for name, value in flat(mine[0].table()).items() if value != flat(spec.table()).get(name)}
     assert len(mine) == 1
     assert differ == {"train.click_model", "trace.every", "attack.methods"}
-    assert mine[0].attack is not None
-    assert mine[0].attack.methods == spec.attacks
+    assert there(mine[0].attack).methods == spec.attacks

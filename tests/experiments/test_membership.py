@@ -21,6 +21,7 @@ from foltr_audit.experiments.membership import (
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import NO_TICK
+from tests.fixtures.there import there
 from tests.fixtures.tiny import tiny_collection
 
 ALL = ["lira", "lira-offline", "rmia", "rmia-offline"]
@@ -57,9 +58,7 @@ def findings(defense: str) -> dict[tuple[str, str], MembershipFinding]:
 
 
 def interval(found: MembershipFinding, metric: str = "auc") -> tuple[float, float]:
-    ends = found.metrics[metric].ci95
-    assert ends is not None
-    return ends
+    return there(found.metrics[metric].ci95)
 
 
 # --- who takes part -------------------------------------------------------------------------------

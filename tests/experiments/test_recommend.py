@@ -48,6 +48,7 @@ from foltr_audit.rng import Streams
 from tests.fixtures.audits import leave_out_law_tests
 from tests.fixtures.command import answer
 from tests.fixtures.comparisons import checked, lost, setting
+from tests.fixtures.there import there
 
 BASE = Spec.parse(
     {
@@ -169,22 +170,18 @@ def test_a_candidate_is_judged_on_the_validation_part_by_its_worst_attack(tmp_pa
     point = CandidatePoint("proven-click-rr", 4.0)
     (score,) = runner([point])
     (spec,) = runner.specs(runner.judged[0].defense)
-    assert spec.attack is not None
-    assert spec.attack.on == ("vali",)
+    assert there(spec.attack).on == ("vali",)
     cell = STUDY.run(spec)
     records = click_records(cell.attacks.evidence["perfect"], Streams(spec.seed))
     auc = next(record.metric("auc") for record in records if record.method == "olsr")
-    attack = worst_attack([runner.folder.read(spec)])
-    assert attack is not None
+    attack = there(worst_attack([runner.folder.read(spec)]))
     assert attack.metric("auc") == auc
     assert score is not None
     assert auc.ci95 is not None
     difference = runner.judged[0].difference
     assert score.excess == max(auc.ci95[1] - 0.9, difference.upper_loss - MOST_LOSS)
     mine, alone = (runner.folder.read(*runner.specs(chain)) for chain in (spec.defense, ["none"]))
-    assert mine.utility.validation is not None
-    assert alone.utility.validation is not None
-    lost = alone.utility.validation - mine.utility.validation
+    lost = there(alone.utility.validation) - there(mine.utility.validation)
     assert difference.size.value == pytest.approx(-lost)
 
 
@@ -217,10 +214,8 @@ def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
     )
     runner = candidates(limits, tmp_path)
     found = search(space, runner, 12, Streams(BASE.seed))
-    number = choose(runner.judged)
-    assert number is not None
-    chosen = found[number][1]
-    assert chosen is not None
+    number = there(choose(runner.judged))
+    chosen = there(found[number][1])
     assert chosen.feasible
     scores = [score for score in runner(list(grid(space))) if score is not None]
     kept = [score.utility for score in scores if score.feasible]
@@ -270,8 +265,7 @@ def test_what_has_no_clip_is_audited_too(
     confirm(BASE, point, limits, STUDY, folder, Workers(jobs=1), SearchBudget(runs=1, trials=40))
     audits = [cell for cell in folder.cells() if cell.kind == "audit"]
     assert [cell.label.alternative for cell in audits] == [point.alternative]
-    assert audits[0].spec.audit is not None
-    assert audits[0].spec.audit.claim == point.eps
+    assert there(audits[0].spec.audit).claim == point.eps
 
 
 def test_the_confirming_grid_has_the_experiments_settings() -> None:
@@ -280,8 +274,7 @@ def test_the_confirming_grid_has_the_experiments_settings() -> None:
     assert (found.runs, found.eps, found.sensitivity) == (2, (2.0,), 1.0)
     assert found.defenses == ("none", "proven-laplace")
     spec = found.spec_of(found.learners[0], "uniform", "perfect", 0, "attack")
-    assert spec.attack is not None
-    assert spec.attack.on == ("test",)
+    assert there(spec.attack).on == ("test",)
     assert spec.train == BASE.train
     assert (spec.population, spec.data) == (BASE.population, BASE.data)
 

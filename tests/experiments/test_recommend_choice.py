@@ -26,6 +26,7 @@ from foltr_audit.experiments.recommend.space import (
 from foltr_audit.privacy.accounting import UpperBound
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
+from tests.fixtures.there import there
 
 # --- the search -----------------------------------------------------------------------------------
 
@@ -79,8 +80,7 @@ def played(seed: int, candidates: int = 70) -> Found:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_optimum_under_a_limit_is_found(seed: int) -> None:
     found = played(seed)
-    number = best(found)
-    assert number is not None
+    number = there(best(found))
     point, score = found[number]
     assert score is not None
     assert point.alternative == "laplace"
@@ -136,8 +136,7 @@ def test_what_could_not_be_scored_never_wins() -> None:
         return [None if point.alternative == "laplace" else scored(point) for point in points]
 
     found = search(SPACE, judge, 20, Streams(5))
-    number = best(found)
-    assert number is not None
+    number = there(best(found))
     assert found[number][0].alternative == "click-rr"
     unscored = (CandidatePoint("laplace", 1.0, 1.0), None)
     assert best([unscored, (CandidatePoint("none"), CandidateScore(utility=0.9, excess=0.3))]) is None
@@ -230,8 +229,7 @@ def test_what_is_chosen_is_within_a_tie_of_the_best_and_no_safer_one_is(
     made: list[tuple[float, float]],
 ) -> None:
     judged = [candidate(shifted(by, 0.08, seed), eps) for seed, (by, eps) in enumerate(made)]
-    chosen = choose(judged)
-    assert chosen is not None
+    chosen = there(choose(judged))
     ndcg = [one.score.utility for one in judged if one.score is not None]
     first = max(ndcg)
     assert first - ndcg[chosen] < LARGEST_TIE or math.isclose(first, ndcg[chosen])

@@ -27,6 +27,7 @@ from foltr_audit.experiments.versions import cell_name
 from foltr_audit.utils.progress import Progress, Tick
 from tests.fixtures.cell_grids import begun, run_all, stored, tiny_cells
 from tests.fixtures.command import files
+from tests.fixtures.there import there
 
 ALONE = Workers(jobs=1)
 
@@ -201,8 +202,7 @@ def test_a_spec_that_a_power_cut_emptied_is_written_again(tmp_path: Path) -> Non
 def test_a_comparison_at_work_is_not_overwritten(tmp_path: Path) -> None:
     path, cells = tmp_path / "folder", tiny_cells(2)
     folder = begun(path, cells)
-    handle = folder.claim(cells[1].spec)
-    assert handle is not None
+    handle = there(folder.claim(cells[1].spec))
     with pytest.raises(UsageError, match="is being written by another comparison"):
         ComparisonFolder.create(path, resume=False, overwrite=True)
     os.close(handle)
@@ -220,10 +220,9 @@ def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> No
     assert found.utility.ndcg == cell.trained.ndcg
     assert found.query_ndcg.mean() == pytest.approx(cell.trained.ndcg)
     evidence = cell.attacks.evidence["perfect"]
-    assert found.evidence is not None
-    np.testing.assert_array_equal(found.evidence.clicks, evidence.clicks)
+    np.testing.assert_array_equal(there(found.evidence).clicks, evidence.clicks)
     for label, guessed in evidence.guessed.items():
-        np.testing.assert_array_equal(found.evidence.guessed[label].scores, guessed.scores)
+        np.testing.assert_array_equal(there(found.evidence).guessed[label].scores, guessed.scores)
     where = folder.cell(spec)
     packed = bytearray((where / "arrays.npz").read_bytes())
     packed[len(packed) // 2] ^= 1

@@ -33,12 +33,6 @@ def test_metrics_of_the_last_round_and_of_all(tmp_path: Path) -> None:
     assert run.metrics["online_sum"] == pytest.approx(0.1 + 0.2 * 0.9995 + 0.6 * 0.9995**2, rel=1e-12)
 
 
-def test_an_unfinished_run_is_not_compared(tmp_path: Path) -> None:
-    write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]), finished=False)
-    with pytest.raises(UsageError, match="unfinished; end the run with --resume"):
-        read_runs(tmp_path)
-
-
 def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
     write_run(tmp_path / "run", rounds_of(0.7))
     other = write_run(tmp_path / "other", rounds_of(0.7), seed=2)
@@ -55,6 +49,8 @@ def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
     assert "no such folder" in told(UsageError, tmp_path / "nowhere")
     assert "a trace without its Run" in told(UsageError, tmp_path / "trace")
     assert "neither a Run" in told(UsageError, tmp_path)
+    write_run(tmp_path / "begun", rounds_of(0.7), finished=False)
+    assert "unfinished; end the run with --resume" in told(UsageError, tmp_path / "begun")
     (tmp_path / "run" / "spec.toml").write_text(other.toml)
     assert "another Spec" in told(TraceError, tmp_path / "run")
     (tmp_path / "other" / "arrays.npz").write_bytes(b"cut")
@@ -91,9 +87,9 @@ def test_two_folders_are_named_by_what_differs(tmp_path: Path) -> None:
     write_system(tmp_path / "a", [0.3, 0.1], **PERFECT)
     write_system(tmp_path / "b", [0.3, 0.1], **NOISY)
     found = read_systems([tmp_path / "a", tmp_path / "b"])
-    assert [one.name for one in found] == ["train.click_model=perfect", "train.click_model=informational"]
-    assert [one.fields["train.click_model"] for one in found] == ["perfect", "informational"]
-    assert [len(one.fields) for one in found] == [1, 1]
+    clicks = ["perfect", "informational"]
+    assert [one.name for one in found] == [f"train.click_model={name}" for name in clicks]
+    assert [one.fields for one in found] == [{"train.click_model": name} for name in clicks]
     assert [len(one.runs) for one in found] == [2, 2]
 
 
@@ -111,11 +107,16 @@ def test_a_folder_holds_several_systems_and_folds_are_repetitions(tmp_path: Path
     assert len(match_runs(*found)) == 3
 
 
-def test_only_the_parameters_that_differ_are_named(tmp_path: Path) -> None:
+def test_only_what_differs_is_named_and_an_attack_that_one_lacks_is_one_word(tmp_path: Path) -> None:
     for rate in (0.1, 0.2):
         write_system(tmp_path / f"{rate}", [0.3], train={"learner": f"fpdgd:learning_rate={rate}"})
-    found = read_systems([tmp_path / "0.1", tmp_path / "0.2"])
-    assert [one.name for one in found] == [f"train.learner=fpdgd:learning_rate={rate}" for rate in (0.1, 0.2)]
+    write_system(tmp_path / "c", [0.3], train={"learner": "fpdgd:learning_rate=0.1"}, attack={})
+    names = [one.name for one in read_systems([tmp_path / "0.1", tmp_path / "0.2"])]
+    assert names == [f"train.learner=fpdgd:learning_rate={rate}" for rate in (0.1, 0.2)]
+    assert [one.name for one in read_systems([tmp_path / "c", tmp_path / "0.1"])] == [
+        "attack=yes",
+        "attack=no",
+    ]
     assert without_shared_parameters(["pdgd:batch=1,rate=2", "dbgd:rate=1", "pdgd:batch=1,rate=1"]) == {
         "pdgd:batch=1,rate=2": "pdgd:rate=2",
         "dbgd:rate=1": "dbgd",
@@ -134,14 +135,6 @@ def test_the_folder_names_what_the_spec_does_not(tmp_path: Path) -> None:
     names = [one.name for one in read_systems([old, other, tmp_path / "third"])]
     assert names[:2] == ["defense=none (run)", "defense=none (other)"]
     assert names[2].startswith("defense=clip")
-
-
-def test_an_attack_that_one_system_lacks_is_one_word(tmp_path: Path) -> None:
-    train: dict[str, Any] = {"train": {"learner": "fpdgd"}}
-    write_system(tmp_path / "a", [0.3], attack={"methods": ["olsr"]}, **train)
-    write_system(tmp_path / "b", [0.3], **train)
-    found = read_systems([tmp_path / "a", tmp_path / "b"])
-    assert [one.name for one in found] == ["attack=yes", "attack=no"]
 
 
 def test_one_system_or_the_same_run_twice_is_refused(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK
+from tests.fixtures.there import there
 from tests.fixtures.tiny import tiny_collection
 
 LAST = 4
@@ -279,8 +280,7 @@ def test_the_history_is_attacked_as_a_recorded_training_is() -> None:
     leaks = history_leakage(setup, recording)
     for view, found in leaks.items():
         protocol = AttackSpec(methods=("olsr",), target="training", view=view)
-        judged = judge_attacks(recording, setup.collection, protocol, setup.streams).clicks
-        assert judged is not None
+        judged = there(judge_attacks(recording, setup.collection, protocol, setup.streams).clicks)
         for label, answer in judged.guessed.items():
             assert np.array_equal(found.guessed[label].guess, answer.guess)
     right = [(leaks[view].guessed["olsr"].guess == leaks[view].clicks).mean() for view in VIEWS]
