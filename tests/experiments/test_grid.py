@@ -45,18 +45,9 @@ def test_every_point_is_a_cell_once() -> None:
         chosen |= {(f"clip:norm={clip:g}", f"gamma-laplace:eps={eps:g},sensitivity={2 * clip:g}")}
         chosen |= {(f"clip:norm={clip:g}",)}
     scenarios = {spec.population.scenario for spec in specs}
+    assert all(s.attack and s.attack.click_models == (s.train.click_model,) for s in specs)
     assert points == set(product(range(2), scenarios, ("perfect", "navigational"), chosen))
     assert len(scenarios) == 2
-
-
-def test_users_click_alike_in_training_and_attack() -> None:
-    for cell in cells(grid(click_models=["navigational"], audit=False)):
-        assert there(cell.spec.attack).click_models == (cell.spec.train.click_model,) == ("navigational",)
-
-
-def test_no_defense_is_always_there() -> None:
-    found = cells(grid(defenses=["published"], audit=False))
-    assert [cell.spec.defense for cell in found if cell.label.eps is None] == [("none",)] * 2
 
 
 def test_each_chain_is_audited_once_for_what_it_claims() -> None:
