@@ -224,14 +224,14 @@ def test_the_text_of_a_skew_makes_it_again(strength: float, two: bool, overlap: 
 
 # --- what is refused ------------------------------------------------------------------------------
 
-ONE_INTENT = AROUND._replace(intents=1)
 
-
-def test_skewed_intents_need_several() -> None:
-    with pytest.raises(UsageError, match="judged under one intent; expected several"):
-        population("intent-skew", around=ONE_INTENT)
-
-
-def test_pairs_of_one_grade_do_not_exist() -> None:
-    with pytest.raises(UsageError, match="label-skew has no values"):
-        population("label-skew:grades=2,overlap=true", around=AROUND._replace(largest_label=0))
+@pytest.mark.parametrize(
+    ("text", "around", "said"),
+    [
+        ("intent-skew", AROUND._replace(intents=1), "judged under one intent; expected several"),
+        ("label-skew:grades=2,overlap=true", AROUND._replace(largest_label=0), "label-skew has no values"),
+    ],
+)
+def test_a_skew_that_does_not_fit_the_data_is_refused(text: str, around: ScenarioContext, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        population(text, around=around)
