@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_
 from foltr_audit.core.records.population import Population
 from foltr_audit.core.results import Estimate
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.run import Run, TrainedRun
+from foltr_audit.experiments.run import Run
 from foltr_audit.judge.significance import bonferroni, mean_interval, paired_t_test, stars
 from foltr_audit.simulation.intent_metrics import (
     DELTA,
@@ -30,6 +30,9 @@ from foltr_audit.simulation.intent_metrics import (
 )
 from foltr_audit.utils.arrays import Floats, Ints
 
+if TYPE_CHECKING:
+    from foltr_audit.experiments.store import StoredRun
+
 Values = dict[str, Any]
 """Values of a row by the names of its columns."""
 
@@ -40,7 +43,7 @@ SPECIFIC = "one ranker per intent"
 SpecRuns = Mapping[Spec, Run]
 """Every Spec that was run, with its run."""
 
-R = TypeVar("R", bound=TrainedRun)
+R = TypeVar("R", Run, "StoredRun")
 
 
 def runs_by_spec(runs: Sequence[Run]) -> SpecRuns:

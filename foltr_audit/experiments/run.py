@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -80,22 +80,6 @@ class Run(RunRecords):
     @property
     def rows(self) -> Rows:
         return self.trained.rounds
-
-
-class TrainedRun(Protocol):
-    """What the metrics of a training are computed from: `rows` are its rounds, one each."""
-
-    @property
-    def spec(self) -> Spec: ...
-
-    @property
-    def record(self) -> RunRecord: ...
-
-    @property
-    def world(self) -> World: ...
-
-    @property
-    def rows(self) -> Rows: ...
 
 
 def run_record(setup: Setup) -> RunRecord:

@@ -123,7 +123,7 @@ _FORMS = {
     r"guessed/\d+/guess": ArraySchema("b1", "Lk"),
     r"guessed/\d+/(any_click|surprisal)": ArraySchema("f8", "L"),
 }
-_CURVES = ("round", ONLINE_NDCG, OFFLINE_NDCG)
+CURVES = ("round", ONLINE_NDCG, OFFLINE_NDCG)
 """Metrics that every run has for each round."""
 
 
@@ -151,7 +151,7 @@ def _arrays_of(evidence: ClickEvidence) -> Arrays:
 def _rounds_in(arrays: Mapping[str, NDArray[Any]], number: int) -> dict[str, Floats]:
     """Metrics of the training rounds by name, float64 (T,) each; an error if they are of other rounds."""
     rounds = {name.removeprefix(_ROUNDS): arrays[name] for name in arrays if name.startswith(_ROUNDS)}
-    for name in _CURVES:
+    for name in CURVES:
         if name not in rounds:
             raise ValueError(f"{_ROUNDS}{name}: missing")
         if name != "round" and np.any((rounds[name] < 0) | (rounds[name] > 1)):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
+from foltr_audit.core.ranking_metrics import ONLINE_NDCG, mean_of_rounds
 from foltr_audit.core.results import (
     UNKNOWN,
     AttackRecord,
@@ -36,6 +36,7 @@ from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import ATTACKS, CellPlan, DefenseLabel
 from foltr_audit.experiments.run import mean_utility
+from foltr_audit.experiments.store import CURVES, StoredRun
 from foltr_audit.judge.bootstrap import QueryBootstrap, QueryMetric, selected
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import click_records, group_records
@@ -48,7 +49,6 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.experiments.store import StoredRun
 
 ByQuery = tuple[NDArray[np.str_], Floats]
 """Names of queries in rising order, and the nDCG of each."""
@@ -58,8 +58,6 @@ WorldKey = tuple[str, str, str]
 
 PoolKey = tuple[str, str]
 """Learner and name, which tell a pool from the others of its world."""
-
-CURVES = ("round", ONLINE_NDCG, OFFLINE_NDCG)
 
 
 NOISE_SHARES = "FA102"
