@@ -129,7 +129,7 @@ class SecureAggregation(Defense):
             )
 
         outcome = run(after)
-        arrived = outcome.survivors & (outcome.aborted is None)
+        arrived = outcome.survivors & (not outcome.aborted)
         second = None
         if context.reopened is not None and self.reopens:
             # The server says that the others dropped out, and their neighbours help to remove their masks.
@@ -140,7 +140,7 @@ class SecureAggregation(Defense):
             total=outcome.total,
             sum=outcome.sum,
             second_total=None if outcome.total is None else second,
-            aborted="" if outcome.aborted is None else outcome.aborted.text,
+            aborted=outcome.aborted,
             costs=_costs(outcome),
         )
 
@@ -198,4 +198,4 @@ def _costs(outcome: SecureSumResult) -> dict[str, float]:
     clients = max(1, outcome.sent.shape[0])
     means = (outcome.sent.sum(axis=0) / clients).tolist()
     named = {f"bytes_{stage}": mean for stage, mean in zip(STAGES, means, strict=True)}
-    return {"bytes": float(sum(means)), **named, "aborted": float(outcome.aborted is not None)}
+    return {"bytes": float(sum(means)), **named, "aborted": float(bool(outcome.aborted))}

@@ -166,16 +166,16 @@ def test_fresh_clients_take_part_one_by_one(setup_of: SetupOf) -> None:
 
 def test_a_message_alone_is_one_mask_of_its_own_and_half_of_its_pairs_each_way() -> None:
     """Its masks are those of a client with so many neighbours: taking them off by hand leaves the message."""
-    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets, expand
+    from foltr_audit.privacy.secure_aggregation.keys import expand, private_key
 
     defense, here, messages = made("neighbours=4"), context([3, 8], counts=[2, 5], shares=50), values(2)
     wired = defense.alone(messages, here)
-    secrets = ClientSecrets(here.streams("secure-aggregation"))
+    streams = here.streams("secure-aggregation")
     for row, client in enumerate((3, 8)):
-        own = secrets.private_key(secrets.secret("pair", client), "none")
-        others = [secrets.private_key(secrets.secret(f"other/{j}", client), "none") for j in range(4)]
+        names = ("pair", *(f"other/{j}" for j in range(4)))
+        own, *others = (private_key(streams.secret(name, client), "none", streams.key) for name in names)
         pairs = expand([own.seed(other.public) for other in others], FEATURES)
-        mine = expand([secrets.secret("self", client)], FEATURES)[0]
+        mine = expand([streams.secret("self", client)], FEATURES)[0]
         left = wired.messages[row].astype(np.uint64) - mine - pairs[0] + pairs[1] - pairs[2] + pairs[3]
         value = defense.encoding.decode(left) / here.counts[row]
         np.testing.assert_allclose(value, messages[row], rtol=0, atol=2.0**-25)

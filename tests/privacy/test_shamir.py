@@ -6,11 +6,9 @@ from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.errors import UsageError
 from foltr_audit.privacy.secure_aggregation.keys import (
     PRIME,
     SECRET_BYTES,
@@ -124,16 +122,3 @@ def test_shares_of_one_secret_spread_over_the_field() -> None:
 
     assert chisquare(tops(2)).pvalue > 1e-4
     assert chisquare(tops(1)).pvalue < 1e-9, "a threshold of 1 hides nothing, and the test sees it"
-
-
-def test_refusals() -> None:
-    with pytest.raises(UsageError, match="31 bytes"):
-        polynomial(bytes(31), 2, b"")
-    with pytest.raises(UsageError, match="threshold 0"):
-        polynomial(bytes(32), 0, b"")
-    with pytest.raises(UsageError, match="a point is 0"):
-        shares((1, 2), [0])
-    with pytest.raises(UsageError, match="a point is 0"):
-        reconstruct({0: 4})
-    with pytest.raises(UsageError, match="no share"):
-        reconstruct({})

@@ -5,10 +5,9 @@ Begin with: `protocol.py`. See `docs/maths.md`, "Secure aggregation".
 
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.privacy.secure_aggregation.protocol import (
-    AggregationAbort,
     SecureSum,
     SecureSumParameters,
     SecureSumResult,
 )
 
-__all__ = ["AggregationAbort", "FixedPoint", "SecureSum", "SecureSumParameters", "SecureSumResult"]
+__all__ = ["FixedPoint", "SecureSum", "SecureSumParameters", "SecureSumResult"]

@@ -53,11 +53,8 @@ class FixedPoint:
 
         Args:
             weights: integers >= 0, shape (C,).
-
-        Raises:
-            UsageError: a weight that is negative or no integer.
         """
-        values, counts = np.unique(_weights(weights), return_counts=True)
+        values, counts = np.unique(weights, return_counts=True)
         largest = np.rint(np.ldexp(values.astype(np.float64) * self.range, self.fraction))
         if not np.all(np.isfinite(largest)):
             raise UsageError(f"{_WHO}: range {self.range:g} with weight {values.max()} is beyond float64")
@@ -65,11 +62,7 @@ class FixedPoint:
         return total.bit_length() + 1
 
     def check_sum(self, weights: ArrayLike) -> None:
-        """Refuse a cohort whose sum could exceed the modulus.
-
-        Args:
-            weights: integers >= 0, shape (C,).
-        """
+        """Refuse a cohort whose sum could exceed the modulus, by its weights (C,)."""
         needed = self.bits_needed(weights)
         if needed <= self.bits:
             return
@@ -82,7 +75,7 @@ class FixedPoint:
         )
 
     def encode(
-        self, values: ArrayLike, weights: ArrayLike, clients: Ints | None = None, *, summed: bool = True
+        self, values: ArrayLike, weights: Ints, clients: Ints | None = None, *, summed: bool = True
     ) -> NDArray[np.uint64]:
         """Weighted values as integers modulo 2^bits, uint64 (C, P).
 
@@ -96,12 +89,6 @@ class FixedPoint:
             UsageError: a value outside the range (such as NaN and infinity), or a sum that may overflow.
         """
         given = np.asarray(values, dtype=np.float64)
-        factors = _weights(weights)
-        if given.ndim != 2 or factors.shape != given.shape[:1]:
-            raise UsageError(
-                f"{_WHO}: values of shape {given.shape} with weights of shape {factors.shape}; "
-                "expected (C, P) and (C,)"
-            )
         inside = np.abs(given) <= self.range
         if not inside.all():
             row, coordinate = np.argwhere(~inside)[0]
@@ -110,8 +97,8 @@ class FixedPoint:
                 f"{given[row, coordinate]:g}; expected a value within +-{self.range:g}: raise the range, "
                 "or clip"
             )
-        self.check_sum(factors if summed else np.asarray(factors.max(initial=0))[np.newaxis])
-        whole = np.rint(np.ldexp(given * factors[:, np.newaxis].astype(np.float64), self.fraction))
+        self.check_sum(weights if summed else [weights.max(initial=0)])
+        whole = np.rint(np.ldexp(given * weights[:, np.newaxis].astype(np.float64), self.fraction))
         return self.reduced(whole.astype(np.int64).view(np.uint64))
 
     def reduced(self, integers: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -139,13 +126,6 @@ class FixedPoint:
     def decode_messages(self, words: NDArray[np.uint64], counts: Weights) -> Floats:
         """Messages as numbers, float64 (M, P), divided by their counts (M,); with masks, noise."""
         return self.decode(words) / np.where(counts > 0, counts, 1)[:, np.newaxis]
-
-
-def _weights(weights: ArrayLike) -> NDArray[np.integer]:
-    given = np.asarray(weights)
-    if given.dtype.kind not in "iu" or (given.size and given.min() < 0):
-        raise UsageError(f"{_WHO}: weights of type {given.dtype}; expected integers, 0 or more")
-    return given
 
 
 @dataclass(frozen=True, kw_only=True)

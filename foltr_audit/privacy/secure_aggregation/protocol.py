@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,71 +24,37 @@ from foltr_audit.privacy.secure_aggregation.keys import (
     PUBLIC_KEY_BYTES,
     SHARE_BYTES,
     Agreement,
-    ClientSecrets,
     MaskGraph,
-    PairwiseMasks,
     PrivateKey,
-    add_self_masks,
     bound_seed,
-    default_neighbours,
     expand,
-    neighbours_of,
+    masks_of,
     polynomial,
+    private_key,
     reconstruct,
     shares,
     sum_of_masks,
 )
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.array_memo import remembered
-from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
-
-Stage = Literal["shares", "masked", "unmask"]
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
-@dataclass(frozen=True, kw_only=True)
-class AggregationAbort:
-    """Why a round gave no sum.
-
-    Attributes:
-        stage: where it ended: `shares` (too few shared keys), `masked` (too few sent a masked message)
-            or `unmask` (a secret cannot be recovered, or the survivors form several groups).
-        reason: in words.
-        have: the number that was too small; of groups, too large.
-        needed: the smallest number that suffices; of groups, the largest.
-        client: whose secret could not be recovered, if that is the reason.
-    """
-
-    stage: Stage
-    reason: str
-    have: int
-    needed: int
-    client: int | None = None
-
-    @property
-    def text(self) -> str:
-        """One line, e.g. `masked: 3 clients sent a masked message, 5 needed`."""
-        return f"{self.stage}: {self.reason}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SecureSumParameters:
+class SecureSumParameters(NamedTuple):
     """The parameters of a cohort's round.
 
     Attributes:
-        clients: in the cohort, C.
         neighbours: of each client.
         shares_needed: Shamir threshold t of every secret, at least 1.
         at_least: fewest messages that a sum may hold, at least 2.
     """
 
-    clients: int
     neighbours: int
     shares_needed: int
     at_least: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SecureSumResult:
+class SecureSumResult(NamedTuple):
     """What the server has after one round.
 
     Attributes:
@@ -97,7 +63,7 @@ class SecureSumResult:
         survivors: who sent a masked message, bool (C,).
         total: sum of the weighted encodings of the survivors modulo 2^bits, uint64 (P,); None if aborted.
         sum: the same as numbers, float64 (P,): counts times values, summed; None if aborted.
-        aborted: why there is no sum, or None.
+        aborted: why there is no sum, in one line that begins with a stage; empty where there is one.
         parameters: of the round.
         sent: bytes that each client sent in each stage of `STAGES`, int64 (C, 4).
     """
@@ -106,12 +72,9 @@ class SecureSumResult:
     survivors: Bools
     total: NDArray[np.uint64] | None
     sum: Floats | None
-    aborted: AggregationAbort | None
+    aborted: str
     parameters: SecureSumParameters
     sent: Ints
-
-    def __post_init__(self) -> None:
-        freeze(self, payload=np.uint64, survivors=np.bool_, total=np.uint64, sum=np.float64, sent=np.int64)
 
 
 STAGES = ("keys", "shares", "masked", "unmask")
@@ -161,122 +124,136 @@ def client_seconds(neighbours: int, threshold: int, size: int, agreement: Agreem
     """
     expand([bytes(32)], 1)  # load the cipher's library before the clock starts
     streams = ClientStreams(Streams(0).key, "secure-aggregation/time", 0, np.arange(neighbours + 1))
-    secrets = ClientSecrets(streams)
-    others = [
-        secrets.private_key(secrets.secret("pair", client), agreement).public
-        for client in range(1, neighbours + 1)
-    ]
+
+    def key(client: int) -> PrivateKey:
+        return private_key(streams.secret("pair", client), agreement, streams.key)
+
+    others = [key(client).public for client in range(1, neighbours + 1)]
     marks = [time.perf_counter()]
-    own = secrets.private_key(secrets.secret("pair", 0), agreement)
+    own = key(0)
     _ = own.public
     marks.append(time.perf_counter())
     for name in ("pair", "self"):
-        secret = secrets.secret(name, 0)
-        coefficients = polynomial(secret, threshold, secrets.secret(f"{name}/shares", 0))
+        coefficients = polynomial(streams.secret(name, 0), threshold, streams.secret(f"{name}/shares", 0))
         shares(coefficients, range(1, neighbours + 1))
     marks.append(time.perf_counter())
-    masks = expand([secrets.secret("self", 0), *(own.seed(other) for other in others)], size)
+    masks = expand([streams.secret("self", 0), *(own.seed(other) for other in others)], size)
     masks.sum(axis=0)
     marks.append(time.perf_counter())
-    spent = np.diff(marks).tolist()
-    return dict(zip(STAGES[:3], spent, strict=True))
+    return dict(zip(STAGES[:3], np.diff(marks).tolist(), strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class MaskRecovery:
-    """Which clients hold which shares after the masked messages, and the masks that the shares give.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MaskedRound:
+    """The clients of one round: the masks that they add, and those that their shares take off the sum.
 
     Attributes:
+        streams: whose key, purpose and round name every secret of the clients (C,).
         graph: who is whose neighbour.
-        clients: ids, int64 (C,).
-        secrets: of the round.
         agreement: how a pair gets its seed.
         threshold: shares that reconstruct a secret.
         shared: who shared keys, bool (C,).
-        survivors: clients that sent a masked message and answer now, bool (C,).
+        sends: clients that send a masked message and answer afterwards, bool (C,).
         digests: of what each client received; None if masks do not depend on it.
     """
 
+    streams: ClientStreams
     graph: MaskGraph
-    clients: Ints
-    secrets: ClientSecrets
     agreement: Agreement
     threshold: int
     shared: Bools
-    survivors: Bools
+    sends: Bools
     digests: Sequence[bytes] | None = None
 
     @cached_property
-    def keys(self) -> list[PrivateKey | None]:
-        """Private key of each client that shared keys."""
-        return [
-            self.secrets.private_key(self.secrets.secret("pair", client), self.agreement) if there else None
-            for client, there in zip(self.clients.tolist(), self.shared.tolist(), strict=True)
-        ]
+    def keys(self) -> dict[int, PrivateKey]:
+        """The private key of each client that shared keys, by its place."""
+        clients = self.streams.clients.tolist()
+        return {
+            place: private_key(self.streams.secret("pair", clients[place]), self.agreement, self.streams.key)
+            for place in np.flatnonzero(self.shared).tolist()
+        }
+
+    def add_masks(self, out: NDArray[np.uint64]) -> None:
+        """Add to the rows of senders in out (C, P) all their masks; each mask of a pair is expanded once.
+
+        Of a pair the smaller id adds the mask, and the other subtracts it.
+        """
+        clients, size = self.streams.clients, out.shape[1]
+        for one, other in self.graph.rings():
+            used = self.shared[one] & self.shared[other] & (self.sends[one] | self.sends[other])
+            left, right = one[used], other[used]
+            pairs = zip(left.tolist(), right.tolist(), strict=True)
+            seeds = [self.keys[a].seed(self.keys[b].public) for a, b in pairs]
+            signs = np.where(clients[left] > clients[right], -1, 1)
+            ours, theirs = self._bound(seeds, left), self._bound(seeds, right)
+            # The places of a ring do not repeat on either side; with repeats `+=` would add only one of them.
+            for part, masks in masks_of(ours, size, signs):
+                out[left[part]] += masks
+                if ours == theirs:
+                    out[right[part]] -= masks
+            if ours != theirs:
+                for part, masks in masks_of(theirs, size, signs):
+                    out[right[part]] -= masks
+        out[~self.sends] = 0
+        senders = np.flatnonzero(self.sends)
+        own = [self.streams.secret("self", client) for client in clients[senders].tolist()]
+        for part, masks in masks_of(own, size):
+            out[senders[part]] += masks
+
+    def _bound(self, seeds: list[bytes], places: Ints) -> list[bytes]:
+        """The seeds of pairs as the clients in these places use them."""
+        digests = self.digests
+        if digests is None:
+            return seeds
+        return [bound_seed(seed, digests[place]) for seed, place in zip(seeds, places.tolist(), strict=True)]
 
     @cached_property
     def _holders(self) -> Bools:
-        """Which neighbours of each client survive, bool (C, degree)."""
-        return self.survivors[self.graph.table]
+        """Which neighbours of each client answer, bool (C, degree)."""
+        return self.sends[self.graph.table]
 
     @cached_property
-    def lost(self) -> Bools:
+    def _lost(self) -> Bools:
         """Clients whose masks with a survivor have no counterpart in the sum, bool (C,)."""
-        return self.shared & ~self.survivors & self._holders.any(axis=1)
+        return self.shared & ~self.sends & self._holders.any(axis=1)
 
-    def why_not(self) -> AggregationAbort | None:
-        """Why the masks cannot or must not be removed, or None."""
+    def why_not(self) -> str:
+        """Why the masks cannot or must not be taken off the sum, or nothing."""
         held = self._holders.sum(axis=1)
-        short = np.flatnonzero((self.survivors | self.lost) & (held < self.threshold))
+        short = np.flatnonzero((self.sends | self._lost) & (held < self.threshold))
         if short.size:
-            place = short[0]
-            client, have = int(self.clients[place]), int(held[place])
-            return AggregationAbort(
-                stage="unmask",
-                reason=f"{have} neighbours of client {client} survive, {self.threshold} needed "
-                f"(so it is for {short.size} clients)",
-                have=have,
-                needed=self.threshold,
-                client=client,
+            client, have = self.streams.clients[short[0]], held[short[0]]
+            return (
+                f"unmask: {have} neighbours of client {client} survive, {self.threshold} needed "
+                f"(so it is for {short.size} clients)"
             )
-        groups = self.graph.groups(self.survivors)
-        if groups <= 1:
-            return None
-        return AggregationAbort(
-            stage="unmask",
-            reason=f"the survivors fall apart into {groups} groups that share no mask, whose sums would show",
-            have=groups,
-            needed=1,
+        groups = self.graph.groups(self.sends)
+        apart = (
+            f"unmask: the survivors fall apart into {groups} groups that share no mask, whose sums would show"
         )
+        return apart if groups > 1 else ""
 
-    def masks(self, size: int) -> NDArray[np.uint64]:
+    def left_masks(self, size: int) -> NDArray[np.uint64]:
         """The masks that remain in the sum of the survivors' messages, modulo 2^64, uint64 (size,)."""
-        survivors = np.flatnonzero(self.survivors)
-        own = [self._recovered("self", place) for place in survivors.tolist()]
-        total = sum_of_masks(own, size, np.ones(survivors.size, dtype=np.int64))
-        for place in np.flatnonzero(self.lost).tolist():
-            total += self._left_by(place, size)
+        own = [self._recovered("self", place) for place in np.flatnonzero(self.sends).tolist()]
+        total = sum_of_masks(own, size)
+        clients = self.streams.clients
+        for place in np.flatnonzero(self._lost).tolist():
+            # What survivors added for a client that sent nothing, with the signs that they used.
+            key = private_key(self._recovered("pair", place), self.agreement, self.streams.key)
+            others = self.graph.table[place][self._holders[place]]
+            seeds = [key.seed(self.keys[other].public) for other in others.tolist()]
+            signs = np.where(clients[others] < clients[place], 1, -1)
+            # The server knows what it sent to each survivor, and so which mask each of them has added.
+            total += sum_of_masks(self._bound(seeds, others), size, signs)
         return total
-
-    def _left_by(self, place: int, size: int) -> NDArray[np.uint64]:
-        """The pair masks that survivors added for a client that sent nothing."""
-        key = self.secrets.private_key(self._recovered("pair", place), self.agreement)
-        others = self.graph.table[place][self._holders[place]]
-        # The server knows what it sent to each survivor, and so which mask each of them has added.
-        seeds = [
-            bound_seed(key.seed(other.public), b"" if self.digests is None else self.digests[o])
-            for o in others.tolist()
-            if (other := self.keys[o]) is not None
-        ]
-        # These are the signs that the survivors used: of a pair the smaller id adds the mask.
-        signs = np.where(self.clients[others] < self.clients[place], 1, -1)
-        return sum_of_masks(seeds, size, signs)
 
     def _recovered(self, name: str, place: int) -> bytes:
         """A client's secret, from the shares of its first surviving neighbours."""
-        client = int(self.clients[place])
+        client = int(self.streams.clients[place])
         points = (np.flatnonzero(self._holders[place])[: self.threshold] + 1).tolist()
-        secret, seed = self.secrets.secret(name, client), self.secrets.secret(f"{name}/shares", client)
+        secret, seed = self.streams.secret(name, client), self.streams.secret(f"{name}/shares", client)
         dealt = shares(polynomial(secret, self.threshold, seed), points)
         found = reconstruct(dict(zip(points, dealt, strict=True)))
         if found is None:
@@ -285,6 +262,7 @@ class MaskRecovery:
 
 
 _WHO = "secure-aggregation"
+_EXTRA = 10  # neighbours in addition to 2 log2 n, so that small cohorts stay connected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,22 +299,18 @@ class SecureSum:
     def plan(self, clients: int) -> SecureSumParameters:
         """The parameters for a cohort of C clients.
 
-        To open a secret takes the same share of the neighbours as a sum takes of the other clients.
+        Clients on a circle have an even number of neighbours, or all others. To open a secret takes the same
+        share of the neighbours as a sum takes of the other clients.
         """
+        others = max(clients - 1, 0)
+        wanted = self.neighbours or 2 * math.ceil(math.log2(max(clients, 1))) + _EXTRA
+        degree = others if wanted == "all" else min(wanted + wanted % 2, others)
         if self.threshold < 1:
             least = max(2, math.floor(self.threshold * clients) + 1)
         else:
             least = int(self.threshold)
-        if self.neighbours == "all":
-            degree = max(clients - 1, 0)
-        elif self.neighbours == 0:
-            degree = default_neighbours(clients)
-        else:
-            degree = neighbours_of(self.neighbours, clients)
-        needed = -(-(least - 1) * degree // max(clients - 1, 1))
-        return SecureSumParameters(
-            clients=clients, neighbours=degree, shares_needed=max(1, min(needed, degree)), at_least=least
-        )
+        needed = -(-(least - 1) * degree // max(others, 1))
+        return SecureSumParameters(degree, max(1, min(needed, degree)), least)
 
     def run(
         self,
@@ -362,43 +336,40 @@ class SecureSum:
                 if all clients received the same.
 
         Raises:
-            UsageError: a value or a sum that the encoding does not hold, or clients that occur twice.
+            UsageError: a value or a sum that the encoding does not hold.
         """
-        clients = streams.clients
-        none = np.zeros(clients.size, dtype=np.bool_)
-        shared = ~(none if before is None else before)
-        sends = shared & ~(none if after is None else after)
-        if np.unique(clients).size != clients.size:
-            raise UsageError(f"{_WHO}: a client occurs twice in the cohort; expected distinct ids")
+        clients, nobody = streams.clients, np.zeros(streams.clients.size, dtype=np.bool_)
+        shared = ~(nobody if before is None else before)
+        sends = shared & ~(nobody if after is None else after)
         self.encoding.check_sum(weights)
         plan = self.plan(clients.size)
-        secrets = ClientSecrets(streams)
-        graph = circle(secrets, clients, plan.neighbours)
-        aborted = _too_few("shares", "shared keys", shared, plan)
+        aborted = _too_few("shares: {} shared keys", shared, plan)
         if aborted:
-            sends = none
+            sends = nobody
         payload = np.zeros(values.shape, dtype=np.uint64)
         payload[sends] = self.encoding.encode(values[sends], weights[sends], clients[sends])
-        recovery = MaskRecovery(
-            graph, clients, secrets, self.agreement, plan.shares_needed, shared, sends, digests
+        graph = circle(streams, plan.neighbours)
+        round_ = MaskedRound(
+            streams=streams,
+            graph=graph,
+            agreement=self.agreement,
+            threshold=plan.shares_needed,
+            shared=shared,
+            sends=sends,
+            digests=digests,
         )
-        cancel = len(set(digests or ())) <= 1
-        masks = self.masks and not (sum_only and cancel)
+        masks = self.masks and not (sum_only and len(set(digests or ())) <= 1)
         if masks and not aborted:
-            pairs = PairwiseMasks(graph=graph, clients=clients, keys=recovery.keys, digests=digests)
-            pairs.add_masks(payload, sends)
-            rows = np.flatnonzero(sends)
-            seeds = [secrets.secret("self", client) for client in clients[rows].tolist()]
-            add_self_masks(payload, rows, seeds)
+            round_.add_masks(payload)
             # Sums wrap at 2^64, which 2^b divides: one reduction at the end gives the right integers.
             payload = self.encoding.reduced(payload)
-        aborted = aborted or _too_few("masked", "sent a masked message", sends, plan)
-        reached = aborted is None
-        aborted = aborted or recovery.why_not()
+        aborted = aborted or _too_few("masked: {} sent a masked message", sends, plan)
+        reached = not aborted
+        aborted = aborted or round_.why_not()
         total = None
-        if aborted is None:
+        if not aborted:
             masked = payload.sum(axis=0, dtype=np.uint64)
-            total = self.encoding.reduced(masked - recovery.masks(values.shape[1]) if masks else masked)
+            total = self.encoding.reduced(masked - round_.left_masks(values.shape[1]) if masks else masked)
         return SecureSumResult(
             payload=np.zeros_like(payload) if sum_only else payload,
             survivors=sends,
@@ -439,41 +410,37 @@ class SecureSum:
 
     def _masks(self, degree: int, size: int, streams: ClientStreams) -> NDArray[np.uint64]:
         """The sum of the masks of each client with `degree` neighbours of its own, modulo 2^64, (C, size)."""
-        secrets, masks = ClientSecrets(streams), np.empty((streams.clients.size, size), dtype=np.uint64)
-        signs = np.where(np.arange(degree) % 2 == 0, 1, -1)
+        masks = np.empty((streams.clients.size, size), dtype=np.uint64)
+        signs = np.append(1, np.where(np.arange(degree) % 2 == 0, 1, -1))
         for row, client in enumerate(streams.clients.tolist()):
-            own = secrets.private_key(secrets.secret("pair", client), self.agreement)
-            seeds = [
-                own.seed(secrets.private_key(secrets.secret(f"other/{j}", client), self.agreement).public)
-                for j in range(degree)
-            ]
-            every = [secrets.secret("self", client), *seeds]
-            masks[row] = sum_of_masks(every, size, np.append(1, signs))
+
+            def key(name: str, client: int = client) -> PrivateKey:
+                return private_key(streams.secret(name, client), self.agreement, streams.key)
+
+            own = key("pair")
+            seeds = [own.seed(key(f"other/{j}").public) for j in range(degree)]
+            masks[row] = sum_of_masks([streams.secret("self", client), *seeds], size, signs)
         return masks
 
 
-def circle(secrets: ClientSecrets, clients: Ints, degree: int) -> MaskGraph:
+def circle(streams: ClientStreams, degree: int) -> MaskGraph:
     """The graph of a round: clients in the order of a keyed hash of their ids."""
+    clients = streams.clients
 
     def key() -> tuple[object, ...]:
-        streams = secrets.streams
         return "circle", streams.key, streams.purpose_code, streams.round, clients.tobytes()
 
     def order() -> Ints:
-        tickets = [secrets.secret("place", client) for client in clients.tolist()]
+        tickets = [streams.secret("place", client) for client in clients.tolist()]
         # Places on the circle must not follow from ids: colluding clients could sit next to their target.
         return np.array(sorted(range(clients.size), key=tickets.__getitem__), dtype=np.int64)
 
     return MaskGraph(remembered(key, order), degree)
 
 
-def _too_few(stage: Stage, what: str, there: Bools, plan: SecureSumParameters) -> AggregationAbort | None:
+def _too_few(what: str, there: Bools, plan: SecureSumParameters) -> str:
+    """Why clients that did something are too few, or nothing."""
     have = int(there.sum())
     if have >= plan.at_least:
-        return None
-    return AggregationAbort(
-        stage=stage,
-        reason=f"{have} of {plan.clients} clients {what}, {plan.at_least} needed",
-        have=have,
-        needed=plan.at_least,
-    )
+        return ""
+    return what.format(f"{have} of {there.size} clients") + f", {plan.at_least} needed"
