@@ -75,7 +75,7 @@ class FixedPoint:
         )
 
     def encode(
-        self, values: ArrayLike, weights: Ints, clients: Ints | None = None, *, summed: bool = True
+        self, values: ArrayLike, weights: Weights, clients: Ints | None = None, *, summed: bool = True
     ) -> NDArray[np.uint64]:
         """Weighted values as integers modulo 2^bits, uint64 (C, P).
 
