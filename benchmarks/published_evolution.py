@@ -49,7 +49,7 @@ def replayed_rounds(data: Collection, ranker: str, click_model: str) -> Iterator
     while True:
         moved, numbers = learner.perturbations(seeds, size), SeededNumbers(seeds, LISTS)
         models = [model + moved, model + moved, model - moved, model - moved]
-        *_, clicks = player.play_numbers(counts, numbers, models.__getitem__)
+        *_, clicks = player.play(counts, numbers, models.__getitem__)
         metrics = learner.values[learner.outcomes(clicks)].reshape(CLIENTS, 2, LISTS // 2).mean(axis=2)
         yield float(metrics.mean())
         model, state = learner.update(model, state, seeds, metrics)

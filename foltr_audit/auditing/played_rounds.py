@@ -21,7 +21,7 @@ from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.privacy.events import NoiseAddition, OpaqueChange
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.federation import Federation, RoundExchange
+from foltr_audit.simulation.federation import Federation, RoundResult
 from foltr_audit.simulation.training import FedAvgServer, ModelSenders
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -98,7 +98,7 @@ class PlayedRounds:
         self.setup, self.progress, self.masked = session.setup, session.progress, session.masked
         self.federation = Federation(self.setup)
         world = self.federation.clientele.world
-        self.senders = _CanarySenders.of_training(self.setup, world)
+        self.senders = _CanarySenders(self.setup, world)
         self.federation.training = FedAvgServer(self.setup, world, self.senders)
 
     def play(self, games: Sequence[PlayedGame], views: Iterable[str]) -> list[PlayedTrial]:
@@ -174,7 +174,7 @@ class _WholeRound:
         chain = self.clients.quiet if quiet else None
         return self.canary.play(self.clients, np.array(which), context, chain).models
 
-    def arrives(self, done: RoundExchange) -> bool:
+    def arrives(self, done: RoundResult) -> bool:
         """Whether the canary's message is in what the server reads.
 
         Masks that do not cancel leave numbers that no clients can send.
@@ -186,7 +186,7 @@ class _WholeRound:
             opened = wired.sum is not None and bool(np.abs(wired.sum).max() <= most)
         return opened and bool(wired.survivors[self.row])
 
-    def seen(self, done: RoundExchange, views: set[str]) -> PlayedTrial:
+    def seen(self, done: RoundResult, views: set[str]) -> PlayedTrial:
         """The trial, of a message that arrives."""
         self.context = done.context
         own = self._own_context(1, self.again)
@@ -215,7 +215,7 @@ class _WholeRound:
         rows = np.repeat(np.searchsorted(places, self.row), count)
         return replace(context.at(rows), source=streams)
 
-    def _alone(self, done: RoundExchange) -> Floats:
+    def _alone(self, done: RoundResult) -> Floats:
         """The message (P,) of the canary, where it lies open."""
         sent, encoding, rows = done.sent.messages, self.setup.chain.encoding, np.array([self.row])
         if encoding is None:
@@ -223,7 +223,7 @@ class _WholeRound:
         words = sent[rows].astype(np.uint64)
         return np.asarray(encoding.decode_messages(words, self.context.counts[rows])[0])
 
-    def _of_sum(self, view: str, done: RoundExchange, arrived: Bools, message: Floats) -> TrialView:
+    def _of_sum(self, view: str, done: RoundResult, arrived: Bools, message: Floats) -> TrialView:
         """What is seen of the sum of what `arrived` (C,), and the server does not take out of it.
 
         Less what is known: of clients without noise and colluders all, of others what they would send
@@ -251,7 +251,7 @@ class _WholeRound:
         sent = models[places] - self.starts[places] if self.updates else models[places]
         return np.asarray(self.clients.formatted(sent, self.context.at(places)).sum(axis=0))
 
-    def _total(self, done: RoundExchange, arrived: Bools, *, subtracts: bool = False) -> Floats:
+    def _total(self, done: RoundResult, arrived: Bools, *, subtracts: bool = False) -> Floats:
         """The sum (P,) of the messages that arrived; the server `subtracts` a second sum that it opens."""
         wired, encoding = done.sent.wired, self.setup.chain.encoding
         if wired.total is None or encoding is None:

@@ -127,11 +127,11 @@ class GameClients:
             some = replace(context, clients=context.clients[rows], counts=context.counts[rows])
             scripted_rules = replace(rules, click_model=scripted, chain=chain or rules.chain)
             lists = None if given is None else given[rows]
-            local, done = ClientSimulator(scripted_rules, self._world).play(
+            local = ClientSimulator(scripted_rules, self._world).play(
                 QueryAssignment.alike(queries[rows]), some, lists
             )
             models[rows] = local.models
-            shown.append(done.shown)
+            shown.append(local.interactions.shown)
         nobody = np.empty((0, *clicks.shape[1:]), dtype=np.int64)
         return LocalResult(models, np.concatenate([nobody, *shown]))
 

@@ -121,8 +121,9 @@ class ShadowTraining:
             context = setup.context(
                 round_, cohorts.cohort(round_), federation.clientele.most, model.parameters
             )
-            context, _, sent, model = federation.exchange(replace(context, source=streams), model)
-            yield context, sent, model
+            done = federation.exchange(replace(context, source=streams), model)
+            model = done.after
+            yield done.context, done.sent, model
 
 
 # Neighbouring federations replace one client: they have equally many members, and another client takes the

@@ -141,8 +141,7 @@ class ReducedFederation:
     def reversed_steps(self, round_: int, clients: Ints, model: Floats, streams: Streams) -> Floats:
         """The local steps of clients in a round from a model (P,), without any defense, reversed: (C, P)."""
         context, asked = self.asked(self.context(round_, clients, model, streams))
-        local, _ = self.server.senders.clients.play(asked, context)
-        return -local.steps
+        return -self.server.senders.clients.play(asked, context).updates
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

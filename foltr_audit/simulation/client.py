@@ -8,7 +8,7 @@ act on them; both ways draw the same random numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -279,46 +279,18 @@ class CohortInteractions:
         return cls(**every)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LocalModels:
-    """Local models after the local steps, and the steps without any defense.
+class LocalUpdates(NamedTuple):
+    """What the clients (C,) of a cohort have after their local steps.
 
     Attributes:
-        models: float64 (C, P), after the step stage.
-        steps: sum of the gradient steps taken, before any defense, float64 (C, P).
+        models: after the step stage, float64 (C, P).
+        updates: sum of the gradient steps taken, before any defense, float64 (C, P).
+        interactions: what they learnt from.
     """
 
     models: Floats
-    steps: Floats
-
-
-class LocalStep(NamedTuple):
-    """One local step of the clients (C,) that take it.
-
-    Attributes:
-        number: of the step, from 0.
-        queries, ways: their queries, and the click model and intent of each, int64 (C,).
-        context: their round.
-    """
-
-    number: int
-    queries: Ints
-    ways: Ints
-    context: RoundContext
-
-
-class _StepResult(NamedTuple):
-    """What C clients did in one local step, as in `CohortInteractions`; local models (C, P).
-
-    `undefended` are those before the defenses of the step stage, `models` those after them.
-    """
-
-    shown: Ints
-    clicks: Bools
-    reported: Bools
-    undefended: Floats
-    models: Floats
-    clipped: Bools
+    updates: Floats
+    interactions: CohortInteractions
 
 
 class ClientSimulator:
@@ -328,46 +300,33 @@ class ClientSimulator:
         """Store the rules; kernels are compiled when the first round is played."""
         self.rules = rules
         self.world = world
+        self._unused: list[StepScratch] = []  # memory of threads that are done
 
-    def play(
-        self, asked: QueryAssignment, context: RoundContext, given: Ints | None = None
-    ) -> tuple[LocalModels, CohortInteractions]:
+    def play(self, asked: QueryAssignment, context: RoundContext, given: Ints | None = None) -> LocalUpdates:
         """Play the queries (C, B) of every client, one after the other.
 
         With `given` lists (C, b, k) the first b interactions show these.
         """
         if self._kernel_rules is not None and given is None and not self.world.trained:
-            local, done, _ = self._in_kernel(self._kernel_rules, asked, context)
-            return local, done
-        return self._step_by_step(asked, context, given)
-
-    def play_in_turns(
-        self, asked: QueryAssignment, context: RoundContext, batch: int
-    ) -> tuple[Floats, CohortInteractions]:
-        """Play the queries (C, B) of clients that take turns, `batch` at once; the model (P,) after the last.
-
-        Those of a turn start at the model that the turns before left, and move it by the sum of their steps.
-        """
-        if self._kernel_rules is not None and not self.world.trained:
-            _, done, after = self._in_kernel(self._kernel_rules, asked, context, batch)
-            return after, done
-        parameters, pieces = context.parameters, []
-        for first in range(0, len(context.clients), batch):
-            rows = np.arange(first, min(first + batch, len(context.clients)))
-            mine = replace(context.at(rows), parameters=parameters)
-            local, done = self._step_by_step(asked.at(rows), mine, None)
-            parameters = parameters + local.steps.sum(axis=0)
-            pieces.append(done)
-        return parameters, CohortInteractions.joined(pieces)
+            return self._in_kernel(self._kernel_rules, asked, context)
+        queries = asked.queries
+        models = np.tile(context.parameters, (queries.shape[0], 1))
+        shown = np.full((*queries.shape, LIST_LENGTH), -1, dtype=np.int64)
+        clicks = np.zeros(shown.shape, dtype=np.bool_)
+        clipped = np.zeros(queries.shape, dtype=np.bool_)
+        done = CohortInteractions(
+            queries=queries, shown=shown, clicks=clicks, reported=clicks.copy(), clipped=clipped
+        )
+        local = LocalUpdates(models, np.zeros_like(models), done)
+        for step in range(queries.shape[1]):
+            rows = np.flatnonzero(queries[:, step] >= 0)
+            ready = None if given is None or step >= given.shape[1] else given[rows, step]
+            self._step(step, rows, asked.ways[rows, step], context.at(rows), ready, local)
+        return local
 
     @cached_property
     def _kernel_rules(self) -> LocalStepRules | None:
         return self.rules.kernel_rules()
-
-    @cached_property
-    def _unused(self) -> list[StepScratch]:
-        """Memory of threads that are done."""
-        return []
 
     @cached_property
     def _documents(self) -> KernelDocuments:
@@ -376,15 +335,9 @@ class ClientSimulator:
         return KernelDocuments(self.world.data.features, self.world.grades, self.world.data.offsets)
 
     def _in_kernel(
-        self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext, batch: int | None = None
-    ) -> tuple[LocalModels, CohortInteractions, Floats]:
-        """What `play` returns, and the model (P,) after clients that take turns; models of the last."""
-        from foltr_audit.kernels.local_steps import (
-            StepStreamKeys,
-            empty_result,
-            play_batches,
-            play_local_steps,
-        )
+        self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext
+    ) -> LocalUpdates:
+        from foltr_audit.kernels.local_steps import StepStreamKeys, empty_result, play_local_steps
 
         show, click = context.streams("show"), context.streams(self.rules.click_model.purpose)
         ties = tie_stream(self.world.data, context.streams(TIES))
@@ -392,101 +345,87 @@ class ClientSimulator:
         stream = StepStreamKeys(context.round, *codes, np.uint64(show.key), ties)
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
         clients, parameters = context.clients, context.parameters
-        models = clients.size if batch is None else min(batch, clients.size)
-        played = empty_result(queries, parameters.size, LIST_LENGTH, models)
-        arguments = (self._documents, rules, stream, queries, lifts, clients, parameters, played)
-        after = parameters
-        if batch is None:
-            play_local_steps(*arguments, self._unused)
-        else:
-            after = play_batches(*arguments, self._unused)
-        local = LocalModels(models=played.models, steps=played.steps)
-        shown, clicks, clipped = played.shown, played.clicks, played.clipped
+        played = empty_result(queries, parameters.size, LIST_LENGTH)
+        play_local_steps(
+            self._documents, rules, stream, queries, lifts, clients, parameters, played, self._unused
+        )
+        models, updates, shown, clicks, clipped = played
         done = CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
         )
-        return local, done, after
+        return LocalUpdates(models, updates, done)
 
-    def _step_by_step(
-        self, asked: QueryAssignment, context: RoundContext, given: Ints | None
-    ) -> tuple[LocalModels, CohortInteractions]:
-        queries = asked.queries
-        models = np.tile(context.parameters, (queries.shape[0], 1))
-        undefended = np.zeros_like(models)
-        shown = np.full((*queries.shape, LIST_LENGTH), -1, dtype=np.int64)
-        clicks, reported = np.zeros(shown.shape, dtype=np.bool_), np.zeros(shown.shape, dtype=np.bool_)
-        clipped = np.zeros(queries.shape, dtype=np.bool_)
-        for step in range(queries.shape[1]):
-            rows = np.flatnonzero(queries[:, step] >= 0)
-            everybody = rows.size == queries.shape[0]
-            mine = context if everybody else context.at(rows)
-            here = LocalStep(step, queries[rows, step], asked.ways[rows, step], mine)
-            ready = None if given is None or step >= given.shape[1] else given[rows, step]
-            at = slice(None) if everybody else rows  # which makes no copies
-            # Plug-ins may write into the models that they are given.
-            before = models.copy() if everybody else models[rows]
-            done = self._step(here, before, ready)
-            undefended[at] += done.undefended - models[at]
-            models[at], clipped[at, step] = done.models, done.clipped
-            shown[at, step], clicks[at, step], reported[at, step] = done.shown, done.clicks, done.reported
-        local = LocalModels(models=models, steps=undefended)
-        return local, CohortInteractions(
-            queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=clipped
-        )
+    def _step(
+        self,
+        step: int,
+        rows: Ints,
+        ways: Ints,
+        context: RoundContext,
+        given: Ints | None,
+        local: LocalUpdates,
+    ) -> None:
+        """One step of the clients in `rows` (n,), who click in these `ways` (n,), written into `local`.
 
-    def _step(self, here: LocalStep, models: Floats, given: Ints | None) -> _StepResult:
-        """One local step of the clients; it shows the `given` lists (C, k), if any."""
-        rules, data, context = self.rules, self.world.data, here.context
-        if here.number == 0:
-            scores, starts, given = self._first_scores(here, given)
+        It shows the `given` lists (n, k), if any; `context` is of these clients alone.
+        """
+        rules, data, done = self.rules, self.world.data, local.interactions
+        queries, models = done.queries[rows, step], local.models[rows]
+        if step == 0:
+            scores, starts, given = self._first_scores(queries, context, given)
         else:
-            scores, starts = rules.ranker.scores(models, data, here.queries)
-        listed = self._show(scores, starts, here, context) if given is None else given
-        labels = self.world.clicked_grades(here.queries, here.ways, listed)
+            scores, starts = rules.ranker.scores(models, data, queries)
+        shown = self._show(scores, starts, queries, step, context) if given is None else given
+        labels = self.world.clicked_grades(queries, ways, shown)
         streams = context.streams(rules.click_model.purpose)
-        clicked = clicks_of(rules.click_model, labels, rules.largest_label, streams, here.number)
-        learnt = rules.chain.on_clicks(clicked, listed, here.number, context)
+        clicks = clicks_of(rules.click_model, labels, rules.largest_label, streams, step)
+        reported = rules.chain.on_clicks(clicks, shown, step, context)
         if self.world.trained:
-            data = self.world.trained[here.number % len(self.world.trained)]
-            scores, starts = rules.ranker.scores(models, data, here.queries)
-        found = rules.learner.local_step(
-            models, data, here.queries, scores, starts, listed, learnt, rules.ranker
+            data = self.world.trained[step % len(self.world.trained)]
+            scores, starts = rules.ranker.scores(models, data, queries)
+        learnt = rules.learner.local_step(
+            models, data, queries, scores, starts, shown, reported, rules.ranker
         )
-        stepped, moved = step_of(rules.learner, found, models)
-        after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, here.number, context)
-        return _StepResult(listed, clicked, learnt, stepped, after, cut)
+        stepped, moved = step_of(rules.learner, learnt, models)
+        # Plug-ins may write into the models that they are given.
+        local.updates[rows] += stepped - local.models[rows]
+        after, clipped = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, step, context)
+        local.models[rows], done.clipped[rows, step] = after, clipped
+        done.shown[rows, step], done.clicks[rows, step] = shown, clicks
+        done.reported[rows, step] = reported
 
-    def _first_scores(self, here: LocalStep, given: Ints | None) -> tuple[Floats, Ints, Ints | None]:
+    def _first_scores(
+        self, queries: Ints, context: RoundContext, given: Ints | None
+    ) -> tuple[Floats, Ints, Ints | None]:
         """Scores of the first step, flat, `starts` (C + 1,), and the lists (C, k) where they are known.
 
         Every local model still is the global one, so each query is scored once, whoever asks it.
         """
         from foltr_audit.kernels.ranking import repeated_scores
 
-        distinct, which = np.unique(here.queries, return_inverse=True)
-        everybody = here.context.parameters[np.newaxis]
+        distinct, which = np.unique(queries, return_inverse=True)
+        everybody = context.parameters[np.newaxis]
         scores, starts = self.rules.ranker.scores(everybody, self.world.data, distinct)
         if given is None and not self.rules.sampled:
-            ties = here.context.streams(TIES)
+            ties = context.streams(TIES)
             given = lists_in_score_order(scores, starts, self.world.data, distinct, ties)[which]
         return *repeated_scores(scores, starts, which), given
 
-    def _show(self, scores: Floats, starts: Ints, here: LocalStep, context: RoundContext) -> Ints:
+    def _show(self, scores: Floats, starts: Ints, queries: Ints, step: int, context: RoundContext) -> Ints:
         """Lists (C, k), from the local models' scores unless the global model ranks."""
         from foltr_audit.kernels.plackett_luce import sampled_lists
 
         # In the first step every local model still is the global one, and its scores are known.
-        if self.rules.learner.ranked_with == "global" and here.number > 0:
+        if self.rules.learner.ranked_with == "global" and step > 0:
             everybody = context.parameters[np.newaxis]
-            scores, starts = self.rules.ranker.scores(everybody, self.world.data, here.queries)
+            scores, starts = self.rules.ranker.scores(everybody, self.world.data, queries)
         if not self.rules.sampled:
-            return lists_in_score_order(scores, starts, self.world.data, here.queries, context.streams(TIES))
+            return lists_in_score_order(scores, starts, self.world.data, queries, context.streams(TIES))
         streams = context.streams("show")
         return sampled_lists(
             scores,
             starts,
             LIST_LENGTH,
-            here.number * LIST_LENGTH,
+            step * LIST_LENGTH,
             streams.clients,
             streams.round,
             streams.purpose_code,

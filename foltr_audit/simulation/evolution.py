@@ -6,11 +6,12 @@ Clients may draw queries and clicks from the generator that the seed of their me
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_models import Tables, declared_tables
+from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.plugins import MetricLearner, RoundContext
 from foltr_audit.core.plugins.answers import array_of, arrays_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
@@ -19,7 +20,6 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.records.round_context import WireMessages
 from foltr_audit.core.shown_lists import TIES, tie_stream
 from foltr_audit.errors import UsageError
-from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.simulation.training import (
@@ -103,21 +103,15 @@ class SeededPlayer:
         self.ranker, self.world, self.tables = setup.ranker, world, tables
 
     def play(
-        self, counts: Ints, seeds: NDArray[np.uint64], models: Callable[[int], Floats]
+        self, counts: Ints, numbers: SeededNumbers, models: Callable[[int], Floats]
     ) -> tuple[Ints, Ints, Bools]:
         """Queries (C, B), padded with -1, lists (C, B, k) and clicks (C, B, k).
 
         Args:
             counts: interactions of each client, int64 (C,).
-            seeds: uint64 (C,), below 2^32.
+            numbers: of the clients; they stand behind the last number that a client drew afterwards.
             models: the models of all clients in a step, (C, P).
         """
-        return self.play_numbers(counts, SeededNumbers(seeds, int(counts.max(initial=0))), models)
-
-    def play_numbers(
-        self, counts: Ints, numbers: SeededNumbers, models: Callable[[int], Floats]
-    ) -> tuple[Ints, Ints, Bools]:
-        """The same with generators, which stand behind the last number that a client drew afterwards."""
         from foltr_audit.kernels.numpy_order import reversed_lists
 
         C, B = counts.size, int(counts.max(initial=0))
@@ -168,8 +162,8 @@ class MetricSenders:
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Play queries (C, B) with perturbed models; each client sends its mean metrics (C, V)."""
         learner, chain = self.learner, self.setup.chain
-        values = _values(learner)
-        seeds, counts = _seeds(context.streams("es/seed"), self.seeded is not None), asked.counts
+        values = array_of(f"learner {learner.name}: values", learner.values, (np.size(learner.values),))
+        seeds, counts = self._seeds(context), asked.counts
         queries, shown, clicks = self._play(asked, context, seeds)
         learnt = reported_clicks(chain, shown, clicks, context)
         outcomes = _outcomes(learner, clicks)
@@ -179,18 +173,21 @@ class MetricSenders:
             for step in range(queries.shape[1]):
                 reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
             sent = self._means(reported, counts)
-        dtype = self.setup.spec.trace.dtype
-        messages = to_format(sent, dtype, context.round)
-        wired = WireMessages(
-            messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_)
-        )
+        messages = to_format(sent, self.setup.spec.trace.dtype, context.round)
         return CohortMessages(
-            messages=messages,
-            wired=wired,
+            wired=WireMessages(messages=messages, survivors=np.ones(seeds.size, dtype=np.bool_)),
             updates=means,
             interactions=unclipped(queries, shown, clicks, learnt),
             seeds=seeds,
         )
+
+    def _seeds(self, context: RoundContext) -> NDArray[np.uint64]:
+        """A seed of 64 bits for each client, or of 32 where it starts NumPy's generator; uint64 (C,)."""
+        # One uniform number has 52 random bits, too few for a seed: two give 32 each.
+        halves = (context.streams("es/seed").uniform(2) * 2.0**32).astype(np.uint64)
+        if self.seeded is not None:
+            return halves[:, 0]
+        return np.asarray((halves[:, 0] << np.uint64(32)) | halves[:, 1])
 
     def _means(self, outcomes: Ints, counts: Ints) -> Floats:
         """Mean metrics (C, V) of the halves of each client's first `counts` outcomes (C, B), or of all; or 0.
@@ -212,37 +209,30 @@ class MetricSenders:
         """Queries (C, B), lists (C, B, k) and clicks (C, B, k)."""
         if self.seeded is not None:
             return self.seeded.play(asked.counts, seeds, self._models(asked, context, seeds))
-        tables = declared_tables(self.world.click_model, self.world.largest_label)
-        if not self.setup.ranker.hidden and tables is not None:
-            return asked.queries, *self._in_kernel(tables, asked, context, seeds)
-        return asked.queries, *self._step_by_step(asked, context, seeds)
-
-    def _in_kernel(
-        self, tables: Tables, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[Ints, Bools]:
+        world, data = self.world, self.world.data
+        tables = declared_tables(world.click_model, world.largest_label)
+        if self.setup.ranker.hidden or tables is None:
+            models = self._models(asked, context, seeds)
+            played = play_in_score_order(self.setup.ranker, world, asked, models, context)
+            return asked.queries, *played
         from foltr_audit.kernels.evolution import EvolutionQueries, play_perturbed
 
-        streams, data = context.streams(self.world.click_model.purpose), self.world.data
-        (click, stop), grades, key = tables, self.world.grades, np.uint64(streams.key)
-        return play_perturbed(
+        streams, ties = context.streams(world.click_model.purpose), tie_stream(data, context.streams(TIES))
+        key = np.uint64(streams.key)
+        shown, clicks = play_perturbed(
             EvolutionQueries(
-                *(data.features, grades, data.offsets, click, stop),
-                *(context.round, streams.purpose_code, key, tie_stream(data, context.streams(TIES))),
+                *(data.features, world.grades, data.offsets, *tables),
+                *(context.round, streams.purpose_code, key, ties),
             ),
             np.ascontiguousarray(asked.queries),
-            self.world.lifts(asked.ways),
+            world.lifts(asked.ways),
             context.clients,
             context.parameters,
             seeds,
             self.learner.sigma,
             self.learner.antithetic,
         )
-
-    def _step_by_step(
-        self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[Ints, Bools]:
-        models = self._models(asked, context, seeds)
-        return play_in_score_order(self.setup.ranker, self.world, asked, models, context)
+        return asked.queries, shown, clicks
 
     def _models(
         self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
@@ -259,25 +249,10 @@ class MetricSenders:
         return models
 
 
-def _values(learner: MetricLearner) -> Floats:
-    """The values that the metric of one interaction may have."""
-    values = learner.values
-    return array_of(f"learner {learner.name}: values", values, (np.size(values),))
-
-
 def _outcomes(learner: MetricLearner, clicks: Bools) -> Ints:
     """The index of the value that each list's clicks give."""
     found = learner.outcomes(clicks)
     return array_of(f"learner {learner.name}: outcomes", found, clicks.shape[:-1], "whole numbers")
-
-
-def _seeds(streams: ClientStreams, short: bool) -> NDArray[np.uint64]:
-    """A seed of 64 bits for each client, or a short one of 32; uint64 (C,)."""
-    # One uniform number has 52 random bits, too few for a seed: two give 32 each.
-    halves = (streams.uniform(2) * 2.0**32).astype(np.uint64)
-    if short:
-        return halves[:, 0]
-    return np.asarray((halves[:, 0] << np.uint64(32)) | halves[:, 1])
 
 
 class EvolutionServer:
@@ -312,11 +287,9 @@ class EvolutionServer:
         """See `TrainingServer.play`: one step of the optimiser."""
         sent = self.senders.send(asked, context)
         state = self._first_state(before.parameters.size) if before.state is None else before.state
-        messages = sent.messages.astype(np.float64)
-        if sent.seeds is None:
-            raise UsageError("FOLtR-ES: messages without seeds")
+        seeds, messages = cast("NDArray[np.uint64]", sent.seeds), sent.messages.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
-            found = self.learner.update(before.parameters, state, sent.seeds, messages)
+            found = self.learner.update(before.parameters, state, seeds, messages)
             parameters, state = arrays_of(
                 f"learner {self.learner.name}: update", found, (before.parameters.shape, state.shape)
             )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ class RoundResult:
         context: the context that clients and defenses got.
         sent: what the cohort sent.
         after: the global model afterwards.
-        metrics: utility of the round by name.
+        metrics: utility of the round by name; empty where it was not evaluated.
         asked: the queries of the clients.
         world: the data that they searched.
         embeds: whether the feature rows on which clients train are stored with the shown lists.
@@ -159,20 +159,15 @@ TRAIN = 0
 """Index of the training split among the parts of a collection."""
 
 
-_SERVERS: Mapping[str, Callable[[Setup, ClientData], TrainingServer]] = {
-    "metrics": EvolutionServer,
-    "clicks": CentralServer,
-    "models": FedAvgServer,
-}
-
-
 def make_server(setup: Setup, world: ClientData) -> TrainingServer:
     """The server of a setup's learner on some data.
 
     Raises:
         UsageError: it cannot learn on this data.
     """
-    return _SERVERS[setup.learner.sends](setup, world)
+    if setup.learner.sends == "models":
+        return FedAvgServer(setup, world)
+    return (EvolutionServer if setup.learner.sends == "metrics" else CentralServer)(setup, world)
 
 
 def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False, alone: bool = True) -> Senders:
@@ -182,28 +177,12 @@ def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False, alon
         UsageError: its lists are never sampled.
     """
     if setup.learner.sends == "models":
-        return ModelSenders(setup, world, sampled=sampled, alone=alone)
+        return ModelSenders(setup, world, sampled=sampled, fresh=True, alone=alone)
     if sampled:
         raise UsageError(
             f"--lists sampled: learner {setup.learner.name} samples no lists of its fresh clients"
         )
     return MetricSenders(setup, world) if setup.learner.sends == "metrics" else ClickSenders(setup, world)
-
-
-class RoundExchange(NamedTuple):
-    """What happens in a round before it is evaluated.
-
-    Attributes:
-        context: the context, with the number of interactions of each client.
-        asked: the clients' queries.
-        sent: what they sent.
-        after: the server's state after it.
-    """
-
-    context: RoundContext
-    asked: QueryAssignment
-    sent: CohortMessages
-    after: GlobalModel
 
 
 class Federation:
@@ -253,36 +232,26 @@ class Federation:
             PluginError: a defense names one of its costs like another metric of rounds.
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
-        setup, cohort = self.setup, self.setup.cohort(round_)
+        setup, train, cohort = self.setup, self.setup.spec.train, self.setup.cohort(round_)
         context = setup.context(round_, cohort, self.clientele.most, before.parameters)
         if self.sums_only:
             context = replace(context, sums_only=True)
-        context, asked, sent, after = self.exchange(context, before)
-        metrics = self.online.compute(sent.interactions, asked, cohort)
-        train = setup.spec.train
+        done = self.exchange(context, before)
+        metrics = self.online.compute(done.sent.interactions, done.asked, cohort)
         if (round_ + 1) % train.evaluate_every == 0 or round_ + 1 == train.rounds:
-            metrics |= self.evaluation.metrics(after.parameters, self.weights_after(round_))
+            metrics |= self.evaluation.metrics(done.aggregate, self.weights_after(round_))
         else:
             metrics |= self.evaluation.missing()
-        more: dict[str, float] = {}
+        costs, more = done.sent.wired.costs, {}
         if setup.malicious is not None:
-            more |= setup.malicious.promoted_rank(setup.collection.train, setup.ranker, after.parameters)
+            more = setup.malicious.promoted_rank(setup.collection.train, setup.ranker, done.aggregate)
         if not setup.clients.alike_in_number:
-            more[PLAYED] = float(asked.counts.sum())
-        for name in sent.wired.costs:
+            more[PLAYED] = float(done.asked.counts.sum())
+        for name in costs:
             column_name(f"defense {'+'.join(setup.spec.defense)}: cost", name, {*metrics, *more})
-        metrics |= {**sent.wired.costs, **more}
-        return RoundResult(
-            context=context,
-            sent=sent,
-            after=after,
-            metrics=metrics,
-            asked=asked,
-            world=self.clientele.world,
-            embeds=setup.embeds_features,
-        )
+        return replace(done, metrics={**metrics, **costs, **more})
 
-    def exchange(self, context: RoundContext, before: GlobalModel) -> RoundExchange:
+    def exchange(self, context: RoundContext, before: GlobalModel) -> RoundResult:
         """Let the clients of a context ask, learn and send; nothing is evaluated.
 
         Raises:
@@ -291,7 +260,15 @@ class Federation:
         asked = self.clientele.ask(context)
         context = replace(context, counts=asked.counts)  # known only once the clients have asked
         sent, after = self.training.play(asked, context, before)
-        return RoundExchange(context, asked, sent, after)
+        return RoundResult(
+            context=context,
+            sent=sent,
+            after=after,
+            metrics={},
+            asked=asked,
+            world=self.clientele.world,
+            embeds=self.setup.embeds_features,
+        )
 
     def weights_after(self, round_: int) -> Floats:
         """How likely each intent (I,) is at the last interaction of a round."""

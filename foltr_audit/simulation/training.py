@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple, Protocol, Self, TypeVar
+from functools import cached_property, partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_models import declared_tables
+from foltr_audit.core.click_models import Tables, declared_tables
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import (
     Broadcast,
@@ -21,22 +21,20 @@ from foltr_audit.core.plugins import (
     CentralResult,
     ClickModel,
     RoundContext,
-    Server,
     Users,
     WireMessages,
 )
 from foltr_audit.core.plugins.answers import array_of, clicks_of, one_of
-from foltr_audit.core.plugins.learner import BatchedSteps
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.records.round_context import Delivery
 from foltr_audit.core.settings.defaults import SERVER_CLICKS
 from foltr_audit.core.shown_lists import TIES, lists_in_score_order
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.simulation.client import ClientData, ClientRules, ClientSimulator, CohortInteractions
-from foltr_audit.simulation.client_population import MaliciousClients
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -46,20 +44,24 @@ class CohortMessages:
     """The messages of a cohort, before the server does anything with them.
 
     Attributes:
-        messages: in the message kind and number format of the Spec, or encoded as integers, (C, W).
-        wired: what the server receives.
-        updates: what each client would send without any defense (the change of a model), float64 (C, W).
+        wired: what the server receives, in the message kind and number format of the Spec, or encoded as
+            integers.
+        updates: what each client would send without any defense (the change of a model), float64 (C, P).
         interactions: what the clients did.
         broadcast: what the server sent to whom; None of an honest server.
         seeds: seed of each client's perturbation, uint64 (C,), if clients perturb models.
     """
 
-    messages: Payload
     wired: WireMessages
     updates: Floats
     interactions: CohortInteractions
     broadcast: Broadcast | None = None
     seeds: NDArray[np.uint64] | None = None
+
+    @property
+    def messages(self) -> Payload:
+        """The messages as the server receives them, (C, W)."""
+        return self.wired.messages
 
 
 class Senders(Protocol):
@@ -89,7 +91,7 @@ class TrainingServer(Protocol):
         """
 
 
-def to_format(values: Payload, dtype: str, round_: int) -> NDArray[np.float32] | Floats:
+def to_format(values: Payload | Bools, dtype: str, round_: int) -> NDArray[np.float32] | Floats:
     """Convert messages to their number format.
 
     Raises:
@@ -240,12 +242,9 @@ class ServerLearning:
             context.round, np.zeros(1, dtype=np.int64), steps, context.parameters, _UNDER
         )
         drawn = np.floor(server.streams("queries").uniform(steps) * self.queries.size).astype(np.int64)
-        local, _ = self._learner.play(QueryAssignment.alike(self.queries[drawn]), server)
-        return np.asarray(local.models[0] - context.parameters)
+        models, _, _ = self._learner.play(QueryAssignment.alike(self.queries[drawn]), server)
+        return np.asarray(models[0] - context.parameters)
 
-
-SentModels = NDArray[np.float32] | Floats
-"""Models or updates (C, P) in the number format of messages."""
 
 BLOCK_NUMBERS = 500_000
 """Parameters of the local models that are in memory at once: 4 MB in each array of them."""
@@ -259,25 +258,19 @@ class ModelSenders:
         setup: Setup,
         world: ClientData,
         *,
-        sampled: bool,
-        server: Server | None = None,
-        malicious: MaliciousClients | None = None,
+        sampled: bool = True,
+        fresh: bool = False,
         alone: bool = False,
     ) -> None:
-        """Store who sends the model and who is malicious; kernels are compiled in the first round.
+        """The clients of training, or `fresh` ones: of an honest server and honest themselves.
 
         `alone`: each client is played as the only one of a cohort of its own.
         """
         self.setup = setup
         self.alone = alone
-        self.server = server
-        self.malicious = malicious
+        self.server = None if fresh else setup.server
+        self.malicious = None if fresh else setup.malicious
         self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
-
-    @classmethod
-    def of_training(cls, setup: Setup, world: ClientData) -> Self:
-        """The clients of the rounds of an experiment."""
-        return cls(setup, world, sampled=True, server=setup.server, malicious=setup.malicious)
 
     @cached_property
     def _without_contrast(self) -> ClientSimulator:
@@ -299,66 +292,55 @@ class ModelSenders:
         # Facts of the wire stage: noise that went by them could not be tested by calls without them.
         wire = replace(context, manipulated=bool(self.clients.world.trained))
         context = replace(context, sums_only=False)
-        dtype = trace.dtype if chain.encoding is None else "float64"
         broadcast = None if self.server is None else self.server.send(context)
-        if broadcast is None:
-            sent, updates, interactions = self._in_blocks(asked, context, dtype)
-        else:
+        if broadcast is not None:
             broadcast.checked(context)
             wire = replace(
                 wire, received=broadcast.received, contrast=broadcast.contrast, reopened=broadcast.reopened
             )
-            models, updates, interactions = self._answers(broadcast, asked, context)
-            sent = self._in_format(models, broadcast.received, dtype, context)
         # The server works with what was really sent, so the number format rounds before anything is summed.
+        dtype = trace.dtype if chain.encoding is None else "float64"
+        shape = context.clients.size, context.parameters.size
+        sent, updates = np.empty(shape, dtype=dtype), np.empty(shape)
+        groups = list(self._groups(broadcast, context))
+        played = []
+        for one in groups:
+            here = replace(context.at(one.rows), parameters=one.parameters)
+            clients = self.clients if one.contrast else self._without_contrast
+            local = clients.play(asked.at(one.rows), here)
+            models = self.sent_of(local.models, here)
+            if one.own:  # the server's own clients only seem to take part
+                models = np.tile(one.parameters, (one.rows.size, 1))
+            changed = models - one.parameters if trace.message == "update" else models
+            sent[one.rows] = to_format(changed, dtype, context.round)
+            updates[one.rows] = local.updates
+            played.append(local.interactions)
+        order = slice(None) if broadcast is None else np.argsort(np.concatenate([one.rows for one in groups]))
         wired = chain.on_wire(sent, wire, alone=self.alone)
-        messages: Payload = wired.messages
-        if not wired.is_encoded:
-            messages = sent if wired.messages is sent else to_format(wired.messages, dtype, context.round)
+        if not wired.is_encoded and wired.messages is not sent:
+            wired = replace(wired, messages=to_format(wired.messages, dtype, context.round))
         return CohortMessages(
-            messages=messages, wired=wired, updates=updates, interactions=interactions, broadcast=broadcast
+            wired=wired,
+            updates=updates,
+            interactions=CohortInteractions.joined(played, order),
+            broadcast=broadcast,
         )
 
-    def _in_blocks(
-        self, asked: QueryAssignment, context: RoundContext, dtype: str
-    ) -> tuple[SentModels, Floats, CohortInteractions]:
-        """What clients send (C, P) in a number format, their updates (C, P), and the interactions.
+    def _groups(self, broadcast: Broadcast | None, context: RoundContext) -> Iterable[Delivery]:
+        """Clients that are played at once: those that receive the same, or a block of honest ones.
 
-        Clients play block after block, so that a large cohort needs its messages once, in their own format,
-        and no copy in float64 of all of them. What a client does depends on no other client.
+        What a client does depends on no other client, but malicious clients may see each other. So a large
+        cohort needs its messages once, in their own format, and no copy in float64 of all of them.
         """
-        C, P = context.clients.size, context.parameters.size
-        blocks = list(self._blocks(C, P))
-        if len(blocks) == 1:  # without copies
-            models, steps, done = self._defended(self.clients, asked, context)
-            return self._in_format(models, context.parameters, dtype, context), steps, done
-        sent, updates = np.empty((C, P), dtype=dtype), np.empty((C, P))
-        played = []
-        for rows in blocks:
-            models, updates[rows], done = self._defended(self.clients, asked.at(rows), context.at(rows))
-            sent[rows] = self._in_format(models, context.parameters, dtype, context)
-            played.append(done)
-        return sent, updates, CohortInteractions.joined(played)
-
-    def _blocks(self, clients: int, parameters: int) -> Iterator[Ints]:
-        """The rows of each block of clients; one block of all where malicious clients see each other."""
+        if broadcast is not None:
+            return broadcast.deliveries
+        C, parameters = context.clients.size, context.parameters
         together = self.malicious is not None and self.malicious.poisoning.sends_otherwise
-        size = max(1, clients if together else BLOCK_NUMBERS // max(1, parameters))
-        for first in range(0, max(1, clients), size):
-            yield np.arange(first, min(first + size, clients))
-
-    def _in_format(self, models: Floats, starts: Floats, dtype: str, context: RoundContext) -> SentModels:
-        """Models (C, P) as messages: what is sent of them, in its number format."""
-        if self.setup.spec.trace.message == "update":
-            models = models - starts
-        return to_format(models, dtype, context.round)
-
-    def _defended(
-        self, clients: ClientSimulator, asked: QueryAssignment, context: RoundContext
-    ) -> tuple[Floats, Floats, CohortInteractions]:
-        """Models (C, P) that clients send, updates (C, P) without a defense, and the interactions."""
-        local, interactions = clients.play(asked, context)
-        return self.sent_of(local.models, context), local.steps, interactions
+        size = max(1, C if together else BLOCK_NUMBERS // max(1, parameters.size))
+        return [
+            Delivery(rows=np.arange(first, min(first + size, C)), parameters=parameters)
+            for first in range(0, max(1, C), size)
+        ]
 
     def sent_of(self, local: Floats, context: RoundContext) -> Floats:
         """The models (C, P) that clients send of their local ones."""
@@ -367,22 +349,6 @@ class ModelSenders:
             models = self.malicious.poisoned(models, local, context)
         return models
 
-    def _answers(
-        self, broadcast: Broadcast, asked: QueryAssignment, context: RoundContext
-    ) -> tuple[Floats, Floats, CohortInteractions]:
-        """The same of clients that received different things, each in its row."""
-        answers = []
-        for one in broadcast.deliveries:
-            clients = self.clients if one.contrast else self._without_contrast
-            here = replace(context.at(one.rows), parameters=one.parameters)
-            models, updates, done = self._defended(clients, asked.at(one.rows), here)
-            if one.own:  # the server's own clients only seem to take part
-                models = np.tile(one.parameters, (one.rows.size, 1))
-            answers.append((models, updates, done))
-        order = np.argsort(np.concatenate([one.rows for one in broadcast.deliveries]))
-        models, updates = (np.concatenate([answer[i] for answer in answers])[order] for i in (0, 1))
-        return models, updates, CohortInteractions.joined([answer[2] for answer in answers], order)
-
 
 class FedAvgServer:
     """A server that aggregates the models of its cohort."""
@@ -390,7 +356,7 @@ class FedAvgServer:
     def __init__(self, setup: Setup, world: ClientData, senders: ModelSenders | None = None) -> None:
         self.setup = setup
         self.own = ServerLearning(setup)
-        self.senders = senders or ModelSenders.of_training(setup, world)
+        self.senders = senders or ModelSenders(setup, world)
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), without other state."""
@@ -419,16 +385,14 @@ class FedAvgServer:
         return GlobalModel(check_finite(after, context.round))
 
 
-T = TypeVar("T", bound=np.generic)
-
-
 def click_messages(dtype: str, done: CohortInteractions, context: RoundContext) -> CohortMessages:
     """The messages of interactions: one for each client, its reported clicks (C, B k) as 0 and 1."""
     C, B, k = done.clicks.shape
-    reported, truth = (clicks.reshape(C, B * k).astype(np.float64) for clicks in (done.reported, done.clicks))
-    messages = to_format(reported, dtype, context.round)
-    wired = WireMessages(messages=reported, survivors=np.ones(C, dtype=np.bool_))
-    return CohortMessages(messages=messages, wired=wired, updates=truth, interactions=done)
+    reported, truth = (clicks.reshape(C, B * k) for clicks in (done.reported, done.clicks))
+    wired = WireMessages(
+        messages=to_format(reported, dtype, context.round), survivors=np.ones(C, dtype=np.bool_)
+    )
+    return CohortMessages(wired=wired, updates=truth.astype(np.float64), interactions=done)
 
 
 class ClickSenders:
@@ -446,6 +410,10 @@ class ClickSenders:
         return click_messages(self.dtype, unclipped(asked.queries, shown, clicks, reported), context)
 
 
+Learnt = tuple[CentralResult, Bools]
+"""What N interactions give a central learner, and the clicks that it learnt from, (N, k)."""
+
+
 class CentralServer:
     """A server that learns from the interactions of a round one after the other.
 
@@ -456,16 +424,32 @@ class CentralServer:
         """Prepare the rounds.
 
         Raises:
-            UsageError: the learner cannot learn from clicks of this model.
+            UsageError: the learner cannot learn from clicks of this model, or from so few in a round.
         """
         learner = learner_as(setup.learner, CentralLearner)
-        self.dtype = setup.spec.trace.dtype
-        self.learner = learner
-        self.world = world
-        own = learner.batched_steps
-        self._steps = None if own is None else _ServerSteps.of(setup, own, world)
-        self._tables = declared_tables(world.click_model, world.largest_label)
-        if self._steps is None and self._tables is None:
+        self.dtype, self.learner, self.world = setup.spec.trace.dtype, learner, world
+        steps, tables = learner.batched_steps, declared_tables(world.click_model, world.largest_label)
+        self._learn: Callable[[QueryAssignment, RoundContext, Floats], Learnt]
+        if steps is not None:
+            played = setup.spec.population.cohort_size * learner.interactions
+            if steps.batch > played:
+                raise UsageError(
+                    f"learner {learner.name}: batch={steps.batch}, but a round has {played} interactions; "
+                    "expected at most as many"
+                )
+            rules = ClientRules(
+                ranker=setup.ranker,
+                learner=steps.learner,
+                chain=setup.chain,
+                click_model=world.click_model,
+                largest_label=setup.collection.largest_label,
+                sampled=True,
+                acts_without_pairs=True,
+            )
+            self._learn = partial(_by_steps, ClientSimulator(rules, world), steps.batch)
+        elif tables is not None:
+            self._learn = partial(self._from_clicks, tables)
+        else:
             raise UsageError(
                 f"learner {learner.name}: it learns from cascade click models, not {world.click_model.name}"
             )
@@ -479,136 +463,69 @@ class CentralServer:
     def play(
         self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
     ) -> tuple[CohortMessages, GlobalModel]:
-        places = _take_turns(asked.queries)
-        queries, ways = (each[places.client, places.step] for each in (asked.queries, asked.ways))
-        each = replace(context, clients=places.turn, counts=np.ones(queries.size, dtype=np.int64))
+        step, client = np.nonzero(asked.queries.T >= 0)
+        every = QueryAssignment(*(values[client, step] for values in asked))
+        # Turns name random streams: interactions that are left out must not rename those of others.
+        turns, ones = step * asked.queries.shape[0] + client, np.ones(step.size, dtype=np.int64)
+        parameters = before.parameters
         state = np.empty(0) if before.state is None else before.state
-        if not queries.size:
-            parameters, lists = before.parameters, _InteractionRows.none()
-        elif self._steps is not None:
-            parameters, lists = self._steps.learn(queries, ways, each)
-        else:
-            learnt = one_of(
-                f"learner {self.learner.name}: learn",
-                self.learner.learn(self._users(each, ways), queries, before.parameters, state),
-                CentralResult,
-            )
+        shown = np.full((*asked.queries.shape, LIST_LENGTH), -1, dtype=np.int64)
+        clicks, reported = np.zeros(shown.shape, dtype=np.bool_), np.zeros(shown.shape, dtype=np.bool_)
+        if step.size:
+            here = replace(context, clients=turns, counts=ones, parameters=parameters)
+            learnt, reports = self._learn(every, here, state)
             parameters, state = learnt.parameters, learnt.state
-            lists = _InteractionRows(learnt.shown, learnt.clicks, learnt.clicks)
-        shown, clicks = places.spread(lists.shown), places.spread(lists.clicks)
-        reported = clicks if lists.reported is lists.clicks else places.spread(lists.reported)
+            shown[client, step], clicks[client, step] = learnt.shown, learnt.clicks
+            reported[client, step] = reports
         done = unclipped(asked.queries, shown, clicks, reported)
-        return click_messages(self.dtype, done, context), GlobalModel(
-            check_finite(parameters, context.round), state
-        )
+        after = GlobalModel(check_finite(parameters, context.round), state)
+        return click_messages(self.dtype, done, context), after
 
-    def _users(self, context: RoundContext, ways: Ints) -> Users:
-        world = self.world
-        if self._tables is None:
-            raise UsageError(f"click model {world.click_model.name}: expected a cascade")
-        click, stop = self._tables
-        return Users(
+    def _from_clicks(
+        self, tables: Tables, every: QueryAssignment, context: RoundContext, state: Floats
+    ) -> Learnt:
+        world, (click, stop) = self.world, tables
+        users = Users(
             data=world.data,
             grades=world.grades,
-            lifts=world.lifts(ways),
+            lifts=world.lifts(every.ways),
             click=click,
             stop=stop,
             clicks=world.click_model.purpose,
             context=context,
         )
+        found = self.learner.learn(users, every.queries, context.parameters, state)
+        learnt = one_of(f"learner {self.learner.name}: learn", found, CentralResult)
+        return learnt, learnt.clicks
 
 
-class _PlayOrder(NamedTuple):
-    """The interactions of a round in the order in which they are played, N in all.
+def _by_steps(
+    clients: ClientSimulator, batch: int, every: QueryAssignment, context: RoundContext, state: Floats
+) -> Learnt:
+    """Steps on one model: those of a single client, or summed steps of the clients of a batch.
 
-    Attributes:
-        client, step: the client of each, and its number among the client's, int64 (N,).
-        turn: the number of each as if all clients had equally many, int64 (N,).
-        shape: clients and steps.
+    The interactions of a batch start at the model that those before left, and move it by the sum of their
+    steps.
     """
-
-    client: Ints
-    step: Ints
-    turn: Ints
-    shape: tuple[int, int]
-
-    def spread(self, lists: NDArray[T]) -> NDArray[T]:
-        """Lists (N, k) as (C, B, k), padded where there was no query."""
-        C, B = self.shape
-        if self.client.size == C * B:  # the first of every client, the second of every client, and so on
-            return np.ascontiguousarray(lists.reshape(B, C, LIST_LENGTH).transpose(1, 0, 2))
-        out = np.full((*self.shape, LIST_LENGTH), -1 if lists.dtype == np.int64 else 0, dtype=lists.dtype)
-        out[self.client, self.step] = lists
-        return out
-
-
-def _take_turns(queries: Ints) -> _PlayOrder:
-    """The first interaction of every client, then the second of every client, and so on."""
-    step, client = np.nonzero(queries.T >= 0)
-    # Turns name random streams: interactions that are left out must not rename those of others.
-    return _PlayOrder(client, step, step * queries.shape[0] + client, (queries.shape[0], queries.shape[1]))
-
-
-class _InteractionRows(NamedTuple):
-    """Lists, clicks and reported clicks of N interactions, each (N, k)."""
-
-    shown: Ints
-    clicks: Bools
-    reported: Bools
-
-    @classmethod
-    def of(cls, done: CohortInteractions, at: int | tuple[slice, int]) -> _InteractionRows:
-        """Those of one client, or of one step."""
-        clicks = done.clicks[at]
-        return cls(done.shown[at], clicks, clicks if done.reported is done.clicks else done.reported[at])
-
-    @classmethod
-    def none(cls) -> _InteractionRows:
-        clicks = np.empty((0, LIST_LENGTH), dtype=np.bool_)
-        return cls(np.empty(clicks.shape, dtype=np.int64), clicks, clicks)
-
-
-class _ServerSteps(NamedTuple):
-    """Steps on one model: the local steps of a single client, or summed steps of the clients of a batch."""
-
-    clients: ClientSimulator
-    batch: int
-
-    @classmethod
-    def of(cls, setup: Setup, own: BatchedSteps, world: ClientData) -> _ServerSteps:
-        """Check the batch and make the steps on the training split.
-
-        Raises:
-            UsageError: a batch larger than a round.
-        """
-        played = setup.spec.population.cohort_size * setup.learner.interactions
-        if own.batch > played:
-            raise UsageError(
-                f"learner {setup.learner.name}: batch={own.batch}, but a round has {played} interactions; "
-                "expected at most as many"
-            )
-        rules = ClientRules(
-            ranker=setup.ranker,
-            learner=own.learner,
-            chain=setup.chain,
-            click_model=world.click_model,
-            largest_label=setup.collection.largest_label,
-            sampled=True,
-            acts_without_pairs=True,
-        )
-        return cls(ClientSimulator(rules, world), own.batch)
-
-    def learn(self, queries: Ints, ways: Ints, context: RoundContext) -> tuple[Floats, _InteractionRows]:
-        """The model (P,) and the lists after interactions with queries (N,) and ways to click (N,)."""
-        if self.batch == 1:  # one client that takes all local steps in a row: the kernel plays them at once
-            alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([queries.size]))
-            local, done = self.clients.play(_asked(queries[np.newaxis], ways[np.newaxis]), alone)
-            return local.models[0], _InteractionRows.of(done, 0)
-        everybody = _asked(queries[:, np.newaxis], ways[:, np.newaxis])
-        parameters, done = self.clients.play_in_turns(everybody, context, self.batch)
-        return parameters, _InteractionRows.of(done, (slice(None), 0))
-
-
-def _asked(queries: Ints, ways: Ints) -> QueryAssignment:
-    """Queries with their click models, (C, B); a server that learns from clicks does not need the intents."""
-    return QueryAssignment(queries, np.zeros_like(queries), ways)
+    N, parameters = every.queries.size, context.parameters
+    if batch == 1:  # one client that takes all local steps in a row: the kernel plays them at once
+        alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([N]))
+        models, _, done = clients.play(QueryAssignment(*(values[np.newaxis] for values in every)), alone)
+        parameters = models[0]
+    else:
+        everybody, played = QueryAssignment(*(values[:, np.newaxis] for values in every)), []
+        for first in range(0, N, batch):
+            rows = np.arange(first, min(first + batch, N))
+            here = replace(context.at(rows), parameters=parameters)
+            _, updates, interactions = clients.play(everybody.at(rows), here)
+            parameters = parameters + updates.sum(axis=0)
+            played.append(interactions)
+        done = CohortInteractions.joined(played)
+    shape = N, LIST_LENGTH
+    learnt = CentralResult(
+        parameters=parameters,
+        state=state,
+        shown=done.shown.reshape(shape),
+        clicks=done.clicks.reshape(shape),
+    )
+    return learnt, done.reported.reshape(shape)

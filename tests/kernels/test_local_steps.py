@@ -53,8 +53,8 @@ def all_bytes(clients: ClientSimulator, setup: Setup, steps: int, model: Floats)
     """Everything that clients do in round 3."""
     population = setup.spec.population
     context = setup.context(3, np.arange(population.clients) * 5, steps, model)
-    local, done = clients.play(asked(setup, context, steps), context)
-    arrays = (local.models, local.steps, done.queries, done.shown, done.clicks, done.clipped)
+    models, updates, done = clients.play(asked(setup, context, steps), context)
+    arrays = (models, updates, done.queries, done.shown, done.clicks, done.clipped)
     return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
@@ -146,11 +146,11 @@ def test_steps_that_overflow_end_in_the_ball_both_ways(order: int, ranker: str, 
     context = setup.context(3, np.arange(30), 4, model)
     with np.errstate(over="ignore", invalid="ignore"):
         found = [each(setup).play(asked(setup, context), context) for each in (clients_of, through_arrays)]
-    for local, done in found:
+    for local in found:
         assert np.linalg.norm(local.models, order, axis=1).max() <= 0.5 + 1e-12
-        assert done.clipped.tobytes() == found[0][1].clipped.tobytes()
-        assert local.models.tobytes() == found[0][0].models.tobytes()
-    assert (found[0][0].models == 0.0).all(axis=1).any(), "an overflow"
+        assert local.interactions.clipped.tobytes() == found[0].interactions.clipped.tobytes()
+        assert local.models.tobytes() == found[0].models.tobytes()
+    assert (found[0].models == 0.0).all(axis=1).any(), "an overflow"
 
 
 class L1Clip(Defense):
@@ -174,8 +174,8 @@ def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
     model = np.full(FEATURES, 0.3)
     both_ways_agree(setup, 4, model)
     context = setup.context(3, np.arange(30), 4, model)
-    local, done = clients_of(setup).play(asked(setup, context), context)
-    assert np.abs(local.models).sum(axis=1).max() <= 0.8 + 1e-12
+    models, _, done = clients_of(setup).play(asked(setup, context), context)
+    assert np.abs(models).sum(axis=1).max() <= 0.8 + 1e-12
     assert done.clipped.any()
 
 
@@ -192,25 +192,6 @@ def test_chunks_and_threads_change_no_byte(
     monkeypatch.setattr(local_steps, "clients_of_part", lambda *_: chunk)
     with numba_threads(threads):
         assert all_bytes(clients_of(setup), setup, 5, model) == expected
-
-
-@pytest.mark.parametrize("batch", [7, 70, 100])
-def test_clients_that_take_turns_start_where_those_before_left(
-    batch: int, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the kernel and through arrays, on two threads that share the clients of a turn."""
-    monkeypatch.setattr(local_steps, "clients_of_part", lambda *_: 3)
-    setup = setup_of(clients=40, learner="fpdgd:interactions=2", chain=(Clip(norm=2.0),))
-    context = setup.context(3, np.arange(70), 2, model_of(setup))
-    found = []
-    for clients in (clients_of(setup), through_arrays(setup)):
-        with numba_threads(2):
-            after, done = clients.play_in_turns(asked(setup, context, 2), context, batch)
-        found.append([each.tobytes() for each in (after, done.shown, done.clicks, done.clipped)])
-    assert found[0] == found[1]
-    local, _ = clients_of(setup).play(asked(setup, context, 2), context)
-    together = context.parameters + local.steps.sum(axis=0)
-    assert (found[0][0] == together.tobytes()) == (batch >= 70)
 
 
 # --- lists ranked by the global model -------------------------------------------------------------------
@@ -255,8 +236,8 @@ def test_only_lists_of_the_global_model_do_not_follow_from_clicks(
     for click_model in (PerfectClickModel(), Stubborn()):
         world = ClientData.alike(setup.collection.train, click_model, setup.collection.largest_label)
         clients = ClientSimulator(setup.rules(click_model, sampled=sampled), world)
-        local, done = clients.play(asked(setup, context, 6), context)
-        shown.append(done.shown)
+        local = clients.play(asked(setup, context, 6), context)
+        shown.append(local.interactions.shown)
         models.append(local.models)
     assert np.any(models[0] != models[1])
     assert np.array_equal(shown[0][:, 0], shown[1][:, 0])
@@ -268,17 +249,17 @@ def test_given_lists_are_shown_and_learnt_from(setup_of: SetupOf) -> None:
     setup = setup_of(clients=20, learner="fpdgd:interactions=4,learning_rate=2")
     context = setup.context(3, np.arange(20), 4, model_of(setup))
     queries = asked(setup, context)
-    local, done = clients_of(setup).play(queries, context)
+    models, _, done = clients_of(setup).play(queries, context)
     for steps in (1, 2, 4):
-        again, replayed = through_arrays(setup).play(queries, context, done.shown[:, :steps])
+        again, _, replayed = through_arrays(setup).play(queries, context, done.shown[:, :steps])
         assert np.array_equal(replayed.shown, done.shown)
-        assert np.array_equal(again.models, local.models)
+        assert np.array_equal(again, models)
     turned = done.shown[:, :1].copy()
     for row in turned[:, 0]:
         row[row >= 0] = row[row >= 0][::-1]
-    moved, played = clients_of(setup).play(queries, context, turned)
+    moved, _, played = clients_of(setup).play(queries, context, turned)
     assert np.array_equal(played.shown[:, :1], turned)
-    assert np.any(moved.models != local.models)
+    assert np.any(moved != models)
 
 
 # --- what only the array path may run ----------------------------------------------------------------

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import (
     CascadeClickModel,
@@ -27,6 +25,7 @@ from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.simulation.client import ClientData, ClientSimulator
 from foltr_audit.simulation.evolution import MetricSenders
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.training import play_in_score_order
 from foltr_audit.utils.arrays import Bools, Ints
 from tests.conftest import SetupOf
 from tests.fixtures import tiny
@@ -147,11 +146,12 @@ def test_the_kernel_plays_every_trait_as_arrays_do(ranker: str, setup_of: SetupO
     quick, plain = ClientSimulator(rules, clientele.world), ClientSimulator(rules, clientele.world)
     vars(plain)["_kernel_rules"] = None
     assert plain._kernel_rules is None  # mypy knows the name
-    (one, done), (other, same) = quick.play(asked, context), plain.play(asked, context)
-    pairs: list[tuple[NDArray[Any], NDArray[Any]]]
-    pairs = [(one.models, other.models), (one.steps, other.steps), (done.shown, same.shown)]
-    pairs += [(done.clicks, same.clicks), (done.clipped, same.clipped)]
-    assert all(mine.tobytes() == theirs.tobytes() for mine, theirs in pairs)
+    found = []
+    for clients in (quick, plain):
+        models, updates, done = clients.play(asked, context)
+        arrays = models, updates, done.shown, done.clicks, done.clipped
+        found.append([array.tobytes() for array in arrays])
+    assert found[0] == found[1]
     assert not done.clipped[asked.queries < 0].any()
     assert (done.shown[asked.queries < 0] == -1).all()
 
@@ -163,13 +163,12 @@ def test_perturbed_models_play_every_trait_as_arrays_do(setup_of: SetupOf) -> No
     context = setup.context(2, np.arange(70), 6, np.linspace(-1, 1, FEATURES))
     asked, world = clientele.ask(context), clientele.world
     seeds = np.random.default_rng(3).integers(2**63, size=70, dtype=np.uint64)
-    tables = declared_tables(world.click_model, world.largest_label)
-    assert tables is not None
     senders = MetricSenders(setup, world)
-    quick = senders._in_kernel(tables, asked, context, seeds)
-    for one, other in zip(quick, senders._step_by_step(asked, context, seeds), strict=True):
-        assert one.tobytes() == other.tobytes()
-    outcomes = senders.learner.outcomes(quick[1])
+    _, *quick = senders._play(asked, context, seeds)
+    models = senders._models(asked, context, seeds)
+    plain = play_in_score_order(setup.ranker, world, asked, models, context)
+    assert [array.tobytes() for array in quick] == [array.tobytes() for array in plain]
+    outcomes = senders.learner.outcomes(plain[1])
     means = senders._means(outcomes, asked.counts)
     for c, count in enumerate(asked.counts):
         values = senders.learner.values[outcomes[c, :count]]

@@ -54,7 +54,7 @@ def test_clients_do_what_one_random_state_each_does() -> None:
     def models(step: int) -> Floats:
         return np.where(step < half, model + moved, model - moved)
 
-    queries, shown, clicks = SeededPlayer(setup, world).play(counts, seeds, models)
+    queries, shown, clicks = SeededPlayer(setup, world).play(counts, SeededNumbers(seeds, 4), models)
     for client, (_, lists) in enumerate(sent):
         for step, (query, list_, clicked) in enumerate(lists):
             assert queries[client, step] == query
