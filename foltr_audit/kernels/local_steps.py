@@ -499,7 +499,10 @@ class LocalStepRules(NamedTuple):
 
 
 class LocalStepResult(NamedTuple):
-    """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B)."""
+    """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B).
+
+    See `play_batches` for one with fewer models.
+    """
 
     models: Floats
     steps: Floats
@@ -699,11 +702,39 @@ def play_local_steps(
     in_parts(rows, clients.size, clients_of_part(data, rules, queries.shape[1]))
 
 
-def empty_result(queries: Ints, parameters: int, k: int) -> LocalStepResult:
-    """A result to fill, for clients with queries (C, B) and models of P parameters."""
+def play_batches(
+    data: KernelDocuments,
+    rules: LocalStepRules,
+    stream: StepStreamKeys,
+    queries: Ints,
+    lifts: Ints,
+    clients: Ints,
+    parameters: Floats,
+    result: LocalStepResult,
+    free: list[StepScratch],
+) -> Floats:
+    """The model (P,) after clients (C,) that take turns, as many of them at once as `result.models` has rows.
+
+    Those of each turn start at the model that the turns before left, and move it by the sum of their steps;
+    `result` keeps models and steps of the last turn, and lists, clicks and what was clipped of all clients.
+    """
+    batch = result.models.shape[0]
+    for first in range(0, clients.size, batch):
+        last = min(first + batch, clients.size)
+        rows = slice(first, last)
+        models, steps = result.models[: last - first], result.steps[: last - first]
+        part = LocalStepResult(models, steps, result.shown[rows], result.clicks[rows], result.clipped[rows])
+        asked, begins, who = queries[rows], lifts[rows], clients[rows]
+        play_local_steps(data, rules, stream, asked, begins, who, parameters, part, free)
+        parameters = parameters + steps.sum(axis=0)
+    return parameters
+
+
+def empty_result(queries: Ints, parameters: int, k: int, models: int) -> LocalStepResult:
+    """A result to fill, for clients with queries (C, B) and so many models."""
     return LocalStepResult(
-        np.empty((queries.shape[0], parameters)),
-        np.empty((queries.shape[0], parameters)),
+        np.empty((models, parameters)),
+        np.empty((models, parameters)),
         np.empty((*queries.shape, k), dtype=np.int64),
         np.empty((*queries.shape, k), dtype=np.bool_),
         np.empty(queries.shape, dtype=np.bool_),

@@ -8,7 +8,7 @@ act on them; both ways draw the same random numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -308,7 +308,7 @@ class ClientSimulator:
         With `given` lists (C, b, k) the first b interactions show these.
         """
         if self._kernel_rules is not None and given is None and not self.world.trained:
-            return self._in_kernel(self._kernel_rules, asked, context)
+            return self._in_kernel(self._kernel_rules, asked, context)[0]
         queries = asked.queries
         models = np.tile(context.parameters, (queries.shape[0], 1))
         shown = np.full((*queries.shape, LIST_LENGTH), -1, dtype=np.int64)
@@ -324,6 +324,24 @@ class ClientSimulator:
             self._step(step, rows, asked.ways[rows, step], context.at(rows), ready, local)
         return local
 
+    def play_in_turns(
+        self, asked: QueryAssignment, context: RoundContext, batch: int
+    ) -> tuple[Floats, CohortInteractions]:
+        """Play the queries (C, B) of clients that take turns, `batch` at once; the model (P,) after the last.
+
+        Those of a turn start at the model that the turns before left, and move it by the sum of their steps.
+        """
+        if self._kernel_rules is not None and not self.world.trained:
+            local, after = self._in_kernel(self._kernel_rules, asked, context, batch)
+            return after, local.interactions
+        parameters, played = context.parameters, []
+        for first in range(0, len(context.clients), batch):
+            rows = np.arange(first, min(first + batch, len(context.clients)))
+            local = self.play(asked.at(rows), replace(context.at(rows), parameters=parameters))
+            parameters = parameters + local.updates.sum(axis=0)
+            played.append(local.interactions)
+        return parameters, CohortInteractions.joined(played)
+
     @cached_property
     def _kernel_rules(self) -> LocalStepRules | None:
         return self.rules.kernel_rules()
@@ -335,25 +353,29 @@ class ClientSimulator:
         return KernelDocuments(self.world.data.features, self.world.grades, self.world.data.offsets)
 
     def _in_kernel(
-        self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext
-    ) -> LocalUpdates:
-        from foltr_audit.kernels.local_steps import StepStreamKeys, empty_result, play_local_steps
+        self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext, batch: int | None = None
+    ) -> tuple[LocalUpdates, Floats]:
+        """What `play` returns, and the model (P,) after clients that take turns; models of the last."""
+        from foltr_audit.kernels import local_steps as kernel
 
         show, click = context.streams("show"), context.streams(self.rules.click_model.purpose)
         ties = tie_stream(self.world.data, context.streams(TIES))
         codes = show.purpose_code, click.purpose_code
-        stream = StepStreamKeys(context.round, *codes, np.uint64(show.key), ties)
+        stream = kernel.StepStreamKeys(context.round, *codes, np.uint64(show.key), ties)
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
-        clients, parameters = context.clients, context.parameters
-        played = empty_result(queries, parameters.size, LIST_LENGTH)
-        play_local_steps(
-            self._documents, rules, stream, queries, lifts, clients, parameters, played, self._unused
-        )
+        clients, after = context.clients, context.parameters
+        at_once = clients.size if batch is None else min(batch, clients.size)
+        played = kernel.empty_result(queries, after.size, LIST_LENGTH, at_once)
+        given = self._documents, rules, stream, queries, lifts, clients, after, played, self._unused
+        if batch is None:
+            kernel.play_local_steps(*given)
+        else:
+            after = kernel.play_batches(*given)
         models, updates, shown, clicks, clipped = played
         done = CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
         )
-        return LocalUpdates(models, updates, done)
+        return LocalUpdates(models, updates, done), after
 
     def _step(
         self,

@@ -502,25 +502,15 @@ class CentralServer:
 def _by_steps(
     clients: ClientSimulator, batch: int, every: QueryAssignment, context: RoundContext, state: Floats
 ) -> Learnt:
-    """Steps on one model: those of a single client, or summed steps of the clients of a batch.
-
-    The interactions of a batch start at the model that those before left, and move it by the sum of their
-    steps.
-    """
-    N, parameters = every.queries.size, context.parameters
+    """Steps on one model: those of a single client, or summed steps of the clients of a batch."""
+    N = every.queries.size
     if batch == 1:  # one client that takes all local steps in a row: the kernel plays them at once
         alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([N]))
         models, _, done = clients.play(QueryAssignment(*(values[np.newaxis] for values in every)), alone)
         parameters = models[0]
     else:
-        everybody, played = QueryAssignment(*(values[:, np.newaxis] for values in every)), []
-        for first in range(0, N, batch):
-            rows = np.arange(first, min(first + batch, N))
-            here = replace(context.at(rows), parameters=parameters)
-            _, updates, interactions = clients.play(everybody.at(rows), here)
-            parameters = parameters + updates.sum(axis=0)
-            played.append(interactions)
-        done = CohortInteractions.joined(played)
+        everybody = QueryAssignment(*(values[:, np.newaxis] for values in every))
+        parameters, done = clients.play_in_turns(everybody, context, batch)
     shape = N, LIST_LENGTH
     learnt = CentralResult(
         parameters=parameters,

@@ -194,6 +194,25 @@ def test_chunks_and_threads_change_no_byte(
         assert all_bytes(clients_of(setup), setup, 5, model) == expected
 
 
+@pytest.mark.parametrize("batch", [7, 70, 100])
+def test_clients_that_take_turns_start_where_those_before_left(
+    batch: int, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the kernel and through arrays, on two threads that share the clients of a turn."""
+    monkeypatch.setattr(local_steps, "clients_of_part", lambda *_: 3)
+    setup = setup_of(clients=40, learner="fpdgd:interactions=2", chain=(Clip(norm=2.0),))
+    context = setup.context(3, np.arange(70), 2, model_of(setup))
+    found = []
+    for clients in (clients_of(setup), through_arrays(setup)):
+        with numba_threads(2):
+            after, done = clients.play_in_turns(asked(setup, context, 2), context, batch)
+        found.append([each.tobytes() for each in (after, done.shown, done.clicks, done.clipped)])
+    assert found[0] == found[1]
+    _, updates, _ = clients_of(setup).play(asked(setup, context, 2), context)
+    together = context.parameters + updates.sum(axis=0)
+    assert (found[0][0] == together.tobytes()) == (batch >= 70)
+
+
 # --- lists ranked by the global model -------------------------------------------------------------------
 
 
