@@ -122,7 +122,7 @@ class PlayedRounds:
     ) -> PlayedTrial | None:
         """One round, and one trial of the game; None where nothing arrives."""
         streams, again = (self.setup.streams.under(f"audit/{name}/{number}/") for name in ("round", "again"))
-        start, most = game[0].clients.parameters, self.federation.clientele.most
+        start, most = game[0].clients.parameters, self.setup.clients.interactions
         context = self.setup.context(round_, self.setup.cohort(round_), most, start)
         context = replace(context, source=streams, sums_only=self.masked)
         places = np.flatnonzero(self._read(context))

@@ -119,7 +119,7 @@ class ShadowTraining:
         model = federation.training.first(self.start)
         for round_ in range(self.rounds):
             context = setup.context(
-                round_, cohorts.cohort(round_), federation.clientele.most, model.parameters
+                round_, cohorts.cohort(round_), setup.clients.interactions, model.parameters
             )
             done = federation.exchange(replace(context, source=streams), model)
             model = done.after

@@ -88,7 +88,7 @@ class ReducedFederation:
         if not isinstance(self.federation.training, FedAvgServer):
             raise UsageError(f"learner {setup.learner.name}: unlearning needs messages that are models")
         self.server = self.federation.training
-        self.most = self.federation.clientele.most
+        self.most = setup.clients.interactions
         self._everybody = np.arange(setup.spec.population.clients)
 
     def streams(self, branch: str) -> Streams:

@@ -42,15 +42,6 @@ def filled(out: A, size: int, fill: Callable[..., object], *given: object) -> A:
     return out
 
 
-def in_background(work: Callable[[], object]) -> None:
-    """Let one of the threads for kernels do some work, for which this thread does not wait.
-
-    A thread of its own would take a processor from a part of rows for which others then wait. This way parts
-    are left to the remaining threads until the work is done. What goes wrong is lost, unless `work` tells it.
-    """
-    _helpers().submit(work)
-
-
 @cache
 def _helpers() -> ThreadPoolExecutor:
     """Threads that wait for parts: to start one anew takes three times as long as to wake it."""

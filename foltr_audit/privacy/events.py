@@ -391,11 +391,8 @@ def _reporting(unclicked: str, clicked: str) -> ClickRandomization | None:
 
 
 def _summed(at_least: str, neighbours: str | None, needed: str | None) -> MessageAggregation:
-    if neighbours is None or needed is None:
-        return MessageAggregation(at_least=int(at_least))
-    return MessageAggregation(
-        at_least=int(at_least), key_shares=KeyShares(neighbours=int(neighbours), needed=int(needed))
-    )
+    shares = neighbours and needed and KeyShares(neighbours=int(neighbours), needed=int(needed))
+    return MessageAggregation(at_least=int(at_least), key_shares=shares or None)
 
 
 _FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise | None]], ...] = (

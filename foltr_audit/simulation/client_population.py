@@ -172,22 +172,12 @@ class QueryTraffic:
 
     Attributes:
         world: what they search.
-        population: their traits.
-        environment: how likely each intent is over time; None where no scenario defines that.
-        interactions: interactions of a client in a round unless its traits set them.
-        most: the most interactions of a client in a round, B.
-        total: interactions of the whole training.
-        paired: the second half of a client's interactions uses the mirrored models of the first half.
+        clients: who they are, with B interactions in a round at most.
         poisoned: malicious clients that click by the last click model of the world; None if nobody does.
     """
 
     world: ClientData
-    population: Population
-    environment: Environment | None
-    interactions: int
-    most: int
-    total: int
-    paired: bool = False
+    clients: ClientPopulation
     poisoned: MaliciousClients | None = None
 
     def ask(self, context: RoundContext) -> QueryAssignment:
@@ -195,12 +185,12 @@ class QueryTraffic:
 
         Interaction b of the c-th of C clients is played at time `(round B + b) C + c`.
         """
-        C, B = context.clients.size, self.most
-        kinds = self._kinds(context, B)
+        C, B = context.clients.size, self.clients.interactions
+        environment, kinds = self.clients.environment, self._kinds(context, B)
         queries = self._searched(context, kinds, B)
         if self.poisoned is not None and (promoted := self.poisoned.poisoning.promoted) is not None:
             queries = np.where(self.poisoned.among(context.clients)[:, np.newaxis], promoted[0], queries)
-        if self.environment is None:
+        if environment is None:
             time = np.broadcast_to(0, (C, B))  # intents do not depend on it
         else:
             time = (context.round * B + np.arange(B)) * C + np.arange(C)[:, np.newaxis]
@@ -209,9 +199,15 @@ class QueryTraffic:
         sizes = self._sizes(context.clients)
         if (sizes < B).any():
             queries = np.where(np.arange(B) >= sizes[:, np.newaxis], -1, queries)
-        if self.environment is not None and self.environment.kept is not None:
-            queries = np.where(intents != self.environment.kept, -1, queries)
-        return _move_to_front(QueryAssignment(queries, intents, self._ways(context, kinds, intents)))
+        if environment is not None and environment.kept is not None:
+            queries = np.where(intents != environment.kept, -1, queries)
+        asked = QueryAssignment(queries, intents, self._ways(context, kinds, intents))
+        if (queries >= 0).all():
+            return asked
+        # Clients that send metrics average the first interactions, so these must stand in front; a stable
+        # sort keeps their order.
+        order = np.argsort(queries < 0, axis=1, kind="stable")
+        return QueryAssignment(*(np.take_along_axis(each, order, axis=1) for each in asked))
 
     def assign(self, queries: Ints, context: RoundContext) -> QueryAssignment:
         """The given queries (C, B) with the intents and click models of clients (C,) after the training.
@@ -222,7 +218,7 @@ class QueryTraffic:
         C, B = queries.shape
         kinds = self._kinds(context, B)
         places = self.world.places[self._holding(kinds), queries]
-        time = np.full((C, B), max(0, self.total - 1))
+        time = np.full((C, B), max(0, self.clients.total - 1))
         intents = self._intents(context, kinds, time)
         return QueryAssignment(
             np.where(places >= 0, places, queries), intents, self._ways(context, kinds, intents)
@@ -230,15 +226,16 @@ class QueryTraffic:
 
     def weights(self, time: int) -> Floats:
         """How likely each intent is among all interactions at a time, float64 (I,)."""
-        for trait in self.population.traits:
+        environment = self.clients.environment
+        for trait in self.clients.population.traits:
             wanted = [value.intent for value in trait.values if value.intent is not None]
             if wanted:
                 return np.asarray(np.bincount(wanted, minlength=self.world.intents) / len(wanted))
-        if self.environment is None:
+        if environment is None:
             return np.ones(1)
-        if self.environment.kept is not None:
-            return np.asarray(np.eye(self.world.intents)[self.environment.kept])
-        return np.asarray(self.environment.probabilities([time])[0])
+        if environment.kept is not None:
+            return np.asarray(np.eye(self.world.intents)[environment.kept])
+        return np.asarray(environment.probabilities([time])[0])
 
     def _searched(self, context: RoundContext, kinds: list[Ints], B: int) -> Ints:
         """The query of each interaction, int64 (C, B): drawn, or the next ones of users.
@@ -263,8 +260,8 @@ class QueryTraffic:
 
     def _kinds(self, context: RoundContext, B: int) -> list[Ints]:
         """For each trait, the number of the value that each interaction has, int64 (C, B)."""
-        found = []
-        for trait, own in zip(self.population.traits, self.population.own(context.clients), strict=True):
+        found, population = [], self.clients.population
+        for trait, own in zip(population.traits, population.own(context.clients), strict=True):
             kinds = np.repeat(own[:, np.newaxis], B, axis=1)
             if trait.strength < 1:
                 draws = context.streams(f"scenario/trait/{trait.name}").uniform(2 * B)
@@ -276,7 +273,7 @@ class QueryTraffic:
     def _of(self, kinds: list[Ints], field: str, numbers: dict[object, int]) -> Ints:
         """The number of each interaction's value of a field, set by the last trait that has one; else -1."""
         found = np.full(kinds[0].shape if kinds else (1, 1), -1)
-        for trait, kind in zip(self.population.traits, kinds, strict=True):
+        for trait, kind in zip(self.clients.population.traits, kinds, strict=True):
             said = np.array([numbers.get(getattr(value, field), -1) for value in trait.values])[kind]
             found = np.where(said >= 0, said, found)
         return found
@@ -293,12 +290,14 @@ class QueryTraffic:
         A mirrored interaction is compared with its partner: without it the estimate would be biased.
         """
         own = self._of(kinds, "intent", {intent: intent for intent in range(self.world.intents)})
-        if self.environment is None:
+        environment, learner = self.clients.environment, self.clients.learner
+        if environment is None:
             return np.broadcast_to(np.maximum(own, 0), time.shape)
         C, B = time.shape
         draws = context.streams("scenario/intents").uniform(B)
-        chances = self.environment.probabilities(time.reshape(-1)).reshape(C, B, -1)
-        if self.paired and self.environment.kept is not None and B % 2 == 0:
+        chances = environment.probabilities(time.reshape(-1)).reshape(C, B, -1)
+        mirrored = isinstance(learner, MetricLearner) and learner.antithetic
+        if mirrored and environment.kept is not None and B % 2 == 0:
             draws[:, B // 2 :], chances[:, B // 2 :] = draws[:, : B // 2], chances[:, : B // 2]
         passed = draws[..., np.newaxis] >= np.cumsum(chances, axis=2)[..., :-1]
         return np.where(own >= 0, own, passed.sum(axis=2))
@@ -315,8 +314,8 @@ class QueryTraffic:
 
     def _sizes(self, clients: Ints) -> Ints:
         """Interactions of each client in a round, int64 (C,)."""
-        sizes = np.full(clients.size, self.interactions)
-        for trait, own in zip(self.population.traits, self.population.own(clients), strict=True):
+        sizes, population = np.full(clients.size, self.clients.learner.interactions), self.clients.population
+        for trait, own in zip(population.traits, population.own(clients), strict=True):
             given = np.array([value.interactions or 0 for value in trait.values])[own]
             sizes = np.where(given > 0, given, sizes)
         return sizes
@@ -328,16 +327,6 @@ class QueryTraffic:
     @cached_property
     def _pools(self) -> list[Ints]:
         return [places[places >= 0] for places in self.world.places]
-
-
-def _move_to_front(asked: QueryAssignment) -> QueryAssignment:
-    """The same interactions, with those left out moved to the end."""
-    if (asked.queries >= 0).all():
-        return asked
-    # Clients that send metrics average the first interactions, so these must stand in front; a stable sort
-    # keeps their order.
-    order = np.argsort(asked.queries < 0, axis=1, kind="stable")
-    return QueryAssignment(*(np.take_along_axis(each, order, axis=1) for each in asked))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,11 +385,6 @@ class ClientPopulation:
         return max(self.sizes)
 
     @property
-    def per_round(self) -> int:
-        """Interactions of a round if every client has B."""
-        return self.interactions * self.spec.cohort_size
-
-    @property
     def alike_in_number(self) -> bool:
         """Whether every client has B interactions in a round."""
         several = any(value.interactions for value in self.population.values)
@@ -423,9 +407,9 @@ class ClientPopulation:
         return self.environment is not None and self.environment.kept is not None
 
     @property
-    def _time(self) -> ScenarioContext:
-        """What scenarios may know, with time as if every client were the busiest one."""
-        return self._context(self.interactions)
+    def total(self) -> int:
+        """Interactions of the whole training, as if every client were the busiest one."""
+        return self._context(self.interactions).total
 
     @cached_property
     def environment(self) -> Environment | None:
@@ -434,7 +418,10 @@ class ClientPopulation:
         Raises:
             UsageError: a scenario that cannot be here, or two that say so.
         """
-        said = {scenario.name: scenario.environment(self._time) for scenario in self.scenarios}
+        said = {
+            scenario.name: scenario.environment(self._context(self.interactions))
+            for scenario in self.scenarios
+        }
         found = {
             name: one_of(f"scenario {name}: environment", environment, Environment)
             for name, environment in said.items()
@@ -458,8 +445,9 @@ class ClientPopulation:
         """What these clients are compared with, by name: the same but for scenarios with such a twin."""
         texts = {scenario.name: scenario.text for scenario in self.scenarios}
         changes: dict[str, dict[str, str]] = {}
+        context = self._context(self.interactions)
         for scenario in self.scenarios:
-            twins = one_of(f"scenario {scenario.name}: twins", scenario.twins(self._time), dict)
+            twins = one_of(f"scenario {scenario.name}: twins", scenario.twins(context), dict)
             for name, text in twins.items():
                 changes.setdefault(name, {})[scenario.name] = text
         found = {name: "+".join((texts | change).values()) for name, change in changes.items()}
@@ -495,16 +483,7 @@ class ClientPopulation:
         )
         if malicious is not None and poison is not None:
             world = replace(world, promoted=malicious.promoted_row(data))
-        return QueryTraffic(
-            world=world,
-            population=self.population,
-            environment=self.environment,
-            interactions=self.learner.interactions,
-            most=self.interactions,
-            total=self._time.total,
-            paired=isinstance(self.learner, MetricLearner) and self.learner.antithetic,
-            poisoned=None if poison is None else malicious,
-        )
+        return QueryTraffic(world=world, clients=self, poisoned=None if poison is None else malicious)
 
 
 def population_facts(
@@ -524,8 +503,13 @@ def population_facts(
     each, more = divmod(count, len(values))
     groups: list[JsonValue] = []
     for number, (name, given) in enumerate(zip(population.groups, values, strict=True)):
-        size, own = each + (number < more), _joined(name, (usual, *given))
-        queries, relevant = _held(data, own.grades, _judged(data, own.intent, clients.intents))
+        size, own = each + (number < more), usual
+        for value in given:  # of those that set a field the last one counts
+            own = replace(own, **{field: told for field, told in vars(value).items() if told is not None})
+        judged = data.grades if clients.intents > 1 else data.labels[np.newaxis]
+        if own.intent is not None:
+            judged = data.grades[own.intent : own.intent + 1]
+        queries, relevant = _held(data, own.grades, judged)
         groups.append(
             {
                 "group": name,
@@ -545,22 +529,6 @@ def population_facts(
         "strengths": {trait.name: trait.strength for trait in population.traits},
         "groups": groups,
     }
-
-
-def _joined(name: str, values: Sequence[TraitValue]) -> TraitValue:
-    """All values as one; of those that set a field the last one counts."""
-    found = TraitValue(name=name)
-    for value in values:
-        said = {field: content for field, content in vars(value).items() if content is not None}
-        found = replace(found, **said)
-    return replace(found, name=name)
-
-
-def _judged(data: Dataset, intent: int | None, intents: int) -> Ints:
-    """Grades under the intents that a client may have, int64 (intents, documents)."""
-    if intent is not None:
-        return data.grades[intent : intent + 1]
-    return data.grades if intents > 1 else data.labels[np.newaxis]
 
 
 def _held(data: Dataset, grades: Sequence[int] | None, judged: Ints) -> tuple[int, float]:

@@ -33,7 +33,7 @@ from foltr_audit.core.ranking_metrics import (
     pham_ndcg,
     relevant_documents,
 )
-from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.train import TrainSpec
 from foltr_audit.simulation.client import ClientData, CohortInteractions
@@ -42,44 +42,6 @@ from foltr_audit.simulation.intent_metrics import of_intent
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 T = TypeVar("T", bound=np.generic)
-
-
-class _IntentEvaluator:
-    """The evaluated queries under one intent."""
-
-    def __init__(self, data: Dataset, no_relevant: str) -> None:
-        self.data = data
-        self.by_position = data.file_documents is None
-        self.no_relevant = no_relevant
-        self.ideal = ideal_dcg(data)
-        self.relevant = relevant_documents(data)
-
-    def by_query(self, scores: Floats) -> Floats:
-        """The nDCG by the scores of all documents, NaN where a query does not count, float64 (queries,)."""
-        other = np.nan if self.no_relevant == "skip" else 0.0
-        return np.where(self.data.has_relevant, self._values(scores).ndcg, other)
-
-    def ndcg(self, scores: Floats) -> float:
-        return self._mean(self._values(scores).ndcg)
-
-    def metrics(self, scores: Floats, click: Floats | None) -> dict[str, float]:
-        """Means over the queries; the MaxRR is expected under P(click | grade), NaN without it."""
-        values = self._values(scores, click)
-        return dict.fromkeys(OFFLINE, float("nan")) | {
-            OFFLINE_NDCG: self._mean(values.ndcg),
-            "offline_mrr@10": self._mean(values.reciprocal_rank),
-            "offline_map@10": self._mean(values.average_precision),
-            "offline_dcg@10": self._mean(values.dcg),
-            "offline_maxrr@10": float(values.max_rr.mean()),
-        }
-
-    def _values(self, scores: Floats, click: Floats | None = None) -> OfflineValues:
-        return offline_values(
-            self.data, scores, self.ideal, self.relevant, click, by_position=self.by_position
-        )
-
-    def _mean(self, values: Floats) -> float:
-        return mean_over(values, self.data.has_relevant, self.no_relevant)
 
 
 class OfflineMetrics:
@@ -103,27 +65,34 @@ class OfflineMetrics:
         self.part = part if intents == 1 else "train"
         self.data = collection.part(self.part)
         every = [self.data] if intents == 1 else [self.data.under(i) for i in range(intents)]
-        self._judged = [_IntentEvaluator(data, train.no_relevant) for data in every]
+        self._judged = [(data, ideal_dcg(data), relevant_documents(data)) for data in every]
 
-    def _scores(self, parameters: Floats) -> Floats:
-        return self.ranker.scores(parameters[np.newaxis], self.data, np.arange(self.data.n_queries))[0]
+    def _evaluated(
+        self, parameters: Floats, click: Floats | None = None
+    ) -> list[tuple[Bools, OfflineValues]]:
+        """Under each intent, which queries have relevant documents, and the values of all."""
+        scores = self.ranker.scores(parameters[np.newaxis], self.data, np.arange(self.data.n_queries))[0]
+        by_position = self.data.file_documents is None
+        return [
+            (data.has_relevant, offline_values(data, scores, ideal, relevant, click, by_position=by_position))
+            for data, ideal, relevant in self._judged
+        ]
 
     def ndcg(self, parameters: Floats, weights: Floats | None = None) -> float:
         """Mean nDCG@10 of a model (P,) over the queries, and over the intents by their weights (I,)."""
-        scores = self._scores(parameters)
-        return self._over_intents([judged.ndcg(scores) for judged in self._judged], weights)
+        found = [self._mean(values.ndcg, there) for there, values in self._evaluated(parameters)]
+        return self._over_intents(found, weights)
 
     def by_query(self, parameters: Floats, weights: Floats | None = None) -> Floats:
         """The nDCG@10 of a model (P,) on each query, over intents as `ndcg`; NaN where it does not count."""
-        scores = self._scores(parameters)
-        several = np.stack([judged.by_query(scores) for judged in self._judged])
-        if len(several) == 1:
-            only: Floats = several[0]
-            return only
-        shares = np.full(len(several), 1.0 / len(several)) if weights is None else weights
+        other = np.nan if self.train.no_relevant == "skip" else 0.0
+        found = [np.where(there, values.ndcg, other) for there, values in self._evaluated(parameters)]
+        if len(found) == 1:
+            return found[0]
+        shares = np.full(len(found), 1.0 / len(found)) if weights is None else weights
         # An impossible intent may have no query that counts: 0 times its NaN would be NaN.
         there = shares > 0
-        return np.asarray((shares[there, np.newaxis] * several[there]).sum(axis=0))
+        return np.asarray((shares[there, np.newaxis] * np.stack(found)[there]).sum(axis=0))
 
     def metrics(self, parameters: Floats, weights: Floats | None = None) -> dict[str, float]:
         """Means over the queries of a model (P,), by the names of `core.ranking_metrics.OFFLINE`.
@@ -133,8 +102,16 @@ class OfflineMetrics:
         With several intents all are means over them by their weights (I,), equal if not given, and the
         nDCG under each is added, as `offline_ndcg@10/intent 1` and so on.
         """
-        scores = self._scores(parameters)
-        each = [judged.metrics(scores, self._click) for judged in self._judged]
+        each = [
+            {
+                OFFLINE_NDCG: self._mean(values.ndcg, there),
+                "offline_mrr@10": self._mean(values.reciprocal_rank, there),
+                "offline_map@10": self._mean(values.average_precision, there),
+                "offline_dcg@10": self._mean(values.dcg, there),
+                "offline_maxrr@10": float(values.max_rr.mean()),
+            }
+            for there, values in self._evaluated(parameters, self._click)
+        ]
         found = {name: self._over_intents([one[name] for one in each], weights) for name in OFFLINE}
         return found | dict(zip(self._by_intent, (one[OFFLINE_NDCG] for one in each), strict=False))
 
@@ -147,12 +124,15 @@ class OfflineMetrics:
         """The mean nDCG@10 of a ranker that is perfect under every intent."""
         if self.train.no_relevant == "skip":
             return 1.0
-        return self._over_intents([float((judged.ideal > 0).mean()) for judged in self._judged], None)
+        return self._over_intents([float((ideal > 0).mean()) for _, ideal, _ in self._judged], None)
 
     @property
     def _by_intent(self) -> list[str]:
         """Names of the nDCG under each of several intents."""
         return [of_intent(intent) for intent in range(len(self._judged))] if len(self._judged) > 1 else []
+
+    def _mean(self, values: Floats, there: Bools) -> float:
+        return mean_over(values, there, self.train.no_relevant)
 
     def _over_intents(self, values: list[float], weights: Floats | None) -> float:
         if len(values) == 1:

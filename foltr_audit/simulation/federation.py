@@ -233,7 +233,7 @@ class Federation:
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
         setup, train, cohort = self.setup, self.setup.spec.train, self.setup.cohort(round_)
-        context = setup.context(round_, cohort, self.clientele.most, before.parameters)
+        context = setup.context(round_, cohort, setup.clients.interactions, before.parameters)
         if self.sums_only:
             context = replace(context, sums_only=True)
         done = self.exchange(context, before)
@@ -272,5 +272,5 @@ class Federation:
 
     def weights_after(self, round_: int) -> Floats:
         """How likely each intent (I,) is at the last interaction of a round."""
-        played = (round_ + 1) * self.clientele.most * self.setup.spec.population.cohort_size
+        played = (round_ + 1) * self.setup.clients.interactions * self.setup.spec.population.cohort_size
         return self.clientele.weights(played - 1)

@@ -132,7 +132,7 @@ class FreshClients:
         """
         traffic = self.setup.clients.traffic(self.data, self.origin, click_model, own_clicks=False)
         clientele = self.setup.served(traffic)
-        world, population = clientele.world, clientele.population
+        world, population = clientele.world, self.setup.clients.population
         attacked = make_senders(
             self.setup, world, sampled=self.protocol.lists == "sampled", alone=self.protocol.view != "cohort"
         )

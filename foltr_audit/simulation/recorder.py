@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Condition
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -142,10 +142,9 @@ class BackgroundWriter:
         """`take` writes a round; at most `room` rounds wait or are being written."""
         self.take = take
         self.room = room
-        self._waiting: deque[tuple[RoundResult, bool]] = deque()
-        self._writes = False  # whether a thread is at work; only one, so that rounds keep their order
-        self._error: BaseException | None = None
-        self._changed = Condition()  # of all three
+        self._pool = ThreadPoolExecutor(1)  # one thread, so that rounds keep their order
+        self._written: deque[Future[None]] = deque()
+        self._failed = False
 
     def __enter__(self) -> Self:
         return self
@@ -153,15 +152,11 @@ class BackgroundWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                self._wait_until_idle()
-        finally:  # after Ctrl-C too: nobody works on the trace once this has returned
-            with self._changed:
-                self._waiting.clear()
-            self._wait_until_idle()
-        if kind is None and self._error is not None:
-            raise self._error
+        # After Ctrl-C too: nobody works on the trace once this has returned.
+        self._pool.shutdown(cancel_futures=kind is not None)
+        if kind is None:
+            for written in self._written:
+                written.result()
 
     def write(self, played: RoundResult, *, messages: bool) -> None:
         """Queue one round, with its messages or without.
@@ -169,39 +164,18 @@ class BackgroundWriter:
         Raises:
             FoltrAuditError: an earlier round could not be written.
         """
-        from foltr_audit.kernels.threads import in_background
+        while len(self._written) >= self.room:  # a full queue makes the player wait, which bounds memory
+            self._written.popleft().result()
+        self._written.append(self._pool.submit(self._write, played, messages))
 
-        with self._changed:
-            # A full queue makes the player wait, which bounds memory.
-            self._changed.wait_for(lambda: len(self._waiting) + self._writes < self.room)
-            if self._error is not None:
-                raise self._error
-            self._waiting.append((played, messages))
-            if not self._writes:
-                in_background(self._write_waiting)
-                self._writes = True
-
-    def _wait_until_idle(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._writes)
-
-    def _write_waiting(self) -> None:
-        while (following := self._next()) is not None:
-            played, messages = following
-            try:
-                self.take(*played.recorded(messages=messages))
-            except BaseException as error:
-                with self._changed:
-                    self._error = error
-                    self._waiting.clear()  # nothing may follow a gap
-
-    def _next(self) -> tuple[RoundResult, bool] | None:
-        """The next round to write; None without one, when this thread goes back to its other work."""
-        with self._changed:
-            following = self._waiting.popleft() if self._waiting else None
-            self._writes = following is not None
-            self._changed.notify_all()
-        return following
+    def _write(self, played: RoundResult, messages: bool) -> None:
+        if self._failed:
+            return  # nothing may follow a gap
+        try:
+            self.take(*played.recorded(messages=messages))
+        except BaseException:
+            self._failed = True
+            raise
 
 
 def _is_due(played: RoundResult, every: int) -> bool:

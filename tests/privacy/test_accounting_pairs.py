@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.privacy.accounting import AccountingContext, SumMembers, UpperBound, upper_bound
-from foltr_audit.privacy.accounting.walk import walk
+from foltr_audit.privacy.accounting.walk import ChainSummary
 from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling, PrivacyEvent
 from foltr_audit.privacy.loss.losses import Norms
 from foltr_audit.privacy.noise import GammaShare, Skellam
@@ -118,7 +118,7 @@ NOISE = NoiseAddition(law=GammaShare(n=1, scale=1.0))
 
 
 def apart(*events: PrivacyEvent, parameters: int = 4) -> Norms:
-    return walk([*events, NOISE], parameters).noises[0].apart
+    return ChainSummary([*events, NOISE], parameters).noises[0].apart
 
 
 def test_later_balls_and_resizing() -> None:

@@ -1,4 +1,4 @@
-"""Rounds that a thread for kernels writes: all, in order, none after a gap, and none after the end."""
+"""Rounds that another thread writes: all, in order, none after a gap, and none after the end."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def interrupted(trace: Trace) -> None:
         for number in range(4):
             put(writer, number)
         assert trace.begun.wait(60)
-        Thread(target=lambda: _when_empty(writer, trace.go_on)).start()
+        Thread(target=lambda: _when_dropped(writer, trace.go_on)).start()
         raise KeyboardInterrupt
 
 
-def _when_empty(writer: BackgroundWriter, event: Event) -> None:
-    while writer._waiting:
+def _when_dropped(writer: BackgroundWriter, event: Event) -> None:
+    while not all(written.cancelled() for written in list(writer._written)[2:]):
         time.sleep(0.001)
     event.set()
 

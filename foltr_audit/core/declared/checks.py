@@ -27,7 +27,7 @@ from foltr_audit.core.declared.declared_system import (
 )
 from foltr_audit.core.warning_kinds import CodedWarning, warning_code
 from foltr_audit.privacy.accounting import UpperBound
-from foltr_audit.privacy.accounting.walk import walk
+from foltr_audit.privacy.accounting.walk import ChainSummary
 from foltr_audit.privacy.events import (
     CorrelatedNoise,
     GridRounding,
@@ -414,7 +414,7 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         if not isinstance(step.event, CorrelatedNoise):
             continue
         events = [earlier.event for earlier in system.steps[: index + 1]]
-        noise = walk(events, system.parameters).sum_noises[-1]
+        noise = ChainSummary(events, system.parameters).sum_noises[-1]
         if not noise.apart.known:
             yield DeclarationFinding(
                 check="sum noise",
@@ -487,7 +487,7 @@ def lists(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
 
 def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """What the number format of messages does to continuous noise."""
-    if walk(system.events, system.parameters).shows_last_bits:
+    if ChainSummary(system.events, system.parameters).shows_last_bits:
         yield DeclarationFinding(
             check="last bits",
             field="last bits",

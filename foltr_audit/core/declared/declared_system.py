@@ -17,7 +17,7 @@ from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.core.plugins.answers import claims_of, events_of, law_of
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.accounting.sum_members import SumMembers
-from foltr_audit.privacy.accounting.walk import walk
+from foltr_audit.privacy.accounting.walk import ChainSummary
 from foltr_audit.privacy.events import UNITS, GridRounding, NoiseAddition, NormBound, PrivacyEvent, in_format
 from foltr_audit.privacy.loss.losses import Norms, SensitivityBound
 from foltr_audit.privacy.noise import AdditiveNoise
@@ -254,7 +254,7 @@ def apart(system: DeclaredSystem, earlier: Sequence[DeclaredStep], noise: Privac
     Neighbours are those of the claims, see `DeclaredSystem.halved`.
     """
     events = [*(step.event for step in earlier), noise]
-    distances = walk(events, system.parameters).noises[0].apart
+    distances = ChainSummary(events, system.parameters).noises[0].apart
     return distances.times(0.5) if system.halved else distances
 
 

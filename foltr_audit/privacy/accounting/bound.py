@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from foltr_audit.privacy.accounting.situation import LISTS_REVEAL, AccountingContext
 from foltr_audit.privacy.accounting.sum_members import SumMembers
-from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, SumNoise, walk
+from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, SumNoise
 from foltr_audit.privacy.bounds import RunBound, UpperBound
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.loss.losses import GaussianLoss, LossProof, PrivacyLoss, PureLoss, SensitivityBound
@@ -144,7 +144,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
     >>> f"{upper_bound(chain, situation).epsilon:.3f}"
     '1.200'
     """
-    walked = walk(events, situation.parameters)
+    walked = ChainSummary(events, situation.parameters)
     if sees_lists(situation.view) and situation.unit == "client":
         return UpperBound(
             epsilon=math.inf,

@@ -168,9 +168,12 @@ class SumNoise:
     unbounded: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChainSummary:
-    """A summary of a chain's events.
+    """What the events of a chain do to messages of P coordinates, one after the other.
+
+    `_inside` holds the balls around the origin and around the global model, `_apart` how far apart two
+    messages with the same noise may be. Links are assumed to bound a message by moving it towards the
+    centre of its ball, as scaling and projection do, so that earlier bounds of the same kind remain.
 
     Attributes:
         noises: noise that was added, in order.
@@ -180,73 +183,39 @@ class ChainSummary:
         grid: step of the grid that messages lie on when they are sent, 0 if on none.
         key_shares: which clients can open a message of a secure sum together; None if none can.
         sum_noises: noise that was added to the sums of all rounds, in order.
-        shows_last_bits: whether single messages carry continuous noise in float64, and nothing puts them on a
-            grid.
         revealed: the learner whose messages reveal their clients' draws; None without.
     """
 
-    noises: tuple[ProtectiveNoise, ...]
-    bit_epsilon: float
-    metric_epsilon: float
-    at_least: int | None
-    grid: float
-    key_shares: KeyShares | None = None
-    sum_noises: tuple[SumNoise, ...] = ()
-    shows_last_bits: bool = False
-    revealed: str | None = None
-
-
-def walk(events: Iterable[PrivacyEvent], parameters: int) -> ChainSummary:
-    """Go through the events in their order, for messages of P coordinates."""
-    walker = _SensitivityTracker(parameters)
-    for event in events:
-        walker.take(event)
-    return ChainSummary(
-        noises=tuple(walker.noises),
-        bit_epsilon=walker.bit_epsilon,
-        metric_epsilon=walker.metric_epsilon,
-        at_least=walker.at_least,
-        grid=walker.grid,
-        key_shares=walker.key_shares,
-        sum_noises=tuple(walker.sum_noises),
-        shows_last_bits=walker.shows_last_bits and walker.grid == 0 and walker.at_least is None,
-        revealed=walker.revealed,
-    )
-
-
-class _SensitivityTracker:
-    """Where messages may lie now.
-
-    `inside` holds the balls around the origin and around the global model, `apart` how far apart two
-    messages with the same noise may be. Links are assumed to bound a message by moving it towards the
-    centre of its ball, as scaling and projection do, so that earlier bounds of the same kind remain.
-    """
-
-    def __init__(self, parameters: int) -> None:
-        self.parameters = parameters
-        self.inside = dict.fromkeys(KINDS, Norms())
-        self.apart = Norms()
-        self.why = "nothing bounds the messages before the noise"
-        self.grid = 0.0
+    def __init__(self, events: Iterable[PrivacyEvent], parameters: int) -> None:
+        """Go through the events in their order."""
         self.noises: list[ProtectiveNoise] = []
         self.bit_epsilon = math.inf
         self.metric_epsilon = math.inf
         self.at_least: int | None = None
+        self.grid = 0.0
         self.key_shares: KeyShares | None = None
         self.sum_noises: list[SumNoise] = []
-        self.sum_changed: str | None = None
-        self.shows_last_bits = False
         self.revealed: str | None = None
+        self._parameters = parameters
+        self._inside = dict.fromkeys(KINDS, Norms())
+        self._apart = Norms()
+        self._why = "nothing bounds the messages before the noise"
+        self._sum_changed: str | None = None
+        self._rounds_noise = False
+        for event in events:
+            if isinstance(event, RevealedDraws):
+                self.revealed = event.by
+            elif isinstance(event, FloatRounding):
+                self._sent_as(event.format)
+            else:
+                self._take(event)
 
-    def take(self, event: PrivacyEvent) -> None:
-        if isinstance(event, FloatRounding):
-            self._sent_as(event.format)
-        elif isinstance(event, RevealedDraws):
-            self.revealed = event.by
-        else:
-            self._changed(event)
+    @property
+    def shows_last_bits(self) -> bool:
+        """Whether single messages carry continuous noise in float64, and nothing puts them on a grid."""
+        return self._rounds_noise and self.grid == 0 and self.at_least is None
 
-    def _changed(self, event: PrivacyEvent) -> None:
+    def _take(self, event: PrivacyEvent) -> None:
         match event:
             case ClickRandomization():
                 self.bit_epsilon = min(self.bit_epsilon, event.epsilon)
@@ -270,31 +239,31 @@ class _SensitivityTracker:
 
     def _farthest(self) -> Norms:
         """How far apart two messages may be now."""
-        apart = self.apart
+        apart = self._apart
         for kind in KINDS:
-            apart = apart.within(self.inside[kind].times(2.0))
-        return apart.tightened(self.parameters)
+            apart = apart.within(self._inside[kind].times(2.0))
+        return apart.tightened(self._parameters)
 
     def _sum_noised(self, event: CorrelatedNoise) -> None:
-        why = self.sum_changed or self.why
-        apart = Norms() if self.sum_changed else self._farthest()
+        why = self._sum_changed or self._why
+        apart = Norms() if self._sum_changed else self._farthest()
         self.sum_noises.append(SumNoise(event=event, apart=apart, unbounded=why))
 
     def _noised(self, law: AdditiveNoise) -> None:
-        self.apart = self._farthest()
-        self.noises.append(ProtectiveNoise(law=law, apart=self.apart, unbounded=self.why, grid=self.grid))
+        self._apart = self._farthest()
+        self.noises.append(ProtectiveNoise(law=law, apart=self._apart, unbounded=self._why, grid=self.grid))
         # Noise can carry a message anywhere, so no ball holds it any more. Two neighbours with the same noise
         # are still no farther apart than before.
-        self.inside = dict.fromkeys(KINDS, Norms())
-        self.why = "nothing bounds the messages between the two noises"
+        self._inside = dict.fromkeys(KINDS, Norms())
+        self._why = "nothing bounds the messages between the two noises"
         self.grid = _common_grid(self.grid, law.grid)
 
     def _rounded(self, event: GridRounding) -> None:
         if whole_multiple(self.grid, event.step):
             return  # each coordinate is a multiple of the step already
         move = event.step * (0.5 if event.nearest else 1.0)
-        self.inside = {kind: norms.moved(move, self.parameters) for kind, norms in self.inside.items()}
-        self.apart = self.apart.moved(2.0 * move, self.parameters)
+        self._inside = {kind: norms.moved(move, self._parameters) for kind, norms in self._inside.items()}
+        self._apart = self._apart.moved(2.0 * move, self._parameters)
         self.grid = event.step
         self._spoil("each message is rounded after its noise", also_in_sum=True)
 
@@ -306,13 +275,13 @@ class _SensitivityTracker:
         """
         digits = DIGITS[number_format]
         continuous = any(noise.law.grid == 0 for noise in self.noises)
-        self.shows_last_bits |= continuous and digits == DIGITS["float64"]
+        self._rounds_noise |= continuous and digits == DIGITS["float64"]
         widest = max((math.sqrt(noise.law.variance) for noise in self.noises), default=0.0)
         if self.grid > 0 and _holds(digits, self.grid, widest):
             return
         self.grid = 0.0
         moved = 1.0 + 2.0**-digits
-        self.inside = {kind: norms.times(moved) for kind, norms in self.inside.items()}
+        self._inside = {kind: norms.times(moved) for kind, norms in self._inside.items()}
         how = (
             f"each message is rounded to {number_format} after its noise, most of which changes no digit "
             "of it (noise on a grid, such as skellam, has a proof under secure-aggregation)"
@@ -327,33 +296,33 @@ class _SensitivityTracker:
     def _bounded(self, event: NormBound) -> None:
         if not event.always and event.of == "model":
             self._only(event.of)
-            self.why = "a client without a step sends the global model, which may lie outside the ball"
+            self._why = "a client without a step sends the global model, which may lie outside the ball"
         else:
             self._only(event.of)
             ball = Norms.of_ball(event.norm, event.ord)
-            self.inside[event.of] = self.inside[event.of].within(ball).tightened(self.parameters)
+            self._inside[event.of] = self._inside[event.of].within(ball).tightened(self._parameters)
         self._spoil("each message is clipped after its noise")
 
     def _resized(self, event: NormScaling) -> None:
         self._only(event.of)
-        self.inside[event.of] = self.inside[event.of].times(event.factor)
+        self._inside[event.of] = self._inside[event.of].times(event.factor)
         self._spoil("each message is resized after its noise")
 
     def _opaque(self, mechanism: str) -> None:
         if self.at_least is not None:
-            self.sum_changed = f"{mechanism} does not declare what it does to the sum before the noise"
+            self._sum_changed = f"{mechanism} does not declare what it does to the sum before the noise"
             return
         # Noise on a sum is the last stage: what follows it gets the messages, too, and may release them.
         why = f"{mechanism} may use messages without the noise on their sum"
         self.sum_noises = [replace(noise, apart=Norms(), unbounded=why) for noise in self.sum_noises]
         self._only(None)
-        self.why = f"{mechanism} does not declare what it does to messages"
+        self._why = f"{mechanism} does not declare what it does to messages"
         self._spoil(f"{mechanism} changes each message after its noise")
 
     def _only(self, of: str | None) -> None:
         """Drop all bounds but those of one kind."""
-        self.inside = {kind: norms if kind == of else Norms() for kind, norms in self.inside.items()}
-        self.apart = Norms()
+        self._inside = {kind: norms if kind == of else Norms() for kind, norms in self._inside.items()}
+        self._apart = Norms()
         self.grid = 0.0
 
     def _spoil(self, how: str, *, also_in_sum: bool = False) -> None:
