@@ -269,24 +269,6 @@ def test_counts_are_exact_without_noise() -> None:
     assert right.mean() > 0.9, "grades are found where they are not known"
 
 
-@pytest.mark.parametrize(("pairs", "ball"), [("last-click+1", None), ("all", Ball(norm=3.0))])
-def test_where_sums_are_not_linear_in_counts_little_is_lost(pairs: str, ball: Ball | None) -> None:
-    """What a client adds depends on its last click, or on the clip: more unknowns than equations."""
-    made = summed(40, 30, None, pairs=pairs, belief=PERFECT, ball=ball)
-    assert rate_error(estimated(made.view, prior="relevance"), made) < 0.005
-    assert rate_error(estimated(made.view), made) < 0.05
-
-
-def test_all_counts_up_by_one_send_the_same_sum() -> None:
-    """Without noise and belief counts are told but for what they have in common."""
-    made = summed(20, 30, None)
-    estimate = estimated(made.view, prior="uniform")
-    inside = np.all((estimate > 0) & (estimate < 30), axis=1)
-    assert inside.sum() > 5
-    centred, truth = (side - side.mean(axis=1, keepdims=True) for side in (estimate, made.counts))
-    np.testing.assert_allclose(centred[inside], truth[inside], atol=0.01)
-
-
 def test_shares_of_noise_hide_no_counts_and_whole_noise_hides_all() -> None:
     """One of 1,000 shares on each of 50 clients against the whole Laplace noise on each."""
     shares = summed(60, 50, GammaShare(n=1000, scale=2.5))
@@ -297,19 +279,6 @@ def test_shares_of_noise_hide_no_counts_and_whole_noise_hides_all() -> None:
     squares = [float(np.square(side - whole.counts).mean()) for side in (estimated(whole.view), usual)]
     assert squares[0] > 0.9 * squares[1], "no better than what is usual"
     assert hidden > 4 * told
-
-
-def test_known_grades_tell_more_than_usual_ones() -> None:
-    made = summed(60, 50, GammaShare(n=300, scale=2.5))
-    errors = [rate_error(estimated(made.view, prior=prior), made) for prior in ("relevance", "position")]
-    assert errors[0] < errors[1]
-
-
-def test_an_unknown_law_still_tells_counts() -> None:
-    made = summed(60, 50, GammaShare(n=1000, scale=2.5))
-    blind = replace(made.view, knowledge=made.view.knowledge.having(noise=None))
-    usual = cascade_rates(*BELIEF.by_position(6)) * 50
-    assert rate_error(estimated(blind), made) < 0.5 * rate_error(np.tile(usual, (60, 1)), made)
 
 
 # --- the search -----------------------------------------------------------------------------------
@@ -350,15 +319,6 @@ def test_sums_do_not_depend_on_each_other(prior: str, threads: int) -> None:
         for i in range(9):
             alone = estimated(rearranged(seen, slice(i, i + 1)), prior=prior)
             assert alone.tobytes() == whole[i : i + 1].tobytes()
-
-
-def test_counts_stay_possible() -> None:
-    made = summed(10, 20, SHARE)
-    for size in (0.0, 1e3, 1e30, 1e300):
-        far = replace(made.view, messages=size * np.sign(made.view.messages))
-        for prior in ("position", "relevance", "uniform"):
-            estimate = estimated(far, prior=prior)
-            assert np.all((estimate >= 0) & (estimate <= 20))
 
 
 def test_sums_of_clients_with_several_lists_are_refused() -> None:

@@ -60,17 +60,6 @@ def test_position_alone_or_relevance_decides() -> None:
         assert np.array_equal(turned, scores[::-1])
 
 
-def test_a_document_further_down_is_read_less_often() -> None:
-    """Equal grades everywhere: what differs is the chance that the user has stopped."""
-    flat = replace(BELIEF, grades=np.full((10, 3), 1 / 3))
-    seen = short(B=1)
-    scores = answer(PositionPrior(), replace(seen, knowledge=seen.knowledge.having(belief=flat))).scores
-    click = BELIEF.click.mean()
-    reads_on = 1 - (BELIEF.click * BELIEF.stop).mean()
-    expected = np.where(seen.is_document, click * reads_on ** np.arange(5), 0.0)
-    np.testing.assert_allclose(scores, expected, rtol=1e-9)
-
-
 def test_why_they_cannot_run() -> None:
     seen = short()
     assert PositionPrior().why_not(seen) is None

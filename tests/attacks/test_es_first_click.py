@@ -13,7 +13,6 @@ from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
 from foltr_audit.attacks.es_first_click import ESFirstClick, replayed_order
 from foltr_audit.attacks.first_position import FirstPosition
 from foltr_audit.attacks.seen_clicks import SeenClicks
-from scipy.stats import chi2
 
 from foltr_audit.core.plugins import Inference, Knowledge, View
 from foltr_audit.kernels.cascade import cascade_clicks
@@ -205,33 +204,6 @@ def test_ties_go_by_position_in_the_query() -> None:
 
 
 # --- what it is worth -----------------------------------------------------------------------------
-
-
-def test_it_reads_first_clicks_and_no_more() -> None:
-    """Without noise the first click of every list is named; behind it the belief stands."""
-    made = sent(300, 2, 8, seed=7, noise="none", shorter=True)
-    said = answer(ESFirstClick(), made.view)
-    first: Bools = np.cumsum(made.clicks, axis=2) - made.clicks == 0
-    assert np.array_equal(said.guess & first, made.clicks & first)
-    np.testing.assert_allclose(said.scores[first], made.clicks[first], atol=1e-12)
-    assert not np.array_equal(said.guess, made.clicks)
-
-
-def test_posteriors_are_calibrated_and_wrong_laws_are_not() -> None:
-    """Chi-square of clicks in ten bins of probability; the law of another p is caught."""
-    made = sent(3000, 4, 5, seed=8, noise="metric-rr:p=0.5")
-
-    def statistic(seen: View) -> float:
-        p = answer(ESFirstClick(prior="relevance"), seen).scores.reshape(-1)
-        clicked = made.clicks.reshape(-1)
-        bin_ = np.minimum((10 * p).astype(int), 9)
-        far = np.bincount(bin_, weights=clicked - p, minlength=10)
-        spread = np.bincount(bin_, weights=p * (1 - p), minlength=10)
-        return float((far[spread > 0] ** 2 / spread[spread > 0]).sum())
-
-    limit = float(chi2.ppf(1 - 1e-4, 10))
-    assert statistic(made.view) < limit
-    assert statistic(told(made.view, noise="metric-rr:p=0.9")) > 3 * limit
 
 
 def test_an_unknown_law_is_the_mean_over_all_p() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from foltr_audit.attacks.intent_inference import IntentInference
 from scipy.special import logsumexp, softmax
-from scipy.stats import binom, norm
+from scipy.stats import norm
 
 from foltr_audit.core.plugins import Attack, Ball, Inference, IntentAttack, View
 from foltr_audit.core.plugins.registry import make
@@ -170,45 +170,6 @@ def calibration_z(told: IntentDecisions) -> float:
     """How many standard deviations the sum of (right - probability) of the second intent lies from 0."""
     p = told.probability[:, 1]
     return float((told.intent - p).sum() / np.sqrt((p * (1 - p)).sum()))
-
-
-def test_shares_of_noise_tell_intents_and_whole_noise_hides_them(setup_of: SetupOf) -> None:
-    """One of 1,000 shares of the Laplace noise leaves the intent in the open; the whole of it does not."""
-    rates, intents = {}, [0, 1] * 150
-    for clients in (1000, 1):
-        recording = recorded(setup_of, rounds=1, intents=intents, noise_clients=clients)
-        told = judged(recording).told["intent-inference"]
-        n = told.intent.size
-        assert n == 300
-        rates[clients] = int((told.probability.argmax(axis=1) == told.intent).sum())
-    assert 1e-3 < binom.cdf(rates[1], n, 0.5) < 1 - 1e-3
-    assert binom.sf(rates[1000], n, 0.5) < 1e-12
-
-
-def test_more_messages_of_a_client_say_more(setup_of: SetupOf) -> None:
-    recording = recorded(setup_of, rounds=4, intents=[0, 1] * 25)
-    several = IntentInference(messages=4)
-    found = judged(recording, ATTACK, several).told
-    one, four = found["intent-inference"], found[several.label]
-    assert (one.intent.size, four.intent.size, four.messages) == (200, 50, 4)
-    by_hand = np.log(one.probability.reshape(50, 4, 2)).sum(axis=1)
-    order = np.argsort(one.client.reshape(50, 4)[:, 0])
-    theirs = np.argsort(four.client)
-    np.testing.assert_allclose(
-        four.probability[theirs], softmax(by_hand, axis=1)[order], rtol=1e-6, atol=1e-12
-    )
-    rates = [(told.probability.argmax(axis=1) == told.intent).mean() for told in (one, four)]
-    assert rates[1] > rates[0] > 0.6
-
-
-def test_several_lists_in_a_message_say_more(setup_of: SetupOf) -> None:
-    rates = []
-    for size, sweeps in ((1, 0), (3, 0), (3, 1)):
-        recording = recorded(setup_of, rounds=1, intents=[0, 1] * 40, sizes=(size,))
-        told = judged(recording, IntentInference(sweeps=sweeps)).told
-        (mine,) = told.values()
-        rates.append((mine.probability.argmax(axis=1) == mine.intent).mean())
-    assert min(rates[1:]) > rates[0] + 0.05
 
 
 # --- judging --------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.learned import Learned
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
@@ -21,7 +20,6 @@ from foltr_audit.inference import click_classifier
 from foltr_audit.inference.shadow_messages import MessageForm, Shadows, shadow_messages
 from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.utils.arrays import Floats
-from tests.fixtures.there import there
 from tests.fixtures.tiny import BELIEF
 from tests.inference.test_pattern_decoder import answer, known, lists
 
@@ -57,23 +55,6 @@ def test_it_reads_compressed_messages_better_than_regression_and_likelihood(name
     assert found > auc(MaximumPosterior(), made) + 0.1
 
 
-def test_it_reads_whole_messages_as_well_as_a_decoder() -> None:
-    """Of Gaussian noise: within .05 of the exact posterior, above which nothing can be."""
-    made = sent(FORMS["whole"], sigma=0.2)
-    exact = auc(MaximumPosterior(), made)
-    assert exact - 0.05 < auc(QUICK, made) < exact + 0.02
-    assert exact < 0.99
-
-
-def test_it_reads_sums_of_more_lists_than_a_search_can() -> None:
-    form = FORMS["whole"]._replace(lists=20)
-    view = sent(FORMS["whole"]).view
-    view = replace(view, observer="aggregate", clients=np.full(len(view), 20))
-    made = shadow_messages(view, 0, form, 40, UNSEEN)
-    assert "up to 16" in there(JointMaximumPosterior().why_not(made.view))
-    assert auc(QUICK, made) > auc(OLSR(), made) + 0.02
-
-
 def test_messages_of_other_clicks_tell_nothing() -> None:
     """Each list with the message of another one, whose documents are others."""
     made = sent(FORMS["whole"])
@@ -90,14 +71,6 @@ def test_messages_of_other_clicks_tell_nothing() -> None:
     assert abs(np.mean(each) - 0.5) < 4 * np.std(each) / np.sqrt(len(each))
 
 
-def test_known_grades_help_where_the_prior_takes_them() -> None:
-    made = sent(FORMS["signs"])
-    relevance = Learned(documents=5000, trees=40, prior="relevance")
-    assert auc(relevance, made) > auc(QUICK, made) + 0.01
-    blind = replace(made.view, labels=None)
-    assert np.array_equal(answer(QUICK, blind).scores, answer(QUICK, made.view).scores)
-
-
 def test_its_scores_are_probabilities() -> None:
     """Documents of a score of about .3 are clicked about that often."""
     made = sent(FORMS["signs"], count=2000)
@@ -106,15 +79,6 @@ def test_its_scores_are_probabilities() -> None:
         some = here & (scores >= low) & (scores < low + 0.2)
         assert some.sum() > 300
         assert abs(made.clicks[some].mean() - scores[some].mean()) < 0.06
-
-
-def test_where_nobody_clicks_nothing_is_named() -> None:
-    made = sent(FORMS["whole"])
-    never = replace(BELIEF, click=np.zeros(3))
-    view = replace(made.view, knowledge=made.view.knowledge.having(belief=never))
-    found = answer(QUICK, view)
-    assert not found.scores.any()
-    assert not found.guess.any()
 
 
 def test_trees_are_kept_for_what_they_were_trained_for(monkeypatch: pytest.MonkeyPatch) -> None:

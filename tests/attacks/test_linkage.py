@@ -217,14 +217,6 @@ def test_what_persists_is_seen_and_what_does_not_is_not(
     assert 1e-3 < p_value(null, 1 / CHOICES) < 1 - 1e-3
 
 
-def test_whole_noise_hides_clicks_and_intents(setup_of: SetupOf) -> None:
-    recording = recorded(
-        setup_of, rounds=3, intents=[0, 1] * 75, click_models=("perfect", "navigational"), noise_clients=1
-    )
-    placed = judged(recording).placed["linkage"]
-    assert 1e-3 < p_value(placed, 1 / CHOICES) < 1 - 1e-3
-
-
 # --- judging --------------------------------------------------------------------------------------
 
 
@@ -315,16 +307,6 @@ def test_ties_count_as_chance(setup_of: SetupOf) -> None:
     few = judged(recorded(setup_of, rounds=2, intents=[0] * 3), Blind())
     assert few.choices.tolist() == [3, 3, 3]
     assert (few.asked, few.placed["toy-blind-link"].probability[0]) == (CHOICES, pytest.approx(1 / 3))
-
-
-def test_queries_in_common_link_whoever_asks_the_same_again(setup_of: SetupOf) -> None:
-    recording = recorded(setup_of, rounds=2, intents=[0] * 10, seed=2)
-    first, second = recording.records
-    same = replace(second, query=first.query, shown=first.shown)
-    evidence = judged(replace(recording, records=[first, same]), Blind())
-    distinct = np.unique(first.query).size
-    assert evidence.baselines["same-queries"].first.mean() > 0.8 * distinct / 10
-    assert "same-queries" not in judged(recording, Blind(), hidden=("query",)).baselines
 
 
 def test_one_round_is_refused(setup_of: SetupOf) -> None:

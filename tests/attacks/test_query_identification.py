@@ -14,7 +14,6 @@ from scipy.special import logsumexp, softmax
 
 from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks, shares
-from foltr_audit.inference.replay import Replay
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.tiny import BELIEF, EVERYTHING
@@ -98,31 +97,6 @@ def test_posteriors_equal_brute_force(pairs: str, normaliser: str, law: NoiseLaw
     for i in range(n):
         assert np.array_equal(said.guess[i, winner[i]], best.reshape(n, M, K)[i, winner[i]])
         assert not np.delete(said.guess[i], winner[i], axis=0).any()
-
-
-@pytest.mark.parametrize("pairs", ["all", "last-click+1"])
-def test_a_message_without_noise_names_its_list(pairs: str) -> None:
-    knowledge = replace(server(pairs, "shown", NOISE), noise="none")
-    several, one = choices(knowledge, np.full((6, 4), 5))
-    right = np.arange(6) % 4
-    clicks = np.array([True, False, True, False, False])
-    sent = Replay(one).step(one.parameters, np.arange(24), 0, np.tile(clicks, (24, 1)))
-    told = replace(several, messages=sent.reshape(6, 4, -1)[np.arange(6), right])
-    said, probabilities = answer(told)
-    assert np.allclose(probabilities[np.arange(6), right], 1.0, atol=1e-12)
-    assert np.array_equal(said.guess[np.arange(6), right], np.tile(clicks, (6, 1)))
-
-
-@pytest.mark.parametrize("noise", ["none", NOISE.text])
-def test_a_message_without_a_click_says_nothing(noise: str) -> None:
-    knowledge = replace(server("all", "shown", NOISE), noise=noise)
-    several, _ = choices(knowledge, np.full((3, 4), 5))
-    silent = replace(several, messages=several.parameters)
-    _, probabilities = answer(silent)
-    if noise == "none":
-        np.testing.assert_allclose(probabilities, 0.25, rtol=1e-9)
-    else:
-        assert np.ptp(probabilities) > 0, "noise may always have hidden something"
 
 
 def test_lists_that_explain_nothing_are_all_alike() -> None:

@@ -99,19 +99,6 @@ def test_sparse_noise_does_not_move_least_absolute_deviations(attack: Attack) ->
     assert found[1] > 1e-3
 
 
-@pytest.mark.parametrize("attack", EVERY, ids=lambda attack: attack.name)
-def test_the_whole_noise_on_one_client_hides_its_clicks(attack: Attack) -> None:
-    """A guess fits the clicks of the next client as well as its own; one share of a thousand hides little."""
-    for shares, hidden in ((1, True), (1000, False)):
-        made = noisy(shares)
-        guess = answer(attack, made.view).guess[:, 0]
-        own, next_ = (
-            (guess == clicks).sum(axis=1) for clicks in (made.clicks, np.roll(made.clicks, 1, axis=0))
-        )
-        assert (beats(own, next_) > 1e-3) == hidden
-        assert hidden or beats(own, next_) < 1e-9
-
-
 # --- Tukey's biweight -----------------------------------------------------------------------------
 
 

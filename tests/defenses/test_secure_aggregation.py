@@ -133,11 +133,6 @@ def test_bytes_of_a_round_are_in_its_metrics(setup_of: SetupOf) -> None:
     assert metrics["aborted"] == 0
 
 
-def test_time_of_a_client_is_no_part_of_a_round() -> None:
-    spent = made("agreement=x25519").client_seconds(100, 46)
-    assert all(value > 0 for value in spent.values())
-
-
 # --- a client alone -------------------------------------------------------------------------------
 
 
@@ -249,12 +244,6 @@ def test_a_sum_that_may_overflow_is_refused(alone: bool) -> None:
     with pytest.raises(UsageError, match="expected bits=42"):
         defense.alone(messages, here) if alone else defense.on_wire(messages, everybody(1024), here)
     made("bits=42").on_wire(messages, everybody(1024), here)
-
-
-def test_neighbours_may_be_all_or_a_number() -> None:
-    assert made("neighbours=all").protocol.plan(50).neighbours == 49
-    assert made("neighbours=8").protocol.plan(50).neighbours == 8
-    assert SecureAggregation(neighbours="8") == made("neighbours=8")
 
 
 @pytest.mark.parametrize("options", ["", "drop_after=0.4", "bind=true", "threshold=0.99,drop_after=0.2"])

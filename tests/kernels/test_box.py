@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog, lsq_linear, nnls
+from scipy.optimize import linprog, lsq_linear
 
 from foltr_audit.kernels.regression import box_least_absolute, box_least_squares, least_absolute
 from foltr_audit.utils.arrays import Floats
@@ -207,61 +207,7 @@ def test_slopes_of_absolute_residuals_at_their_optimum(kind: str, m: int) -> Non
         assert np.all(slopes[c > 0] <= room)
 
 
-@settings(max_examples=60, derandomize=True)
-@given(seed=st.integers(0, 10**6), kind=st.sampled_from(NOISES))
-def test_orthogonal_columns_are_clipped_one_by_one(seed: int, kind: str) -> None:
-    rng = np.random.default_rng(seed)
-    Q = np.linalg.qr(rng.normal(size=(20, 6)))[0] * np.exp(rng.normal(size=6))
-    y, upper = Q @ rng.normal(size=6) + noise(kind, (20,), rng), rng.random(6)
-    expected = np.clip(Q.T @ y / (Q**2).sum(axis=0), 0.0, upper)
-    np.testing.assert_allclose(solve(box_least_squares, Q, y, upper), expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", NOISES)
-def test_a_box_too_large_to_matter(kind: str) -> None:
-    """Least absolute deviations where no unknown is negative; SciPy's nonnegative least squares."""
-    rng = np.random.default_rng(4)
-    design, values = rng.normal(size=(5, P, 8)), noise(kind, (5, P), rng)
-    values += 100.0 * design.sum(axis=2)
-    upper = np.full((5, 8), 1e6)
-    c = box_least_absolute(design, values, upper)
-    np.testing.assert_allclose(c, least_absolute(design, values), rtol=0, atol=1e-10)
-    values -= 100.0 * design[..., :5].sum(axis=2)
-    for X, y, c in zip(design, values, box_least_squares(design, values, upper), strict=True):
-        np.testing.assert_allclose(c, nnls(X, y)[0], rtol=0, atol=1e-10)
-
-
-# --- what they are for -------------------------------------------------------------------------------
-
-
-@BOTH
-@pytest.mark.parametrize(("rows", "m"), [(46, 10), (46, 40), (46, 8), (150, 80)])
-def test_clicks_are_read_from_what_they_did(solver: Solver, rows: int, m: int) -> None:
-    """Also in numbers rounded to float32, as every list has a clicked and an unclicked document."""
-    design, values, clicks = systems(20, rows, m, "none", 5)
-    np.testing.assert_allclose(solver(design, values, np.ones((20, m))), clicks, rtol=0, atol=1e-6)
-    sent = values.astype(np.float32).astype(np.float64)
-    np.testing.assert_allclose(solver(design, sent, np.ones((20, m))), clicks, rtol=0, atol=1e-3)
-
-
-def test_sparse_noise_is_no_obstacle_to_absolute_residuals() -> None:
-    design, values, clicks = systems(50, P, 20, "sparse", 6)
-    upper = np.ones((50, 20))
-    np.testing.assert_allclose(box_least_absolute(design, values, upper), clicks, rtol=0, atol=1e-9)
-    assert np.abs(box_least_squares(design, values, upper) - clicks).max() > 0.1
-
-
 # --- one of many minimisers --------------------------------------------------------------------------
-
-
-@BOTH
-def test_what_all_documents_have_in_common_is_not_seen(solver: Solver) -> None:
-    """A Laplacian's null vector is all ones: least and shortest is what is left when one unknown is 0."""
-    rng = np.random.default_rng(7)
-    design = np.stack([laplacian(rng, P, 10) for _ in range(20)])
-    c = rng.uniform(0.2, 0.9, size=(20, 10))
-    found = solver(design, np.einsum("npm,nm->np", design, c), np.ones((20, 10)))
-    np.testing.assert_allclose(found, c - c.min(axis=1, keepdims=True), rtol=0, atol=1e-6)
 
 
 def extreme_tie(X: Floats, y: Floats, weights: Floats, best: float, sign: int) -> float:

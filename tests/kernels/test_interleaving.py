@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.kernels.central_learners import preference, ranking
-from foltr_audit.kernels.ranking import BY_POSITION, TieStream, top_lists
-from foltr_audit.rng import Streams
+from foltr_audit.kernels.ranking import BY_POSITION
 from tests.fixtures.plain_interleaving import (
     assignment_law,
     drafted,
@@ -29,13 +28,6 @@ def test_a_ranking_breaks_ties_by_position() -> None:
     scores = np.array([0.0, 2.0, -0.0, 2.0, -1e300, 1e300, 0.0])
     assert ranking(scores, 0, BY_POSITION).tolist() == [5, 1, 3, 0, 2, 6, 4]
     assert ranking(np.zeros(100), 0, BY_POSITION).tolist() == list(range(100))
-
-
-def test_equal_scores_rank_as_in_the_lists_of_all_other_learners() -> None:
-    streams, scores = Streams(2).clients("ties", 3, np.arange(9)), np.array([0.0, 1, 0, 0, 2, 0, 1, 0, 0, 0])
-    ties = TieStream(3, streams.purpose_code, np.uint64(streams.key), True)
-    lists = top_lists(np.tile(scores, 9), np.arange(0, 91, 10), 10, np.arange(9), ties)
-    assert [ranking(scores, query, ties).tolist() for query in range(9)] == lists.tolist()
 
 
 # --- team draft ------------------------------------------------------------------------------------------
@@ -155,22 +147,3 @@ def test_preference_is_that_of_all_assignments(places: list[tuple[float, bool]])
     got = preference(np.array(odds), clicks)
     assert got == pytest.approx(outcome(law, clicks), abs=1e-12)
     assert preference(1.0 - np.array(odds), clicks) == pytest.approx(-got, abs=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["team-draft", "probabilistic"])
-def test_the_better_ranker_wins_more_often(kind: str) -> None:
-    """Clicks on the relevant documents alone, which the candidate has at the top; roles change the sign."""
-    good, bad = list(range(12)), list(range(11, -1, -1))
-    u = np.random.default_rng(8).random((2000, 20))
-
-    def won(current: list[int], candidate: list[int]) -> float:
-        signs = []
-        for row in u:
-            shown, odds = filled(kind, current, candidate, row, 10)
-            signs.append(np.sign(preference(odds, shown < 3)))
-        return float(np.mean(signs))
-
-    limit = 4 / np.sqrt(len(u))
-    assert won(bad, good) > 0.5
-    assert won(good, bad) < -0.5
-    assert abs(won(good, good)) < limit

@@ -20,7 +20,6 @@ from foltr_audit.kernels.messages import projected
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientData, ClientSimulator
-from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -357,11 +356,3 @@ def test_scores_that_are_no_numbers_give_lists_of_different_documents(bad: float
         assert len(listed) == min(size, 10)
         assert len(set(listed)) == len(listed)
         assert max(listed) < size
-
-
-def test_a_model_that_grows_beyond_all_numbers_ends_with_a_clear_error(setup_of: SetupOf) -> None:
-    from foltr_audit.errors import DataError
-
-    setup = setup_of(learner="fpdgd:interactions=3,learning_rate=1e308", clients=20, dtype="float32")
-    with pytest.raises(DataError, match="too large for float32"):
-        Federation(setup).play(np.zeros(FEATURES), 0)

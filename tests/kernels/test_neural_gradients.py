@@ -113,22 +113,6 @@ def test_layers_are_homogeneous(seed: int, hidden: int, layers: int, factor: flo
         np.testing.assert_allclose(J[:, piece] @ theta[piece], before, rtol=1e-12, atol=atol)
 
 
-@DEPTHS
-def test_units_that_are_always_active_are_a_linear_ranker(layers: int) -> None:
-    rng = np.random.default_rng(4)
-    data = dataset(rng.normal(size=(23, 5)), np.zeros(23), [3, 12, 1, 7])
-    linear, neural, queries = Ranker(5), Ranker(5, 1, layers), np.array([1, 0, 3, 2, 1])
-    theta = rng.normal(size=5)
-    model = np.concatenate([theta, [64.0], *[[1.0, 0.0]] * (layers - 1), [1.0]])
-    mine, _ = neural.scores(model[np.newaxis], data, queries)
-    theirs, _ = linear.scores(theta[np.newaxis], data, queries)
-    np.testing.assert_allclose(mine, theirs + 64.0, rtol=0, atol=1e-13)
-    shown, weights = np.array([[4, 0], [2, 1], [5, 6], [0, -1], [11, 3]]), rng.normal(size=(5, 2))
-    gradient = neural.gradient(model[np.newaxis], data, queries, shown, weights)
-    expected = linear.gradient(theta[np.newaxis], data, queries, shown, weights)
-    np.testing.assert_allclose(gradient[:, :5], expected, rtol=0, atol=1e-13)
-
-
 # --- exactly at a kink ----------------------------------------------------------------------------
 
 
@@ -165,15 +149,6 @@ def test_the_slope_at_a_kink_of_either_layer_is_zero() -> None:
     )
     np.testing.assert_array_equal(ranker.jacobian(theta, X)[0], expected)
     np.testing.assert_array_equal(slopes_of(ranker, theta, X, [3.0]), 3.0 * expected)
-
-
-@DEPTHS
-def test_a_model_of_zeros_has_no_gradient(layers: int) -> None:
-    ranker, X = Ranker(3, 5, layers), np.random.default_rng(0).normal(size=(4, 3))
-    theta = np.zeros(ranker.n_parameters)
-    assert not ranker.score(theta, X).any()
-    assert not ranker.jacobian(theta, X).any()
-    assert not slopes_of(ranker, theta, X, [1.0, -2.0, 3.0, 0.5]).any()
 
 
 # --- PDGD -----------------------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.pdgd import PDGD_SETTINGS, PDGDSetting, pdgd_setting, setting_text
+from foltr_audit.core.pdgd import PDGD_SETTINGS, PDGDSetting, setting_text
 from foltr_audit.core.rankers import Ranker
-from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import fill_pairs, pair_weights, pdgd_coefficients, plain_fill_pairs
 from foltr_audit.simulation.learners.fpdgd import FPDGD
@@ -100,17 +99,6 @@ def test_golden_gradients(setting: PDGDSetting, case: int) -> None:
     shown, here = golden_case(case)
     expected = here[f"gradient_{PAIRS_IN_FILE[setting.pairs]}_{setting.normaliser}"]
     np.testing.assert_allclose(shown.gradient(setting), expected, rtol=0, atol=shown.tolerance)
-
-
-@EVERY_CASE
-@EVERY_SETTING
-def test_golden_gradients_in_laplacian_form(setting: PDGDSetting, case: int) -> None:
-    shown, here = golden_case(case)
-    expected = here[f"gradient_{PAIRS_IN_FILE[setting.pairs]}_{setting.normaliser}"]
-    o = observed_length(shown.clicks, shown.shown.size, setting.pairs)
-    L = laplacian(shown.weights(setting.normaliser)[:o, :o])
-    message = shown.J[:o].T @ L @ shown.clicks[:o].astype(np.float64)
-    np.testing.assert_allclose(message, expected, rtol=0, atol=shown.tolerance)
 
 
 def test_finite_where_published_programs_are_not() -> None:
@@ -224,16 +212,6 @@ def test_laplacian_form_takes_the_observed_weights_only(normaliser: Any) -> None
     assert differs >= 1
 
 
-@EVERY_SETTING
-@pytest.mark.parametrize("clicked", [True, False])
-@pytest.mark.parametrize("k", [1, 2, 10])
-def test_all_clicked_and_none_clicked_teach_nothing(setting: PDGDSetting, clicked: bool, k: int) -> None:
-    one = drawn(k, candidates=10, k=k, clicks=[clicked] * k)
-    coefficients, pairs = one.coefficients(setting)
-    assert coefficients.tolist() == [0.0] * k
-    assert pairs == 0
-
-
 @settings(max_examples=60, derandomize=True)
 @given(st.data())
 def test_huge_scores_stay_finite(data: st.DataObject) -> None:
@@ -254,18 +232,6 @@ def test_huge_scores_stay_finite(data: st.DataObject) -> None:
         assert np.all(coefficients[one.clicks] >= 0)
         assert np.all(coefficients[~one.clicks] <= 0)
         assert abs(coefficients.sum()) < 1e-14 * k
-
-
-@settings(max_examples=60, derandomize=True)
-@given(seed=st.integers(0, 10**6), moved=st.permutations(range(9)))
-def test_the_order_of_candidates_does_not_matter(seed: int, moved: list[int]) -> None:
-    one = drawn(seed, candidates=9, k=5, spread=5.0)
-    place = np.argsort(moved)  # candidate i is now at place[i]
-    other = Shown(one.scores[moved], place[one.shown], one.clicks, one.J)
-    for setting in SETTINGS:
-        np.testing.assert_allclose(
-            other.coefficients(setting)[0], one.coefficients(setting)[0], rtol=0, atol=1e-14
-        )
 
 
 @EVERY_SETTING
@@ -318,16 +284,6 @@ def test_a_list_has_the_same_bytes_beside_other_clicks_on_it(setting: PDGDSettin
         ends, at = np.array([0, lists[one][0].size]), slice(row, row + 1)
         alone = pdgd_coefficients(lists[one][0], ends, shown[at], clicks[at], *rules)
         assert all(a.tobytes() == b[at].tobytes() for a, b in zip(alone, together, strict=True))
-
-
-def test_settings_have_names() -> None:
-    assert pdgd_setting("oosterhuis-2018") == PDGDSetting("last-click+1", "candidates")
-    assert pdgd_setting("pham-2022") == PDGDSetting("all", "shown")
-    for setting in SETTINGS:
-        assert pdgd_setting(f"{setting.pairs}/{setting.normaliser}") == setting
-        assert pdgd_setting(setting_text(*setting)) == setting
-    with pytest.raises(UsageError, match=r"--pdgd: unknown setting 'pham-2021'; did you mean 'pham-2022'"):
-        pdgd_setting("pham-2021")
 
 
 def test_any_number_of_threads_gives_the_same_bytes() -> None:

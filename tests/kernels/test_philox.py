@@ -70,19 +70,6 @@ def test_the_ends_of_the_interval_are_open(word: int) -> None:
     assert 0.0 < uniform(2 * counter[0], *counter[1:], key) < 1.0
 
 
-def test_numbers_are_uniform() -> None:
-    u = numbers(Streams(1).clients("test", 0, CLIENTS), 4000)
-    even = np.full(50, 1 / 50)
-
-    def p_value(values: NDArray[np.float64]) -> float:
-        return chi_square_p(np.bincount((values * 50).astype(np.int64), minlength=50), even)
-
-    assert 1e-4 < p_value(u) < 1 - 1e-4
-    assert p_value(u**1.03) < 1e-9
-    for bits in (8, 16, 24, 32, 40):  # the low bits of a number, not only its high ones
-        assert 1e-4 < p_value(np.mod(u * 2.0**bits, 1.0)) < 1 - 1e-4
-
-
 def test_streams_of_different_names_are_independent() -> None:
     clients = np.arange(200)
     base = Streams(1).clients("clicks", 3, clients)

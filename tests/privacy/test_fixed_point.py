@@ -97,14 +97,6 @@ def test_ties_go_to_even_and_signs_are_kept() -> None:
     assert whole[0, 6] == 2**16 - 3
 
 
-def test_float32_and_tiny_values() -> None:
-    encoding = FixedPoint(bits=48, range=1, fraction=40)
-    x = np.array([[0.1, -1e-30, 5e-324, 1.0]], dtype=np.float32)
-    wide = encoding.encode(x.astype(np.float64), ONE)
-    assert np.array_equal(encoding.encode(x, ONE), wide)
-    assert encoding.signed(wide)[0, 1:3].tolist() == [0, 0]
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3.0001, -4.0])
 def test_values_outside_the_range_name_client_and_coordinate(value: float) -> None:
     values = np.zeros((3, 4))

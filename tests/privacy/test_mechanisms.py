@@ -88,25 +88,6 @@ def test_shares_sum_to_the_law_that_they_declare(text: str, n: int, arrived: int
     assert abs(x.mean()) < 5 * math.sqrt(law.variance / x.size)
 
 
-@pytest.mark.parametrize("text", SHARED)
-@settings(max_examples=15, derandomize=True)
-@given(n=st.integers(1, 60), share=st.floats(0.1, 1.0), t=st.floats(0.2, 1.5))
-def test_characteristic_functions_of_sums(text: str, n: int, share: float, t: float) -> None:
-    """E cos(t X) of the sum of any number of shares, in closed form, against draws."""
-    arrived = max(1, round(share * n))
-    x = noise(text, n, arrived, 4000, seed=n).sum(axis=0)
-    part, unit = arrived / n, math.sqrt(made(text).law(tiny.context([0], shares=1)).variance)  # type: ignore[union-attr]
-    z = t / unit
-    if text.startswith("gamma"):
-        expected = (1 + (z * 2.5) ** 2) ** -part
-    elif text.startswith("skellam"):
-        expected = math.exp(part * (3 / 0.05) ** 2 * (math.cos(z * 0.05) - 1))
-    else:
-        expected = math.exp(-0.5 * part * t * t)
-    found = np.cos(z * x)
-    assert float(found.mean()) == pytest.approx(expected, abs=5 / math.sqrt(x.size))
-
-
 @pytest.mark.parametrize("text", GRID)
 def test_messages_on_a_grid_show_whole_steps_only(text: str) -> None:
     models = np.random.default_rng(0).normal(size=(5, 30))
@@ -117,22 +98,6 @@ def test_messages_on_a_grid_show_whole_steps_only(text: str) -> None:
     assert np.all(np.abs(sent - drawn - models) <= 0.025 * (1 + 1e-9)), "rounded to the nearest"
     shifted = made(text).on_message(models + 0.05 * 3, tiny.context(range(5), P=30, shares=9))
     np.testing.assert_allclose(shifted - sent, 0.15, rtol=1e-9)
-
-
-@pytest.mark.parametrize("text", LOCAL + SHARED)
-def test_noise_is_added_to_zero_huge_and_float32_models_alike(text: str) -> None:
-    here = tiny.context([4], P=3, shares=5)
-    added = made(text).on_message(np.zeros((1, 3)), here)
-    assert np.all(added != 0) or text in GRID
-    single = made(text).on_message(np.zeros((1, 3), dtype=np.float32), here)
-    assert single.dtype == np.float64
-    assert single.tobytes() == added.tobytes()
-    for size in (1e-300, 1.0, 1e12):
-        models = np.full((1, 3), size)
-        off = made(text).on_message(models, here) - (models + added)
-        assert np.all(np.abs(off) <= 0.03 * (text in GRID) + 4e-16 * size + 1e-15)
-    one = made(text).on_message(np.zeros((1, 1)), tiny.context([4], P=1, shares=5))
-    assert one[0, 0] == added[0, 0]
 
 
 @pytest.mark.parametrize("text", GRID)

@@ -87,16 +87,6 @@ def test_labels_lose_no_more_than_epsilon(p: float, values: int) -> None:
     assert losses[0] > losses[1] > losses[2] > 0
 
 
-def test_the_first_component_alone_understates_noisy_users() -> None:
-    """The public program looks at one component: a first click on rank 1: .80 for 3.09."""
-    losses = loss_of_labels(InformationalClickModel(), RandomizedResponse(0.9, 11))
-    assert losses[1] == pytest.approx(0.80, abs=0.005)
-    assert losses.max() == pytest.approx(3.09, abs=0.005)
-    for values, p in product((6, 11), (0.25, 0.5, 0.9)):
-        perfect = loss_of_labels(PerfectClickModel(), RandomizedResponse(p, values))
-        assert perfect[1] == pytest.approx(perfect.max(), rel=1e-12)  # where it sees all there is
-
-
 # --- conversion and composition --------------------------------------------------------------------------
 
 
@@ -107,25 +97,6 @@ def test_published_values() -> None:
         0.99955, abs=5e-6
     )  # the "10" of the papers, printed as p = 1
     assert RandomizedResponse(0.5, 11).epsilon == pytest.approx(math.log(10), rel=1e-12)
-
-
-@given(epsilon=st.floats(0, 30), values=st.integers(2, 2000))
-def test_there_and_back(epsilon: float, values: int) -> None:
-    p = RandomizedResponse.with_epsilon(epsilon, values).p
-    assert p >= (1 - 1e-12) / values
-    assert RandomizedResponse(p, values).epsilon == pytest.approx(
-        epsilon, rel=1e-2 if epsilon > 25 else 1e-4, abs=1e-9
-    )
-    assert RandomizedResponse.with_epsilon(epsilon, values) == RandomizedResponse(p, values)
-
-
-def test_extremes_of_the_conversion() -> None:
-    assert RandomizedResponse.with_epsilon(math.inf, 11).p == 1
-    assert RandomizedResponse.with_epsilon(5000.0, 1024).p == 1
-    assert RandomizedResponse.with_epsilon(0.0, 8).p == 0.125
-    assert compose_epsilon(2.5, 4) == 10
-    assert compose_epsilon(math.inf, 1) == math.inf
-    assert compose_epsilon(math.inf, 0) == 0
 
 
 def test_composition_is_reached_by_brute_force() -> None:

@@ -19,7 +19,6 @@ from foltr_audit.core.click_models import (
 )
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.records.dataset import QueryOrigin
-from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.simulation.client import ClientData, ClientSimulator
@@ -223,9 +222,3 @@ def test_grades_that_no_document_has_are_refused() -> None:
 def test_more_click_models_than_can_be_told_apart_are_refused() -> None:
     with pytest.raises(UsageError, match="65 click models for labels up to 1; expected 64 at most"):
         ClientData.of(DATA, QueryOrigin.of_part(0, DATA), (PerfectClickModel(),) * 65, largest_label=1)
-
-
-def test_asked_of_clients_alike() -> None:
-    asked = QueryAssignment.alike(np.array([[3, 4], [5, -1]]))
-    assert asked.counts.tolist() == [2, 1]
-    assert not asked.intents.any()

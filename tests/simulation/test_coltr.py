@@ -239,16 +239,3 @@ def test_documents_that_look_alike_change_nothing() -> None:
 def test_queries_with_one_document_and_rounds_without_interactions_change_nothing() -> None:
     assert unmoved(dataset((1, 1, 1), 9), ALWAYS)
     assert unmoved(DATA, INFORMATIONAL, n=0)
-
-
-# --- learning -------------------------------------------------------------------------------------------
-
-
-def test_it_learns_what_is_clicked() -> None:
-    """Labels follow the first feature: the model turns to it, and away from it if users click the rest."""
-    data = dataset((12,) * 30, 7)
-    learner, start = COLTR(candidates=99), np.zeros(FEATURES)
-    first = learner.first_state(FEATURES)
-    for clicking, sign in ((PERFECT, 1), (((1.0, 0.5, 0.0), (0.0,) * 3), -1)):
-        model = played(learner, [0], start, first, data=data, n=600, clicking=clicking)[0].parameters
-        assert sign * model[0] > 0.6 * np.linalg.norm(model)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from foltr_audit.core.plugins import Users
-from foltr_audit.core.records import Dataset
 from foltr_audit.simulation.learners.dbgd import DBGD
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.plain_interleaving import chances, drafted, independent_law, outcome, place_odds
@@ -117,28 +116,6 @@ def test_without_clicks_nothing_moves(kind: Kind) -> None:
     assert none.shown.shape == none.clicks.shape == (0, K)
 
 
-def alike(lengths: tuple[int, ...]) -> Dataset:
-    """Queries whose documents all look the same."""
-    data = dataset(lengths, 3)
-    return data.with_features(np.ones_like(data.features))
-
-
-def test_equal_rankings_win_by_the_coins_of_a_team_draft_alone() -> None:
-    """Both rankers rank by position there: probabilistic credit is 0, a team draft's is a fair coin."""
-    data, start = alike((5, 12, 3)), np.zeros(FEATURES)
-    moving: dict[str, Any] = {"data": data, "clicking": ((1.0,) * 3, (1.0,) * 3), "n": 400}
-    fair = played(DBGD(interleaving="probabilistic"), [0], start, EMPTY, **moving)[0]
-    assert not fair.parameters.any()
-    users = searching(data, n=400, clicking=moving["clicking"])
-    drafts = played(DBGD(learning_rate=1.0), [0], start, EMPTY, **moving)[0]
-    begins = users.streams("show").uniform(1)[:, 0] >= 0.5
-    assert 160 < begins.sum() < 240
-    stream = users.streams("dbgd/direction")
-    n = normals(FEATURES, stream.clients, stream.round, stream.purpose_code, np.uint64(stream.key))
-    u = n / np.sqrt((n**2).sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(drafts.parameters, u[begins].sum(axis=0), atol=1e-11)
-
-
 def test_queries_with_one_document() -> None:
     data = dataset((1, 1, 1), 9)
     start = np.ones(FEATURES)
@@ -146,13 +123,3 @@ def test_queries_with_one_document() -> None:
     assert (done.shown == padded([0])).all()
     assert (done.clicks == (padded([0]) == 0)).all()
     assert done.parameters.tobytes() == start.tobytes()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_learns_what_is_clicked(kind: Kind) -> None:
-    """Labels follow the first feature: the model turns to it, and away from it if users click the rest."""
-    data = dataset((12,) * 20, 7)
-    learner, start = DBGD(interleaving=kind, learning_rate=0.05), np.zeros(FEATURES)
-    for clicking, sign in ((PERFECT, 1), (((1.0, 0.5, 0.0), (0.0,) * 3), -1)):
-        model = played(learner, [0], start, EMPTY, data=data, n=1500, clicking=clicking)[0].parameters
-        assert sign * model[0] > 0.6 * np.linalg.norm(model)

@@ -75,11 +75,6 @@ def test_same_spec_same_records(setup_of: SetupOf) -> None:
         assert not np.array_equal(run(**changes)[0][0].query, run()[0][0].query)
 
 
-def test_an_attack_changes_nothing(setup_of: SetupOf) -> None:
-    attack = {"methods": ["olsr"], "repeats": 3}
-    same_rounds(played(setup_of()), played(setup_of(attack=attack)))
-
-
 @pytest.mark.parametrize(
     ("defense", "steps_alike"),
     [
@@ -119,12 +114,6 @@ def test_a_client_does_the_same_in_any_cohort(setup_of: SetupOf) -> None:
 # --- cohorts --------------------------------------------------------------------------------------
 
 
-def test_everybody_plays_where_the_cohort_is_everybody(setup_of: SetupOf) -> None:
-    for cohort in (None, 8):
-        federation = Federation(setup_of(clients=8, cohort=cohort))
-        assert federation.setup.cohort(0).tolist() == list(range(8)) == federation.setup.cohort(7).tolist()
-
-
 @pytest.mark.parametrize(("clients", "cohort", "separation"), [(20, 5, 4), (23, 5, 4), (40, 3, 7), (9, 3, 2)])
 def test_nobody_takes_part_again_before_the_separation(
     clients: int, cohort: int, separation: int, setup_of: SetupOf
@@ -142,20 +131,6 @@ def test_nobody_takes_part_again_before_the_separation(
     assert [other.setup.cohort(round_).tolist() for round_ in range(4)] != [
         each.tolist() for each in drawn[:4]
     ]
-
-
-def test_cohorts_of_a_turn_are_drawn_uniformly(setup_of: SetupOf) -> None:
-    """Over 600 seeds each client plays in round 0 about equally often."""
-    from scipy.stats import chi2
-
-    counts = np.zeros(20)
-    for seed in range(600):
-        counts[setup_of(clients=20, cohort=3, separation=4, seed=seed).cohort(0)] += 1
-    expected = 600 * 3 / 20
-    statistic = float(np.square(counts - expected).sum() / expected)
-    assert statistic < chi2.isf(1e-6, 20)
-    biased = counts + np.where(np.arange(20) < 4, 30.0, -7.5)
-    assert np.square(biased - expected).sum() / expected > chi2.isf(1e-6, 20), "it can fail"
 
 
 def test_cohorts_are_drawn_uniformly_without_repeats(setup_of: SetupOf) -> None:
@@ -234,13 +209,6 @@ def test_one_client(defense: tuple[str, ...], setup_of: SetupOf) -> None:
     assert record.aggregate.tobytes() == record.messages[0].tobytes()
 
 
-def test_one_query(setup_of: SetupOf, collection: Collection) -> None:
-    alone = collection_of(collection.train.select([3]), collection.vali, collection.test)
-    record, truth = played(setup_of(rounds=1, data=alone))[0]
-    assert not record.query.any()
-    assert truth.clicks.any()
-
-
 def test_one_document_a_query(setup_of: SetupOf) -> None:
     start = np.linspace(0.3, -0.4, FEATURES)
     setup = setup_of(data=single_documents(), rounds=2)
@@ -296,11 +264,6 @@ def test_a_model_that_is_too_large_is_refused(
     said = rf"round 0: .* too large for {dtype}; .*normalise the features"
     with np.errstate(over="ignore"), pytest.raises(DataError, match=said):
         Federation(setup).play(np.ones(FEATURES), 0)
-
-
-def test_a_learning_rate_beyond_reason_is_refused(setup_of: SetupOf) -> None:
-    with pytest.raises(DataError, match="too large for float32"):
-        played(setup_of(rounds=30, learner="fpdgd:learning_rate=1e300", dtype="float32"))
 
 
 def test_local_steps_are_of_learners_that_send_models(setup_of: SetupOf) -> None:

@@ -84,11 +84,6 @@ def test_lists_follow_the_scores(setup_of: SetupOf, collection: Collection) -> N
         assert record.shown[row].tolist() == best + [-1] * (10 - len(best))
 
 
-def test_equal_scores_keep_the_order_of_the_file(setup_of: SetupOf) -> None:
-    record, _ = repeats(fresh(setup_of), model=np.zeros(FEATURES))[0]
-    assert (record.shown == np.arange(10)).all()
-
-
 def test_every_repeat_shows_the_same_and_draws_anew(setup_of: SetupOf) -> None:
     clients = fresh(setup_of, {"repeats": 3}, defense=("gamma-laplace:eps=1,sensitivity=3",), clients=1)
     rounds = repeats(clients)
@@ -101,11 +96,6 @@ def test_every_repeat_shows_the_same_and_draws_anew(setup_of: SetupOf) -> None:
     for mine, other in zip(repeats(clients, first=1), rounds[1:], strict=True):
         assert mine[0].messages.tobytes() == other[0].messages.tobytes()
         assert mine[1].clicks.tobytes() == other[1].clicks.tobytes()
-
-
-def test_the_server_averages_nothing(setup_of: SetupOf) -> None:
-    for record, _ in repeats(fresh(setup_of, {"repeats": 2})):
-        assert record.parameters.tobytes() == record.aggregate.tobytes() == MODEL.tobytes()
 
 
 def test_a_message_is_the_model_after_one_step(setup_of: SetupOf) -> None:

@@ -14,7 +14,6 @@ from foltr_audit.core.plugins import Environment, Scenario, ScenarioContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import ONLINE_NDCG
 from foltr_audit.simulation.intent_metrics import (
-    PERIOD,
     current,
     deltas,
     drops,
@@ -161,32 +160,6 @@ def test_deltas_by_brute_force(training: tuple[Environment, Rows, Rows, int]) ->
     np.testing.assert_allclose(deltas(rows, twins, found, n), expected, rtol=1e-12, atol=1e-15)
 
 
-@given(trainings())
-def test_losses_are_shares_and_a_run_loses_nothing_against_itself(
-    training: tuple[Environment, Rows, Rows, int],
-) -> None:
-    found, rows, twin, n = training
-    every = np.concatenate([drops(rows, found, n), deltas(rows, {0: twin, 1: twin}, found, n)])
-    known = every[~np.isnan(every)]
-    assert ((known >= 0) & (known <= 1)).all()
-    own = deltas(rows, dict.fromkeys(range(INTENTS), rows), found, n)
-    assert set(own[~np.isnan(own)]) <= {0.0}
-
-
-@given(trainings(), st.floats(0.01, 1))
-def test_the_unit_of_ndcg_does_not_matter(
-    training: tuple[Environment, Rows, Rows, int], scale: float
-) -> None:
-    found, rows, twin, n = training
-    scaled, scaled_twin = (
-        [{name: value * scale for name, value in row.items()} for row in each] for each in (rows, twin)
-    )
-    np.testing.assert_allclose(drops(scaled, found, n), drops(rows, found, n), rtol=1e-9, atol=1e-12)
-    every, every_scaled = (dict.fromkeys(range(INTENTS), each) for each in (twin, scaled_twin))
-    one, other = deltas(scaled, every_scaled, found, n), deltas(rows, every, found, n)
-    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-
-
 def test_a_period_without_its_twin_has_no_delta() -> None:
     found, rows = environment("abrupt", 6), rows_of(np.full((6, INTENTS), 0.4))
     better = rows_of(np.full((6, INTENTS), 0.5))
@@ -272,8 +245,3 @@ def test_one_ranker_per_intent_together() -> None:
         lists = [float(online[k, t]) for k in range(INTENTS) for _ in range(played[k, t])]
         np.testing.assert_allclose(shown[t], np.mean(lists) if lists else np.nan)
     assert np.isnan(offline).tolist() == [False, False, False, True, False]
-
-
-def test_directions_and_labels() -> None:
-    assert [metric.higher_is_better for metric in PERIOD.values()] == [False, False, True, True]
-    assert len({metric.label for metric in PERIOD.values()}) == len(PERIOD)

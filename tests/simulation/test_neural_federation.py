@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foltr_audit.api import load_data
 from foltr_audit.core.click_models import PerfectClickModel
-from foltr_audit.core.records import Dataset
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.stages import first_model, train
@@ -21,8 +19,8 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from tests.conftest import SetupOf
 from tests.fixtures.command import files, run
-from tests.fixtures.reference import dataset, numba_threads
-from tests.fixtures.tiny import FEATURES, collection_of
+from tests.fixtures.reference import numba_threads
+from tests.fixtures.tiny import FEATURES
 
 TRAIN = "train --data synthetic:mq2007:60 --ranker neural:hidden=4"
 
@@ -101,34 +99,6 @@ def test_a_model_of_another_ranker_is_no_first_model(tmp_path: Path) -> None:
     np.save(tmp_path / "linear.npy", np.zeros(46), allow_pickle=False)
     line = run(f"{TRAIN} --init", tmp_path / "linear.npy").one_error()
     assert line.endswith("an array of float64 and shape (46,); expected 192 real numbers, one per parameter")
-
-
-@pytest.mark.parametrize("ranker", ["neural", "neural:layers=2", "neural:hidden=10"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_training_makes_a_neural_ranker_better(seed: int, ranker: str) -> None:
-    data = load_data("synthetic:mq2007:200")
-    spec = {"seed": seed, "population": {"clients": 100}, "train": {"rounds": 25, "ranker": ranker}}
-    trained = train(Setup(Spec.parse(spec), data))
-    assert trained.ndcg > trained.untrained + 0.05
-
-
-def test_a_neural_ranker_learns_what_no_linear_one_can() -> None:
-    """Documents are relevant by the size of a feature, whatever its sign."""
-
-    def queries(seed: int) -> Dataset:
-        X = np.random.default_rng(seed).normal(size=(40 * 15, 3))
-        return dataset(X, np.searchsorted([1.0, 1.8], np.abs(X[:, 0])), [15] * 40)
-
-    data = collection_of(queries(1), queries(2), queries(3))
-
-    def ndcg(text: str) -> float:
-        table = {"rounds": 40, "learner": "fpdgd:interactions=8", "ranker": text}
-        spec = Spec.parse({"population": {"clients": 50}, "train": table})
-        return train(Setup(spec, data)).ndcg
-
-    assert ndcg("neural:hidden=8") > 0.95
-    assert ndcg("neural:hidden=8,layers=2") > 0.95
-    assert ndcg("linear") < 0.65
 
 
 @pytest.mark.parametrize("text", ["neural:hidden=4", "neural:hidden=4,layers=2"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 from benchmarks import plain_central, plain_neural
 from benchmarks.plain_central import COLTRMemory, PlainCOLTR, PlainDBGD, PlainPDGD
 from benchmarks.plain_evolution import AdamState, PlainEvolution, adam, evolution_gradient
-from benchmarks.plain_interleaving import place_odds, prefers, prefers_team, probabilistic, team_draft
+from benchmarks.plain_interleaving import place_odds
 from benchmarks.plain_neural import PlainNeuralLoop
 from benchmarks.plain_users import PlainUsers, click_setting
 from foltr_audit.core.plugins import CentralResult, Users
@@ -24,12 +22,11 @@ from foltr_audit.data.synthetic import synthesise
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.coltr import COLTR
 from foltr_audit.simulation.learners.dbgd import DBGD
-from foltr_audit.simulation.learners.foltr_es import Adam, FOLtRES
+from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from tests.fixtures import plain_interleaving
 from tests.fixtures.plain_searches import INFORMATIONAL, PERFECT, Clicking, K, asked, played, searching
-from tests.fixtures.reference import chi_square_p, dataset, normals
+from tests.fixtures.reference import dataset, normals
 
 P = 6
 LENGTHS = (1, 14, 7, 10, 2, 30, 5, 3, 13, 11)
@@ -122,35 +119,6 @@ def test_plain_evolution_is_that_of_the_engine() -> None:
     assert np.abs(model - start).max() > 1e-3
 
 
-def test_the_rounds_of_plain_evolution_draw_what_is_written() -> None:
-    setup = setup_of("foltr-es", collection(certain=True))
-    users, noise = PlainUsers.of(setup.collection, "perfect"), np.random.default_rng(2).normal(size=(7, 46))
-    loop, queries = PlainEvolution(users, 7, 4, sigma=0.3), np.arange(28).reshape(7, 4) % 10
-    uniform = np.random.default_rng(3)
-    given = Given(
-        standard_normal=iter([noise, noise]),
-        integers=iter([queries, queries]),
-        random=(uniform.random() for _ in range(10**6)),
-    )
-    after = loop.rounds(np.zeros(46), 2, given.rng)
-    model, state = np.zeros(46), AdamState(0, np.zeros(46), np.zeros(46))
-    for _ in range(2):
-        gradient = evolution_gradient(noise, loop.metrics(model, noise, queries, uniform), 0.3)
-        model, state = adam(model, state, gradient, 0.001)
-    np.testing.assert_array_equal(after, model)
-
-
-def test_plain_adam_is_that_of_the_engine() -> None:
-    rng, ours = np.random.default_rng(4), Adam(0.01)
-    plain = engine = rng.normal(size=5)
-    state, memory = AdamState(0, np.zeros(5), np.zeros(5)), ours.first_state(5)
-    for _ in range(50):
-        gradient = rng.normal(size=5) * 10.0 ** rng.integers(-6, 3)
-        plain, state = adam(plain, state, gradient, 0.01)
-        engine, memory = ours.step(engine, memory, gradient)
-        np.testing.assert_allclose(plain, engine, rtol=1e-12, atol=1e-14)
-
-
 # --- PDGD in the centre ---------------------------------------------------------------------------
 
 
@@ -217,49 +185,6 @@ def test_plain_dbgd_is_that_of_the_engine(
     assert np.abs(done.parameters - start).max() > 0.1
 
 
-def test_plain_team_drafts_are_those_of_their_authors() -> None:
-    for current, candidate in plain_interleaving.orders(4):
-        rankings = np.array([current, candidate])
-        for coins in product([False, True], repeat=2):
-            shown, teams = team_draft(rankings, np.array(coins))
-            expected = plain_interleaving.drafted(current, candidate, coins, 4)
-            assert (shown.tolist(), teams.tolist()) == expected
-            for clicks in product([False, True], repeat=4):
-                clicked = np.array(clicks)
-                won = clicked[teams].sum() > clicked[~teams].sum()
-                assert prefers_team(teams, clicked) == won
-
-
-def test_plain_probabilistic_lists_follow_their_law() -> None:
-    """Each list as often as by enumeration; a softmax less steep would be noticed."""
-    current, candidate = (0, 1, 2, 3), (2, 0, 3, 1)
-    rankings, rng = np.array([current, candidate]), np.random.default_rng(6)
-    found: Counter[tuple[int, ...]] = Counter()
-    for _ in range(5000):
-        shown, odds = probabilistic(rankings, rng)
-        list_ = tuple(shown.tolist())
-        found[list_] += 1
-        np.testing.assert_allclose(odds, plain_interleaving.place_odds(current, candidate, list_), rtol=1e-9)
-    for steepness, low, high in ((3.0, 1e-4, 1.0), (2.5, 0.0, 1e-4)):
-        law = plain_interleaving.list_law(current, candidate, 4, steepness)
-        assert low <= chi_square_p([found[list_] for list_ in law], list(law.values())) <= high
-
-
-def test_plain_probabilistic_lists_have_ten_documents() -> None:
-    rng = np.random.default_rng(7)
-    shown, odds = probabilistic(np.stack([rng.permutation(40), rng.permutation(40)]), rng)
-    assert np.unique(shown).size == odds.size == K
-
-
-def test_plain_preferences_are_those_of_every_assignment() -> None:
-    rng = np.random.default_rng(8)
-    for clicks in product([False, True], repeat=5):
-        odds, clicked = rng.random(5), np.array(clicks)
-        law = plain_interleaving.independent_law(odds[clicked].tolist())
-        assert prefers(odds, clicked) == (plain_interleaving.outcome(law) > 0)
-        assert not prefers(np.full(5, 0.5), clicked)
-
-
 # --- COLTR ----------------------------------------------------------------------------------------
 
 
@@ -309,17 +234,6 @@ def test_plain_coltr_is_that_of_the_engine(
     assert memory.updates == done.state[0] > 3
     assert memory.winners.shape[0] == np.count_nonzero(done.state[1:] >= 0) > 0
     np.testing.assert_allclose(seen[0] * tau, loop.users.features[queries[0]] @ start)
-
-
-def test_fresh_directions_stand_behind_the_winners_and_have_length_one() -> None:
-    loop = PlainCOLTR(scripted(DATA, []), 1, candidates=2000)
-    winners = np.eye(P)[:2]
-    drawn = loop.directions(winners, np.random.default_rng(9))
-    assert drawn.shape == (2000, P)
-    np.testing.assert_array_equal(drawn[:2], winners)
-    np.testing.assert_allclose((drawn**2).sum(axis=1), 1.0)
-    assert np.abs(drawn.mean(axis=0)).max() < 5 / np.sqrt(2000 * P)
-    np.testing.assert_allclose((drawn**2).mean(axis=0), 1 / P, atol=0.02)
 
 
 # --- neural FPDGD ---------------------------------------------------------------------------------

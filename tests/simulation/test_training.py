@@ -8,27 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.click_models import CascadeClickModel, InformationalClickModel
+from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.simulation.client import ClientData
-from foltr_audit.simulation.evolution import MetricSenders
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training import play_in_score_order
 from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import NO_TICK
 from tests.conftest import SetupOf
-from tests.fixtures.tiny import FEATURES, sorted_collection, tiny_collection
+from tests.fixtures.tiny import FEATURES
 from tests.simulation.test_federation import same_bytes
 from tests.simulation.test_rounds import drawn_list, pdgd
 
@@ -161,25 +156,6 @@ def test_a_round_of_foltr_es(setup_of: SetupOf, metric: str, antithetic: bool) -
     assert not np.allclose(gradient, 0)
 
 
-@pytest.mark.parametrize("data", [tiny_collection(), sorted_collection()])
-@pytest.mark.parametrize("sigma", [0.3, 1e-9])
-def test_the_kernel_shows_and_clicks_as_arrays_do(setup_of: SetupOf, data: Collection, sigma: float) -> None:
-    """Also where the scores of all documents are equal up to the last bits, and twins are among them."""
-    setup = setup_of(learner=f"foltr-es:sigma={sigma},interactions=6", clients=40, data=data)
-    world = ClientData.alike(
-        setup.collection.train, InformationalClickModel(), setup.collection.largest_label
-    )
-    senders = MetricSenders(setup, world)
-    context = setup.context(2, np.arange(40) * 7, 6, START * (sigma > 0.1))
-    draws = context.streams("queries").uniform(6)
-    queries = QueryAssignment.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
-    seeds = np.random.default_rng(3).integers(2**63, size=40, dtype=np.uint64)
-    _, *quick = senders._play(queries, context, seeds)
-    models = senders._models(queries, context, seeds)
-    plain = play_in_score_order(setup.ranker, world, queries, models, context)
-    assert [array.tobytes() for array in quick] == [array.tobytes() for array in plain]
-
-
 def test_what_is_sent_is_randomised_and_the_truth_kept(setup_of: SetupOf) -> None:
     given: dict[str, Any] = {"learner": "foltr-es:interactions=2", "clients": 400}
     plain, truth = Federation(setup_of(**given)).play(START, 0).recorded()
@@ -256,16 +232,6 @@ def test_a_trace_keeps_rounds_and_goes_on_from_any(setup_of: SetupOf, tmp_path: 
     assert state.size > 0 or learner in ("pdgd", "pdgd:batch=5", "dbgd")
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_nothing_depends_on_who_else_plays(setup_of: SetupOf, learner: str) -> None:
-    """Two runs of the same Spec are equal, another seed is not."""
-    one, two, other = (
-        Federation(setup_of(learner=learner, seed=seed)).play(START, 1).aggregate for seed in (1, 1, 2)
-    )
-    assert one.tobytes() == two.tobytes()
-    assert one.tobytes() != other.tobytes()
-
-
 def test_headers_say_how_wide_messages_are(setup_of: SetupOf) -> None:
     for learner, numbers in (("foltr-es", 2), ("foltr-es:antithetic=false", 1)):
         header = trace_header(setup_of(learner=learner), "perfect", 8)
@@ -279,6 +245,3 @@ def test_headers_say_how_wide_messages_are(setup_of: SetupOf) -> None:
         wrong = facts if width is None else {**facts, "width": width}
         with pytest.raises(TraceError, match=r"knowledge\.width is .*, expected a whole number from 1 on"):
             type(header)(**{**vars(header), "knowledge": wrong})
-
-
-# --- refused ----------------------------------------------------------------------------------------
