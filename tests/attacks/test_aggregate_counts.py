@@ -17,7 +17,6 @@ from foltr_audit.core.plugins import Ball, Knowledge, View
 from foltr_audit.core.records.view import ClickBelief
 from foltr_audit.inference.count_decoder import (
     CountDecoder,
-    cascade_rates,
     law_of_sum,
     noise_tables,
     steepness,
@@ -28,7 +27,6 @@ from foltr_audit.judge.task import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.click_sums import (
     UpdateSums,
-    counts_by_cascade,
     explained,
     fill_any_rate_moments,
     fill_cascade_moments,
@@ -91,11 +89,6 @@ def estimated(seen: View, **parameters: Any) -> Floats:
     attack = AggregateCounts.model_validate(parameters)
     assert attack.why_not(seen) is None
     return checked_answer(attack, seen, np.random.default_rng(0)).scores[:, 0]
-
-
-def rate_error(estimate: Floats, made: Summed) -> float:
-    """Mean absolute error of click-through rates."""
-    return float(np.abs(estimate - made.counts).mean() / made.view.clients[0])
 
 
 # --- one client -----------------------------------------------------------------------------------
@@ -269,18 +262,6 @@ def test_counts_are_exact_without_noise() -> None:
     assert right.mean() > 0.9, "grades are found where they are not known"
 
 
-def test_shares_of_noise_hide_no_counts_and_whole_noise_hides_all() -> None:
-    """One of 1,000 shares on each of 50 clients against the whole Laplace noise on each."""
-    shares = summed(60, 50, GammaShare(n=1000, scale=2.5))
-    whole = summed(60, 50, GammaShare(n=1, scale=2.5))
-    usual = cascade_rates(*BELIEF.by_position(6)) * 50
-    told, hidden = rate_error(estimated(shares.view), shares), rate_error(estimated(whole.view), whole)
-    assert told < 0.25 * rate_error(np.tile(usual, (60, 1)), shares)
-    squares = [float(np.square(side - whole.counts).mean()) for side in (estimated(whole.view), usual)]
-    assert squares[0] > 0.9 * squares[1], "no better than what is usual"
-    assert hidden > 4 * told
-
-
 # --- the search -----------------------------------------------------------------------------------
 
 
@@ -291,16 +272,6 @@ def test_the_search_finds_what_trying_everything_finds() -> None:
     np.testing.assert_allclose(estimated(made.view), tried, atol=0.1)
     near = np.abs(estimated(made.view, restarts=0) - tried).max(axis=1) < 0.1
     assert near.sum() >= 25, "most often three starts do"
-
-
-def test_one_grade_leaves_nothing_to_search() -> None:
-    one = ClickBelief(click=np.array([0.4]), stop=np.array([0.2]), grades=np.ones((6, 1)))
-    seen = summed(8, 20, SHARE).view
-    seen = replace(seen, knowledge=seen.knowledge.having(belief=one))
-    sums = CountDecoder(seen).sums(np.arange(8))
-    noise = noise_tables(law_of_sum(seen.knowledge, 20))
-    expected = counts_by_cascade(sums, noise, np.full((8, 6), 0.4), np.full((8, 6), 0.2))
-    np.testing.assert_allclose(estimated(seen), expected, rtol=1e-12)
 
 
 # --- what does not matter -------------------------------------------------------------------------

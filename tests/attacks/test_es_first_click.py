@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
 from foltr_audit.attacks.es_first_click import ESFirstClick, replayed_order
-from foltr_audit.attacks.first_position import FirstPosition
 from foltr_audit.attacks.seen_clicks import SeenClicks
 
 from foltr_audit.core.plugins import Inference, Knowledge, View
@@ -258,19 +256,6 @@ def test_it_is_exact_where_it_knows_all() -> None:
 
 
 # --- other readers of such messages ---------------------------------------------------------------
-
-
-def test_baselines_read_every_kind() -> None:
-    made = sent(20, 2, 4, seed=12)
-    assert made.view.labels is not None
-    clicks = replace(made.view, kind="clicks", messages=made.clicks.reshape(20, 8).astype(np.float64))
-    for seen in (made.view, clicks):
-        assert answer(FirstPosition(), seen).guess.sum() == 40
-        answer(PositionPrior(), seen)
-        said = answer(RelevancePrior(), seen)
-        for i, b in product(range(20), range(2)):
-            expected = walk_down(*believed("relevance", 4, made.view.labels[i, b]), 4)
-            np.testing.assert_allclose(patterns_of(said)[i, b], expected, rtol=1e-12)
 
 
 def test_a_central_server_sees_the_clicks() -> None:

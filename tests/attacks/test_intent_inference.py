@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from foltr_audit.attacks.intent_inference import IntentInference
 from scipy.special import logsumexp, softmax
-from scipy.stats import norm
 
 from foltr_audit.core.plugins import Attack, Ball, Inference, IntentAttack, View
 from foltr_audit.core.plugins.registry import make
@@ -18,7 +17,6 @@ from foltr_audit.inference.joint_search import joint_clicks
 from foltr_audit.inference.pattern_decoder import PatternDecoder, noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.intents import (
-    IntentDecisions,
     IntentEvidence,
     message_intents,
 )
@@ -149,27 +147,6 @@ def test_a_message_that_no_intent_explains_says_nothing() -> None:
     seen = view(3)
     far = replace(seen, messages=np.full_like(seen.messages, 1e300))
     assert np.isfinite(answer(far)[1]).all()
-
-
-# --- worth its figures ----------------------------------------------------------------------------
-
-
-def test_probabilities_are_calibrated(setup_of: SetupOf) -> None:
-    """Clients of two intents, three to one: of decisions given p, a share p is right if shares are known."""
-    intents = (np.arange(1500) % 4 == 0).astype(int).tolist()
-    recording = recorded(setup_of, rounds=1, intents=intents, noise_clients=12)
-    right, wrong = IntentInference(shares="3/1"), IntentInference(shares="1/9")
-    found = judged(recording, right, wrong).told
-    z = [calibration_z(found[attack.label]) for attack in (right, wrong)]
-    limit = norm.isf(5e-4)
-    assert abs(z[0]) < limit
-    assert abs(z[1]) > limit, "another belief shows"
-
-
-def calibration_z(told: IntentDecisions) -> float:
-    """How many standard deviations the sum of (right - probability) of the second intent lies from 0."""
-    p = told.probability[:, 1]
-    return float((told.intent - p).sum() / np.sqrt((p * (1 - p)).sum()))
 
 
 # --- judging --------------------------------------------------------------------------------------

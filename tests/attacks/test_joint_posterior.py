@@ -155,22 +155,6 @@ def test_why_it_cannot_run() -> None:
 # --- the usual fit --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [0.3, 2.5])
-@pytest.mark.parametrize("shares", [1, 10, 1000])
-def test_the_usual_log_density_is_that_of_draws(shares: int, scale: float) -> None:
-    """Mean, standard deviation and share below the least, each within four standard errors."""
-    law, least = GammaShare(n=shares, scale=scale), 1e-7
-    draws = law.sample(Streams(3).clients("noise", 0, np.arange(400)), 500).reshape(-1)
-    values = law.log_density(np.maximum(np.abs(draws), least))
-    mean, spread, small = usual_log_density(law, least)
-    N = draws.size
-    assert abs(values.mean() - mean) < 4 * spread / N**0.5
-    kurtosis = ((values - mean) ** 4).mean() / spread**4
-    assert abs(values.var() / spread**2 - 1) < 4 * ((kurtosis - 1) / N) ** 0.5
-    below = np.mean(np.abs(draws) < least)
-    assert abs(below - small) < 4 * (small * (1 - small) / N) ** 0.5 + 1e-5
-
-
 @pytest.mark.parametrize("size", [1e-3, 1.0, 70.0])
 def test_closed_forms_of_the_usual_log_density(size: float) -> None:
     """Laplace: |x| / s is exponential. Normal: x^2 / 2 sigma^2 has mean 1/2 and variance 1/2."""

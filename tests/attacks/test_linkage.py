@@ -25,7 +25,6 @@ from foltr_audit.core.plugins import Attack, Inference, LinkAttack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.inference.intent_likelihood import posteriors
 from foltr_audit.judge.linkage import LinkEvidence, offered
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces
@@ -259,33 +258,6 @@ def test_nobody_to_be_told_from() -> None:
     assert offered(np.array([3]), np.array([4, 5]), 5, Streams(1), 0) is None
 
 
-def test_decoys_are_drawn_evenly() -> None:
-    ours, theirs = np.array([2]), np.arange(5)
-    drawn = np.zeros(5)
-    for seed in range(900):
-        offer = offered(ours, theirs, 3, Streams(seed), 1)
-        assert offer is not None
-        drawn[offer.choices[0]] += 1
-    assert drawn[2] == 900
-    others = np.delete(drawn, 2)
-    assert np.abs(others - 450).max() < 4.5 * np.sqrt(900 / 4)
-
-
-def test_rounds_without_messages_are_passed_over(setup_of: SetupOf) -> None:
-    recording = recorded(setup_of, rounds=3, intents=[0] * 6)
-    (first, second, third), (one, two, three) = recording.records, recording.truth
-    empty = {name: getattr(second, name)[:0] for name in ("slot", "step", "part", "query", "shown")}
-    empty |= {name: getattr(second, name)[:0] for name in ("counts", "messages", "survivors")}
-    nobody = {name: getattr(two, name)[:0] for name in ("clients", "updates", "clicks", "clipped", "intents")}
-    sparse = replace(
-        recording,
-        records=[first, replace(second, **empty), third],
-        truth=[one, replace(two, **nobody), three],
-    )
-    evidence = judged(sparse)
-    assert evidence.client.tolist() == [str(client) for client in range(6)]
-
-
 class Blind(LinkAttack):
     """Says what it is told to."""
 
@@ -340,10 +312,3 @@ def test_pieces_add_up_and_refusals_stay(setup_of: SetupOf) -> None:
     assert both.baselines["count"].first.size == 8
     assert join_pieces([one, none]).placed == {}
     assert "toy-blind-link" in join_pieces([none, one]).refused
-
-
-@pytest.mark.parametrize("row", [[-np.inf, -np.inf], [0.0, -np.inf], [-800.0, -801.0]])
-def test_probabilities_sum_to_one(row: list[float]) -> None:
-    found = posteriors(np.array([row]))
-    assert found.sum() == pytest.approx(1.0)
-    assert found[0, 0] >= found[0, 1]

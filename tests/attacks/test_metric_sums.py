@@ -66,21 +66,6 @@ def test_the_sums_are_those_of_all_tuples(n: int) -> None:
     assert [Fraction(total, 2520) for total in sums.totals.tolist()] == sorted(every)
 
 
-def test_eight_interactions_at_once() -> None:
-    """Likelihoods of all sums add up to 1, and every message is told by its own float32 mean."""
-    rng = np.random.default_rng(0)
-    sums = reachable_sums(8, 10)
-    assert sums is not None
-    means = sums.totals / (8 * sums.unit)
-    rounded = means.astype(np.float32).astype(np.float64)
-    assert np.array_equal(sums.nearest(rounded), np.arange(sums.totals.size))
-    laws = np.repeat(rng.dirichlet(np.ones(11), size=(1, 8)), sums.totals.size, axis=0)
-    likely = mean_likelihoods(rounded, laws)
-    np.testing.assert_allclose(likely.sum(axis=0), 1.0, rtol=1e-12)
-    evidence = (laws * likely).sum(axis=2)
-    np.testing.assert_allclose(evidence, np.repeat(evidence[:, :1], 8, axis=1), rtol=1e-9)
-
-
 def test_a_mean_between_two_sums_counts_as_the_nearer_one() -> None:
     laws = np.full((5, 1, 3), 1 / 3)
     likely = mean_likelihoods(np.array([-3.0, 0.2, 0.3, 0.8, 7.0]), laws)[:, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -24,23 +24,18 @@ from foltr_audit.core.plugins import (
     Ball,
     Defense,
     Inference,
-    Knowledge,
     PrivacyEvent,
     RoundContext,
-    View,
 )
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import knowledge_of
 from foltr_audit.kernels.patterns import before_reports, cascade_log_prior, cascade_log_priors
 from foltr_audit.privacy.events import ClickLaw, ClickRandomization
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.attacks.test_joint_posterior import published, several, stepped
-from tests.attacks.test_maximum_posterior import calibrated, simulated
 from tests.conftest import SetupOf
 from tests.fixtures.command import answer as answer_of
 from tests.fixtures.there import there
@@ -270,36 +265,6 @@ def test_reports_that_say_nothing_leave_the_prior(attack: Attack) -> None:
         said = answer(attack, told(seen, click_law=ClickLaw(unclicked, clicked)))
         np.testing.assert_allclose(said.scores, before.scores, atol=near)
         np.testing.assert_allclose(there(said.patterns), there(before.patterns), atol=near)
-
-
-# --- how well -------------------------------------------------------------------------------------
-
-
-class Randomised(NamedTuple):
-    """Messages of randomised clicks, and the true clicks (n, k) behind them."""
-
-    view: View
-    clicks: Bools
-
-
-def randomised(n: int, law: ClickLaw, noise: GammaShare, knowledge: Knowledge) -> Randomised:
-    """Clients that learn from reports on their clicks."""
-    made = simulated(n, noise, knowledge.having(click_law=law))
-    draws = np.random.default_rng(17).random(made.clicks.shape)
-    reported = draws < np.where(made.clicks, law.clicked, law.unclicked)
-    models = Replay(made.view).paths(np.arange(n), reported[:, np.newaxis])[-1]
-    added = noise.sample(Streams(2).clients("noise", 0, np.arange(n)), models.shape[1])
-    return Randomised(replace(made.view, messages=models + added), made.clicks)
-
-
-def test_probabilities_of_true_clicks_come_true() -> None:
-    """And the test notices a law that is not known, or another one."""
-    law = ClickLaw(0.2, 0.7)
-    made = randomised(12_000, law, NOISE, known("all", "shown", None, NOISE))
-    by_grade = MaximumPosterior(prior="relevance")
-    assert min(*calibrated(made, MAP), *calibrated(made, by_grade)) > 1e-3  # type: ignore[arg-type]
-    for wrong in (None, ClickLaw(0.7, 0.2), ClickLaw(0.02, 0.98)):
-        assert min(calibrated(made, MAP, click_law=wrong)) < 1e-6, wrong  # type: ignore[arg-type]
 
 
 # --- what a trace says ----------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from foltr_audit.attacks.olsr import OLSR, OLSRTheta
 from foltr_audit.attacks.raifle import Raifle
 from foltr_audit.attacks.tukey import Tukey, refitted
 from scipy.optimize import linprog
-from scipy.stats import binomtest
 
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack, Ball, View
@@ -20,7 +19,7 @@ from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.judge.clicks import revealed
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.utils.arrays import Bools, Floats
-from tests.attacks.test_maximum_posterior import Simulated, simulated
+from tests.attacks.test_maximum_posterior import simulated
 from tests.conftest import SetupOf
 from tests.inference.test_pattern_decoder import answer, known, told
 from tests.inference.test_replay import SETTINGS, Sent, learner, sent, wide
@@ -65,38 +64,6 @@ def test_the_model_column_takes_up_an_active_clip(attack: Attack, dtype: str, se
     assert np.array_equal(answer(attack, real.view).guess[:, 0][here], clicks[here])
     wrong = answer(OLSR(), real.view).guess[:, 0][here] != clicks[here]
     assert wrong.mean() > 0.05
-
-
-# --- sparse noise ---------------------------------------------------------------------------------
-
-
-def noisy(shares: int) -> Simulated:
-    """250 lists of eight documents, 46 features, shares of the published noise."""
-    law = GammaShare(n=shares, scale=2.5)
-    knowledge = known("all", "shown", None, law).having(learning_rate=0.1)
-    return simulated(250, law, knowledge, k=8, features=46)
-
-
-def beats(one: Bools, other: Bools) -> float:
-    """Sign test: how likely so many lists (n,) go to `one` by chance; lists that tie do not count."""
-    better, worse = int((one > other).sum()), int((one < other).sum())
-    return float(binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else 1.0
-
-
-@pytest.mark.parametrize("attack", [LeastAbsolute(), BoxLeastAbsolute()], ids=lambda attack: attack.name)
-def test_sparse_noise_does_not_move_least_absolute_deviations(attack: Attack) -> None:
-    """By documents right a list, against OLSR; and the same comparison where the noise is not sparse."""
-    found = {}
-    for shares in (1000, 1):
-        made = noisy(shares)
-        mine, least_squares = (
-            (answer(tried, made.view).guess[:, 0] == made.clicks).sum(axis=1) for tried in (attack, OLSR())
-        )
-        found[shares] = beats(mine, least_squares)
-        if shares == 1000:
-            assert mine.mean() > least_squares.mean() + 0.5
-    assert found[1000] < 1e-9
-    assert found[1] > 1e-3
 
 
 # --- Tukey's biweight -----------------------------------------------------------------------------

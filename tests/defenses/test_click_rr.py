@@ -40,18 +40,6 @@ def chance(defense: ClickRR, clicks: tuple[int, ...], report: tuple[int, ...]) -
 # --- reports -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("eps", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("clicked", [True, False])
-def test_bits_are_kept_as_often_as_stated(eps: float, clicked: bool) -> None:
-    out = reported(ClickRR(eps=eps), np.full((4000, 10), clicked))
-    kept, keep = int(np.sum(out == clicked)), math.exp(eps) / (1 + math.exp(eps))
-    assert stats.binomtest(kept, out.size, keep).pvalue > FALSE_ALARM
-    for wrong in (0.9, 1.1):
-        other = 1 / (1 + math.exp(-wrong * eps))
-        if abs(other - keep) > 0.015:
-            assert stats.binomtest(kept, out.size, other).pvalue < FALSE_ALARM
-
-
 def test_whole_reports_follow_their_law() -> None:
     """All 2^3 reports of one list: bits lie independently of each other, positions and steps."""
     defense, clicks = ClickRR(keep=0.7), (1, 0, 1)

@@ -92,23 +92,6 @@ def test_bounds_hold_for_what_is_no_number(text: str, model: Floats, size: float
     assert sent.tobytes() == known.tobytes(), "NaN is no change, infinity a large one"
 
 
-def test_zero_updates() -> None:
-    here = tiny.context(range(2), P=8)
-    same = np.tile(here.parameters, (2, 1))
-    assert Quantise(range=1.0, step=0.1).on_message(same, here).tobytes() == same.tobytes()
-    assert Quantise(range=1.0, levels=3).on_message(same, here).tobytes() == same.tobytes()
-    assert np.all(np.abs(quantised(Quantise(range=1.0, levels=2), 0.0, 2, 8)) == 1.0), "there is no 0"
-    assert Sign(scale=0.5).on_message(same, here).tobytes() == same.tobytes()
-
-
-def test_draws_are_each_clients_own_and_the_same_alone() -> None:
-    defense, models = Quantise(range=1.0, levels=3), np.full((6, 40), 0.3)
-    together = defense.on_message(models, tiny.context(range(6), P=40))
-    assert len({row.tobytes() for row in together}) == 6
-    alone = defense.on_message(models[:1], tiny.context([4], P=40))
-    assert alone[0].tobytes() == together[4].tobytes()
-
-
 @settings(max_examples=40, derandomize=True)
 @given(update=st.floats(-1e6, 1e6), scale=st.floats(1e-3, 1e3))
 def test_signs(update: float, scale: float) -> None:

@@ -134,24 +134,6 @@ def test_norm_bound_scales_updates_of_models_and_of_updates_alike(seed: int, siz
     assert np.linalg.norm(as_updates) <= 0.7 + 1e-12
 
 
-@pytest.mark.parametrize("text", RULES)
-@settings(max_examples=30, derandomize=True)
-@given(seed=seeds, size=sizes)
-def test_the_order_of_messages_does_not_matter(text: str, seed: int, size: int) -> None:
-    messages, weights = drawn(seed, size)
-    order = np.random.default_rng(seed + 1).permutation(size)
-    found = ruled(text, messages[order], weights[order])
-    np.testing.assert_allclose(found, ruled(text, messages, weights), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("text", [*RULES[:-1], "bulyan:malicious=0"])
-@settings(max_examples=30, derandomize=True)
-@given(seed=seeds, size=sizes, shift=st.floats(-9, 9))
-def test_moving_all_messages_moves_the_result(text: str, seed: int, size: int, shift: float) -> None:
-    messages, _ = drawn(seed, size)
-    np.testing.assert_allclose(ruled(text, messages + shift), ruled(text, messages) + shift, atol=1e-9)
-
-
 @pytest.mark.parametrize(
     "text",
     ["krum:malicious=2", "multi-krum:malicious=2", "bulyan:malicious=2", "median", "trimmed-mean:share=.2"],

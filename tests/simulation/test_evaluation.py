@@ -103,12 +103,6 @@ def test_every_metric_by_hand(
     assert found["offline_maxrr@10"] == pytest.approx(other["offline_maxrr@10"]), "users click all the same"
 
 
-def test_the_short_way_to_ndcg_has_the_same_bytes(setup_of: SetupOf) -> None:
-    for no_relevant in ("zero", "skip"):
-        evaluation = Federation(setup_of(no_relevant=no_relevant)).evaluation
-        assert evaluation.ndcg(MODEL) == evaluation.metrics(MODEL)["offline_ndcg@10"]
-
-
 def test_the_ceiling_is_what_a_ranker_by_label_reaches(setup_of: SetupOf, collection: Collection) -> None:
     told = []
     for name in Collection.PARTS:
@@ -145,11 +139,6 @@ def test_a_round_that_was_not_evaluated_has_the_same_names(setup_of: SetupOf) ->
     nothing = Federation(setup_of()).evaluation.missing()
     assert list(nothing) == list(OFFLINE)
     assert all(isnan(value) for value in nothing.values())
-
-
-def test_every_offline_metric_has_a_label_of_its_own_and_a_direction() -> None:
-    assert len({metric.label for metric in OFFLINE.values()}) == len(OFFLINE)
-    assert all(metric.higher_is_better for metric in OFFLINE.values())
 
 
 @pytest.mark.parametrize(("offline", "online"), [("zero", "skip"), ("skip", "zero"), ("skip", None)])

@@ -55,14 +55,6 @@ def test_no_trace_is_every_0_and_can_be_resumed(tmp_path: Path) -> None:
     assert "trace.every is 0 there and 1 here" in refused.err
 
 
-def test_a_sparse_trace_is_smaller(tmp_path: Path) -> None:
-    sizes = [
-        sum(len(data) for name, data in train(tmp_path / name, *options).items() if "trace/" in name)
-        for name, options in {"whole": (), "third": ("--trace-every", 3), "none": ("--no-trace",)}.items()
-    ]
-    assert sizes[0] > 1.5 * sizes[1] > 1.5 * 1.5 * sizes[2]
-
-
 def test_only_recorded_rounds_are_attacked(tmp_path: Path) -> None:
     training = "attack --target training --method olsr"
     kept = answer(f"{training} {OPTIONS} --trace-every 4 --out", tmp_path / "run")["results"]
