@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Learner, RoundContext
@@ -31,25 +29,7 @@ from foltr_audit.simulation.training import (
     Senders,
     TrainingServer,
 )
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-
-T = TypeVar("T", bound=np.generic)
-
-
-class PlayedRows:
-    """The interactions that were played, one after the other."""
-
-    def __init__(self, played: Bools) -> None:
-        """Of clients (C,) that each may have played fewer than B, (C, B)."""
-        self._size = played.size
-        # Where all were played, nothing is copied.
-        self._at: slice | Ints = slice(None) if played.all() else np.flatnonzero(played)
-        self.places: Ints = np.indices(played.shape).reshape(2, -1)[:, self._at]
-
-    def of(self, values: NDArray[T]) -> NDArray[T]:
-        """The values of the interactions, (I, ...), from those of all, (at least C, B, ...)."""
-        clients = self._size // max(1, values.shape[1])
-        return values[:clients].reshape(self._size, *values.shape[2:])[self._at]
+from foltr_audit.utils.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,9 +62,8 @@ class RoundResult:
         """The observed record and the truth; without `messages` the global models and the utility only."""
         kept = slice(None if messages else 0)
         context, sent, done = self.context, self.sent, self.sent.interactions
-        rows = PlayedRows(done.queries[kept] >= 0)
-        slot, step = rows.places
-        asked, shown = rows.of(done.queries), rows.of(done.shown)
+        rows = slot, step = np.nonzero(done.queries[kept] >= 0)
+        asked, shown = done.queries[rows], done.shown[rows]
         data, origin = self.world.data, self.world.origin
         record = RoundRecord(
             round=context.round,
@@ -109,10 +88,10 @@ class RoundResult:
         truth = RoundTruth(
             clients=context.clients[kept],
             updates=sent.updates[kept],
-            clicks=rows.of(done.clicks),
-            clipped=rows.of(done.clipped),
+            clicks=done.clicks[rows],
+            clipped=done.clipped[rows],
             metrics=self.metrics,
-            intents=rows.of(self.asked.intents) if self.world.intents > 1 else None,
+            intents=self.asked.intents[rows] if self.world.intents > 1 else None,
         )
         return record, truth
 

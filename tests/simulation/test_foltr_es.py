@@ -167,6 +167,8 @@ def test_one_step_of_each_optimiser() -> None:
         kept, same = learner.update(model, state, seeds[:0], np.empty((0, 2)))
         assert np.array_equal(kept, model)
         assert np.array_equal(same, state)
+        with pytest.raises(UsageError, match=rf"^{name}: its state has shape \(5,\); expected \("):
+            learner.update(model, np.zeros(5), seeds, messages_of(learner, seeds))
 
 
 # --- the plug-in -----------------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,77 +17,26 @@ from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals
 
-
-class Optimizer(Protocol):
-    """A rule that turns a gradient into a step towards larger values."""
-
-    def first_state(self, parameters: int) -> Floats:
-        """The state before the first step of P parameters, float64 (S,)."""
-
-    def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        """New parameters (P,) and state (S,) from a gradient (P,); the arguments are not changed.
-
-        Raises:
-            UsageError: a state of another size.
-        """
+_BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8  # Adam's usual constants
 
 
-@dataclass(frozen=True)
-class SGD(Optimizer):
-    """Plain gradient ascent: `theta + learning_rate g`, without state.
+def adam(parameters: Floats, state: Floats, gradient: Floats, rate: float) -> tuple[Floats, Floats]:
+    """New parameters (P,) and state after a step along the running mean of gradients (P,), upwards.
 
-    Attributes:
-        learning_rate: step size.
-    """
-
-    learning_rate: float
-
-    def first_state(self, parameters: int) -> Floats:
-        return np.empty(0)
-
-    def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        _expect_state("sgd", state, 0)
-        return parameters + self.learning_rate * gradient, state.copy()
-
-
-@dataclass(frozen=True)
-class Adam(Optimizer):
-    """Steps along the running mean of gradients, by their running root mean square.
+    The state holds the steps taken and the running means of gradients and of their squares, all zero at
+    first, float64 (1 + 2 P,). The arguments are not changed.
 
     Source: Kingma & Ba 2015, "Adam: a method for stochastic optimization", algorithm 1, ascending.
-
-    Attributes:
-        learning_rate: step size alpha.
-        beta1, beta2: decay of the running means of gradients and of their squares.
-        epsilon: what keeps the denominator above zero.
     """
+    from foltr_audit.kernels.elementary import power
 
-    learning_rate: float
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-
-    def first_state(self, parameters: int) -> Floats:
-        """Steps taken t and both running means m and v, all zero, float64 (1 + 2 P,)."""
-        return np.zeros(1 + 2 * parameters)
-
-    def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        from foltr_audit.kernels.elementary import power
-
-        P = parameters.size
-        _expect_state("adam", state, 1 + 2 * P)
-        t = state[0] + 1.0
-        m = self.beta1 * state[1 : 1 + P] + (1.0 - self.beta1) * gradient
-        v = self.beta2 * state[1 + P :] + (1.0 - self.beta2) * gradient**2
-        # Not `**`: the library's `pow` differs in its last digit between systems.
-        mean, square = m / (1.0 - power(self.beta1, int(t))), v / (1.0 - power(self.beta2, int(t)))
-        moved = parameters + self.learning_rate * mean / (np.sqrt(square) + self.epsilon)
-        return moved, np.concatenate([[t], m, v])
-
-
-def _expect_state(who: str, state: Floats, size: int) -> None:
-    if state.shape != (size,):
-        raise UsageError(f"{who}: its state has shape {state.shape}; expected ({size},)")
+    P = parameters.size
+    t = state[0] + 1.0
+    m = _BETA1 * state[1 : 1 + P] + (1.0 - _BETA1) * gradient
+    v = _BETA2 * state[1 + P :] + (1.0 - _BETA2) * gradient**2
+    # Not `**`: the library's `pow` differs in its last digit between systems.
+    mean, square = m / (1.0 - power(_BETA1, int(t))), v / (1.0 - power(_BETA2, int(t)))
+    return parameters + rate * mean / (np.sqrt(square) + _TINY), np.concatenate([[t], m, v])
 
 
 class FOLtRES(MetricLearner):
@@ -189,7 +137,8 @@ class FOLtRES(MetricLearner):
         return self.sigma * seed_normals(np.ascontiguousarray(seeds), parameters)
 
     def first_state(self, parameters: int) -> Floats:
-        return self._ascent.first_state(parameters)
+        """That of `adam`; none for plain ascent."""
+        return np.zeros(1 + 2 * parameters if self.optimiser == "adam" else 0)
 
     def update(
         self, parameters: Floats, state: Floats, seeds: NDArray[np.uint64], messages: Floats
@@ -197,10 +146,19 @@ class FOLtRES(MetricLearner):
         """The next global model (P,) and state (S,) from seeds (C,) and mean metrics (C, V).
 
         Without any message they stay as they are.
+
+        Raises:
+            UsageError: a state of another size.
         """
+        expected = self.first_state(parameters.size).shape
+        if state.shape != expected:
+            raise UsageError(f"{self.optimiser}: its state has shape {state.shape}; expected {expected}")
         if not seeds.size:
             return parameters.copy(), state.copy()
-        return self._ascent.step(parameters, state, self.gradient(seeds, messages, parameters.size))
+        gradient = self.gradient(seeds, messages, parameters.size)
+        if self.optimiser == "adam":
+            return adam(parameters, state, gradient, self.learning_rate)
+        return parameters + self.learning_rate * gradient, state.copy()
 
     def gradient(self, seeds: NDArray[np.uint64], messages: Floats, parameters: int) -> Floats:
         """Mean over clients of `z m / sigma`, where antithetic of `z (m+ - m-) / (2 sigma)`, float64 (P,).
@@ -222,7 +180,3 @@ class FOLtRES(MetricLearner):
         else:
             total = weighted_normals(np.ascontiguousarray(seeds), weights, parameters)
         return np.asarray(total / (sides * seeds.size * self.sigma))
-
-    @property
-    def _ascent(self) -> Optimizer:
-        return Adam(self.learning_rate) if self.optimiser == "adam" else SGD(self.learning_rate)
