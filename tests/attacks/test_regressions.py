@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.box import BoxLeastAbsolute, BoxLeastSquares
-from foltr_audit.attacks.least_absolute import LeastAbsolute
 from foltr_audit.attacks.olsr import OLSR, OLSRTheta
-from foltr_audit.attacks.raifle import Raifle
-from foltr_audit.attacks.tukey import Tukey, refitted
+from foltr_audit.attacks.relaxed_clicks import BoxLeastAbsolute, BoxLeastSquares, Raifle
+from foltr_audit.attacks.robust_regressions import LeastAbsolute, Tukey, refitted
 from scipy.optimize import linprog
 
 from foltr_audit.core.pdgd import observed_documents

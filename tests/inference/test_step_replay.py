@@ -8,13 +8,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.box import BoxLeastAbsolute
-from foltr_audit.attacks.higher_score import HigherScore
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
-from foltr_audit.attacks.least_absolute import LeastAbsolute
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
-from foltr_audit.attacks.raifle import Raifle
+from foltr_audit.attacks.relaxed_clicks import BoxLeastAbsolute, Raifle
+from foltr_audit.attacks.robust_regressions import LeastAbsolute
+from foltr_audit.attacks.score_changes import HigherScore
 
 import foltr_audit as fa
 from foltr_audit.core.plugins import Attack, Ball, ClientStep, Knowledge, View

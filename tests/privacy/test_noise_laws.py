@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from foltr_audit.defenses.gamma_laplace import GammaLaplace
+from foltr_audit.defenses.laplace import GammaLaplace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
