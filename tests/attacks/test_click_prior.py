@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
+from foltr_audit.attacks.baselines import PositionPrior, RelevancePrior
 
 from foltr_audit.core.plugins import View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.es_first_click import ESFirstClick, replayed_order
+from foltr_audit.attacks.evolution_messages import ESFirstClick, replayed_order
 from foltr_audit.attacks.seen_clicks import SeenClicks
 
 from foltr_audit.core.plugins import Inference, Knowledge, View

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.click_prior import PositionPrior
+from foltr_audit.attacks.baselines import PositionPrior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from scipy.special import softmax
 from scipy.stats import chi2

@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from foltr_audit.attacks import es_first_click
-from foltr_audit.attacks.es_first_click import mean_likelihoods, reachable_sums
+from foltr_audit.attacks import evolution_messages
+from foltr_audit.attacks.evolution_messages import mean_likelihoods, reachable_sums
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,7 +73,7 @@ def test_a_mean_between_two_sums_counts_as_the_nearer_one() -> None:
 
 
 def test_too_many_sums_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(es_first_click, "MOST_SUMS", 100)
+    monkeypatch.setattr(evolution_messages, "MOST_SUMS", 100)
     reachable_sums.cache_clear()
     assert reachable_sums(2, 10) is not None
     assert reachable_sums(3, 10) is None

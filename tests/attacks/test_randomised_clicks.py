@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.click_prior import PositionPrior
+from foltr_audit.attacks.baselines import PositionPrior
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.query_identification import QueryIdentification

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from foltr_audit.defenses.quantise import Quantise, Sign
+from foltr_audit.defenses.compression import Quantise, Sign
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from foltr_audit.defenses.sparsify import RandomK, TopK
+from foltr_audit.defenses.compression import RandomK, TopK
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
-from foltr_audit.attacks.es_first_click import ESFirstClick
+from foltr_audit.attacks.baselines import PositionPrior, RelevancePrior
+from foltr_audit.attacks.evolution_messages import ESFirstClick
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
 from hypothesis import given, settings

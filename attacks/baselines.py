@@ -1,4 +1,4 @@
-"""Baselines: the server's belief before any message."""
+"""Baselines: what a server believes before any message."""
 
 from __future__ import annotations
 
@@ -9,6 +9,24 @@ import numpy as np
 from foltr_audit.core.records.view import without_padding
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
 from foltr_audit.plugins import Attack, Inference, View
+
+
+class FirstPosition(Attack):
+    """Names the first shown document of every list; a baseline that needs no message.
+
+    Sees: the order of the shown list.
+    """
+
+    name: ClassVar[str] = "first-position"
+    ranker_use: ClassVar[str] = "nothing"
+    reads: ClassVar[frozenset[str]] = frozenset({"model", "update", "es", "clicks"})
+    needs: ClassVar[frozenset[str]] = frozenset({"shown", "order"})
+    baseline: ClassVar[bool] = True
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """Higher positions score higher; the guess is position 1."""
+        position = np.broadcast_to(np.arange(view.shown.shape[2]), view.shown.shape)
+        return Inference(scores=-position.astype(np.float64), guess=(position == 0) & view.is_document)
 
 
 class PositionPrior(Attack):
