@@ -103,22 +103,6 @@ def test_estimates_are_those_of_normal_deviations_in_noise() -> None:
     np.testing.assert_allclose(estimate - estimate[0], expected - expected[0], atol=1e-8)
 
 
-def test_what_clients_happened_to_send_is_estimated_too() -> None:
-    """Where updates only vary by chance, a sum tells as much as its members' share of it."""
-    rng = np.random.default_rng(17)
-    taking_part = drawn(rng, 20, 4, 60)
-    matrix = taking_part.matrix
-    sent = rng.normal(size=(60, 20, 50)) * (matrix > 0)[:, :, np.newaxis]
-    truth = np.einsum("rn,rnp->np", matrix, sent) / matrix.sum(axis=0)[:, np.newaxis]
-    sums = np.einsum("rn,rnp->rp", matrix, sent)
-    found = mean_updates(sums, taking_part)
-    away, truly = found - found.mean(axis=0), truth - truth.mean(axis=0)
-    cosines = (away * truly).sum(axis=1) / np.linalg.norm(away, axis=1) / np.linalg.norm(truly, axis=1)
-    assert cosines.mean() == pytest.approx(1 / np.sqrt(4), abs=0.07)
-    other = np.roll(truly, 1, axis=0)
-    assert abs((away * other).sum() / np.linalg.norm(away) / np.linalg.norm(other)) < 0.1
-
-
 @pytest.mark.parametrize("size", [0.0, 1e-300, 1e300])
 def test_sums_of_any_size_give_numbers(size: float) -> None:
     taking_part = drawn(np.random.default_rng(1), 6, 3, 9)

@@ -11,26 +11,22 @@ from foltr_audit.attacks.olsr import OLSR, OLSRTheta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sklearn.linear_model import LinearRegression
 
 from foltr_audit.core.pdgd import Normaliser, Pairs
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.rankers import Ranker
-from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records import Dataset
 from foltr_audit.inference.linear_systems import (
     least_squares,
     name_by_weight,
     roundings,
 )
-from foltr_audit.judge.observer import Observer
 from foltr_audit.kernels.messages import projected
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.testing import samples
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from tests.conftest import SetupOf
 from tests.fixtures.reference import dataset
 from tests.fixtures.tiny import score_order
-from tests.judge.test_clicks import recording_of
 
 EVERY_SETTING = pytest.mark.parametrize(
     ("pairs", "normaliser"),
@@ -189,41 +185,6 @@ def test_the_weights_are_the_learners_coefficients() -> None:
     np.testing.assert_allclose(
         answer.scores.sum(axis=(1, 2)), 0.0, atol=1e-14
     )  # every pair: one up, one down
-
-
-@pytest.mark.parametrize("defense", [("none",), ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")])
-def test_recorded_messages_have_the_weights_of_scikit_learn(
-    defense: tuple[str, ...], setup_of: SetupOf, collection: Collection
-) -> None:
-    """Of each message by itself; of more documents than features both take the shortest solution."""
-    setup = setup_of(defense=defense, clients=40, learner="fpdgd:interactions=1")
-    recording, compared = recording_of(setup), 0
-    for record in recording.rounds():
-        for seen in Observer(recording.header, collection).views(record):
-            scores = infer(seen.view).scores
-            for i, here in enumerate(seen.view.is_document):
-                rows, update = seen.view.features[i][here].astype(np.float64), seen.view.updates[i]
-                theirs = LinearRegression(fit_intercept=False).fit(rows.T, update).coef_
-                np.testing.assert_allclose(scores[i][here], theirs, rtol=1e-9, atol=1e-12)
-                compared += bool(theirs.any())
-    assert compared > 20
-
-
-def test_two_lists_in_one_message_are_read_together() -> None:
-    """20 shown documents, 46 features; both gradients taken at the same model."""
-    one, first = stepped(7, 30, "last-click+1", "candidates", "update")
-    two, second = stepped(8, 30, "last-click+1", "candidates", "update")
-    both = replace(
-        one,
-        messages=one.messages + two.messages,
-        shown=np.concatenate([one.shown, two.shown], axis=1),
-        features=np.concatenate([one.features, two.features], axis=1),
-    )
-    guess = infer(both).guess
-    for part, (view, clicks) in enumerate([(one, first), (two, second)]):
-        here = view.is_document[:, 0]
-        told = clicks.any(axis=1) & (clicks != here).any(axis=1)
-        np.testing.assert_array_equal(guess[told, part], clicks[told])
 
 
 def test_a_higher_tolerance_names_fewer_documents() -> None:

@@ -143,21 +143,6 @@ def test_the_kernel_takes_a_clip_that_is_a_ball() -> None:
     assert DefenseChain((Clip(norm=1.0), Clip(norm=1.0))).ball is None, "the loop has room for one ball"
 
 
-def test_a_ball_and_its_hook_are_defined_together() -> None:
-    with pytest.raises(PluginError, match="defense clip: on_step and ball come from different classes"):
-
-        class _OwnStep(Clip):
-            def on_step(self, models: Floats, context: object) -> Floats:
-                return models * 0.5
-
-    with pytest.raises(PluginError, match="defense clip: on_step and ball come from different classes"):
-
-        class _OwnBall(Clip):
-            @property
-            def ball(self) -> Ball:
-                return Ball(norm=1.0, ord=1)
-
-
 # --- texts ---------------------------------------------------------------------------------------------
 
 

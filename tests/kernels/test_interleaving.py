@@ -44,28 +44,6 @@ def test_team_draft_is_the_published_algorithm_for_all_coins(n: int, k: int) -> 
             assert odds.tolist() == teams + [0] * (k - len(expected))
 
 
-def balance(n: int, k: int, clicks: tuple[bool, ...], coins: list[tuple[float, ...]]) -> set[int]:
-    """Wins minus losses of the candidate over some coins, for every pair of rankings."""
-    found = set()
-    for current, candidate in orders(n):
-        signs = [
-            np.sign(preference(filled("team-draft", current, candidate, np.array(u), k)[1], np.array(clicks)))
-            for u in coins
-        ]
-        found.add(int(sum(signs)))
-    return found
-
-
-@pytest.mark.parametrize(("n", "k"), [(3, 3), (4, 4), (4, 3)])
-def test_clicks_on_places_prefer_nobody_in_a_team_draft(n: int, k: int) -> None:
-    """Over all coins; a draft that the candidate always begins is caught."""
-    fair = list(product((0.3, 0.7), repeat=(k + 1) // 2))
-    for clicks in product((False, True), repeat=k):
-        assert balance(n, k, clicks, fair) == {0}
-    first = (True, *[False] * (k - 1))
-    assert balance(n, k, first, [u for u in fair if min(u) > 0.5]) != {0}
-
-
 # --- probabilistic ---------------------------------------------------------------------------------------
 
 
@@ -84,24 +62,6 @@ def test_odds_are_those_of_all_assignments(team: int) -> None:
             np.testing.assert_allclose(odds, expected, rtol=1e-12)
             for clicks in product((False, True), repeat=k):
                 assert preference(odds, np.array(clicks)) == pytest.approx(outcome(law, clicks), abs=1e-13)
-
-
-def test_clicks_on_places_prefer_nobody_in_expectation() -> None:
-    """Over all lists; with the lists of the current ranker alone they do."""
-    k = 3
-    for current, candidate in orders(4):
-        fair, own, odds = list_law(current, candidate, k), list_law(current, current, k), {}
-        for shown in fair:
-            u = numbers_for(current, candidate, shown, 0)
-            odds[shown] = filled("probabilistic", current, candidate, u, k)[1]
-        for clicks in list(product((False, True), repeat=k))[1:]:
-            preferred = {shown: preference(odds[shown], np.array(clicks)) for shown in fair}
-            expected, alone = (
-                sum(law[shown] * each for shown, each in preferred.items()) for law in (fair, own)
-            )
-            assert abs(expected) < 1e-13
-            if clicks == (True, False, False) and candidate[0] != current[0]:
-                assert alone < -0.1
 
 
 def test_lists_follow_their_law() -> None:

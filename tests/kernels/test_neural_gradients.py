@@ -31,13 +31,6 @@ def differentiable_score(ranker: Ranker, theta: Floats, X: Floats) -> Floats:
     return scores
 
 
-def pieces(ranker: Ranker) -> list[slice]:
-    """Where [W | b] of each hidden layer, and the output's weights, lie in a model."""
-    h, ends = ranker.hidden, [0, ranker.hidden * (ranker.features + 1)]
-    ends += [ends[-1] + h * (h + 1)] if ranker.layers == 2 else []
-    return [slice(a, b) for a, b in pairwise([*ends, ranker.n_parameters])]
-
-
 # --- automatic differentiation --------------------------------------------------------------------
 
 
@@ -81,36 +74,6 @@ def test_kernels_are_the_derivative_of_a_weighted_sum_of_scores(hidden: int, lay
         rows, factors = X[shown[c, listed]], weights[c, listed]
         slopes = elementwise_grad(lambda t, r=rows, f=factors: differentiable_score(ranker, t, r) @ f)
         np.testing.assert_allclose(gradient[c], slopes(models[c]), rtol=0, atol=1e-11)
-
-
-# --- what layers do -------------------------------------------------------------------------------
-
-
-@settings(max_examples=60, derandomize=True)
-@given(
-    seed=st.integers(0, 10**6),
-    hidden=st.integers(1, 6),
-    layers=st.integers(1, 2),
-    factor=st.floats(0.01, 100.0),
-)
-def test_layers_are_homogeneous(seed: int, hidden: int, layers: int, factor: float) -> None:
-    """f grows with the output's weights, and what the last hidden layer gains, they may lose.
-
-    So f has degree 1 in the output's weights, and in [W | b] of the last hidden layer (Euler's theorem).
-    """
-    ranker, rng = Ranker(4, hidden, layers), np.random.default_rng(seed)
-    theta, X = rng.normal(size=ranker.n_parameters), rng.normal(size=(9, 4))
-    before, J = ranker.score(theta, X), ranker.jacobian(theta, X)
-    *_, last, output = pieces(ranker)
-    louder, moved = theta.copy(), theta.copy()
-    louder[output] *= factor
-    moved[last] *= factor
-    moved[output] /= factor
-    atol = 1e-13 * np.abs(theta).sum() ** (layers + 1) * np.abs(X).max()
-    np.testing.assert_allclose(ranker.score(louder, X), factor * before, rtol=1e-12, atol=factor * atol)
-    np.testing.assert_allclose(ranker.score(moved, X), before, rtol=1e-12, atol=atol)
-    for piece in (last, output):
-        np.testing.assert_allclose(J[:, piece] @ theta[piece], before, rtol=1e-12, atol=atol)
 
 
 # --- exactly at a kink ----------------------------------------------------------------------------

@@ -9,13 +9,12 @@ import pytest
 
 from foltr_audit.auditing.audit import Audit
 from foltr_audit.core.settings.audit import AuditSpec
-from foltr_audit.kernels.messages import weighted_sum
 from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, PrivacyEvent
-from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian
 from foltr_audit.rng import UNIFORM_STEP, Streams
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES
-from tests.privacy.test_accounting import L1, L2, WHOLE, bound, epsilon
+from tests.privacy.test_accounting import L2, WHOLE, bound, epsilon
 
 NORMAL = NoiseAddition(law=Gaussian(sigma=3.0))
 GRID = NoiseAddition(law=DiscreteGaussian(sigma=3.0, step=2.0**-10))
@@ -75,47 +74,3 @@ def test_an_audit_reads_the_last_bits(dtype: str, refuted: bool, setup_of: Setup
 
 
 MEMBERS, COORDINATES = 100, 46
-LOW = 2.0**-29
-"""What numbers between 2^-6 and 2^-5, as other clients send, are multiples of in float32."""
-
-
-def told_apart(law: AdditiveNoise, rounds: int = 60) -> float:
-    """The AUC of a guess which of two messages, 5e-9 apart in L1, is in a sum of float32 messages."""
-    rng = np.random.default_rng(5)
-    two = 1e-6 + np.array([[0.0], [5e-9 / COORDINATES]]) + np.zeros(COORDINATES)
-    low = [each.astype(np.float32).astype(np.float64) % LOW for each in two]
-    scores = np.empty((2, rounds))
-    for number in range(2 * rounds):
-        which = number % 2
-        messages = rng.uniform(0.018, 0.03, size=(MEMBERS, COORDINATES))
-        messages[0] = two[which]
-        if law.grid > 0:
-            messages = law.grid * np.rint(messages / law.grid)
-        messages += law.sample(Streams(5).clients("noise", number, np.arange(MEMBERS)), COORDINATES)
-        sent = messages.astype(np.float32).astype(np.float64)
-        rest = weighted_sum(sent, np.ones(MEMBERS)) % LOW
-        off = [np.minimum(np.abs(rest - bits), LOW - np.abs(rest - bits)) for bits in low]
-        scores[which, number // 2] = (off[1] < 1e-12).sum() - (off[0] < 1e-12).sum()
-    after = scores[1][:, np.newaxis] - scores[0]
-    return float(((after > 0) + 0.5 * (after == 0)).mean())
-
-
-@pytest.mark.parametrize(
-    ("law", "told"),
-    [
-        (GammaShare(n=MEMBERS, scale=2.5), True),
-        (GammaShare(n=1, scale=2.5), False),
-        (Gaussian(sigma=0.3), False),
-        (Skellam(sigma=0.3, step=2.0**-13), False),
-    ],
-    ids=lambda value: getattr(value, "text", str(value)),
-)
-def test_low_bits_of_a_sum_of_float32_messages(law: AdditiveNoise, told: bool) -> None:
-    """A proof for real numbers would be an epsilon of 2e-9 here: shares with a pole at 0 have none."""
-    auc = told_apart(law)
-    assert auc > 0.99 if told else abs(auc - 0.5) < 4 * math.sqrt(1 / (6 * 60))
-    rounding = (GridRounding(step=law.grid, nearest=True),) if law.grid > 0 else ()
-    events = (L1, *rounding, NoiseAddition(law=law))
-    seen = {"view": "aggregate", "shares": MEMBERS, "delta": 1e-5}
-    assert math.isfinite(epsilon(*events, **seen))
-    assert math.isinf(epsilon(*events, **seen, number_format="float32")) == told

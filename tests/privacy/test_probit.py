@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import integrate, signal, special, stats
 
-from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
+from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.privacy.noise.special_functions import (
     CHECKED_STEPS,
@@ -152,38 +151,3 @@ def test_no_move_under_a_sum_of_laplace_draws_costs_more(draws: int, shift: tupl
         other, one = ratios[0] if len(shift) == 1 else [np.outer(a, b) for a, b in zip(*ratios, strict=True)]
         delta = float(np.maximum(one - math.exp(eps) * other, 0.0).sum())
         assert delta <= gaussian_delta(mu, float(eps)) + 1e-4 * width + 1e-6
-
-
-def test_what_a_sum_of_a_thousand_draws_is_worth() -> None:
-    """Twenty rounds of scale 1.15 at delta 1e-5: .973 by a convolution of privacy losses, not 40 times more.
-
-    The losses of one coordinate that takes the whole L1 distance, rounded up; by dp-accounting.
-    """
-    from dp_accounting.pld import privacy_loss_distribution
-
-    law = GammaShare(n=1, scale=1.15, count=1000)
-    width = 0.002 * math.sqrt(law.variance)
-    points = np.arange(-6000, 6001) * width
-    steps = round(3.0 / width)
-    logs = law.log_density(points) + math.log(width)
-    still = {int(k): float(value) for k, value in zip(range(points.size), logs, strict=True)}
-    moved = {k + steps: value for k, value in still.items()}
-    once = privacy_loss_distribution.from_two_probability_mass_functions(
-        still, moved, pessimistic_estimate=True, value_discretization_interval=1e-4
-    )
-    convolved = float(once.self_compose(20).get_epsilon_for_delta(1e-5))
-    found = gaussian_epsilon(3.0 * law.gaussian_slope * math.sqrt(20), 1e-5)
-    assert convolved == pytest.approx(0.973, abs=0.01)
-    assert found == pytest.approx(convolved, rel=0.01)
-    assert found >= convolved * (1 - 2e-3)
-
-
-@pytest.mark.parametrize(("rounds", "spread"), list(product([1, 20], [4.0, 50.0])))
-def test_renyi_divergences_prove_less(rounds: int, spread: float) -> None:
-    """The published bound of Skellam noise, converted, is up to a tenth above; and never below."""
-    from foltr_audit.privacy.loss.composition import epsilon_of_renyi
-
-    law = Skellam(sigma=spread, step=2.0**-10)
-    published = epsilon_of_renyi(lambda order: rounds * law.renyi(order, 3.0 * math.sqrt(46), 3.0), 1e-5)
-    found = gaussian_epsilon(3.0 * law.gaussian_slope * math.sqrt(rounds), 1e-5)
-    assert found < published < 1.15 * found

@@ -157,32 +157,14 @@ def order_of(clients: NDArray[np.int64], round_: int = 0, neighbours: int = 0) -
     return circle(streams(clients, round_), neighbours).order
 
 
-@pytest.mark.parametrize("bits", [16, 33, 64])
-def test_a_thousand_clients_with_drop_outs(bits: int) -> None:
-    rng = np.random.default_rng(3)
-    n, P = 1000, 46
-    values, weights = rng.normal(size=(n, P)).clip(-4, 4), rng.integers(1, 4, n)
-    encoding = FixedPoint(bits=bits, range=4, fraction=min(bits - 15, 40))
-    before, after = rng.random(n) < 0.05, rng.random(n) < 0.05
-    outcome = SecureSum(encoding=encoding).run(values, weights, streams(np.arange(n)), before, after)
-    there = ~(before | after)
-    assert 800 < there.sum() < 1000
-    plan = outcome.parameters
-    assert (plan.neighbours, plan.shares_needed, plan.at_least) == (30, 16, 501)
-    assert same(outcome.total, plain_sum(encoding, values, weights, there))
-    assert outcome.sum is not None
-    mean = outcome.sum / weights[there].sum()
-    expected = np.average(values[there], axis=0, weights=weights[there])
-    assert np.abs(mean - expected).max() <= there.sum() * encoding.error / weights[there].sum() + 1e-12
-
-
-def test_the_same_bytes_again_and_in_any_order_of_the_cohort() -> None:
+def test_the_same_bytes_again_in_any_order_and_in_parts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     n = 30
     values, weights, clients = rng.normal(size=(n, 4)).clip(-8, 8), rng.integers(1, 5, n), rng.permutation(n)
     before, after = where(n, 3), where(n, 7, 8)
     secure = SecureSum(encoding=ENCODING, neighbours=10)
     one = secure.run(values, weights, streams(clients), before, after)
+    monkeypatch.setattr(keys, "_AT_ONCE", 10)
     two = secure.run(values, weights, streams(clients), before, after)
     p = rng.permutation(n)
     three = secure.run(values[p], weights[p], streams(clients[p]), before[p], after[p])

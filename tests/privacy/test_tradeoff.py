@@ -231,22 +231,6 @@ def test_the_largest_epsilon_inverts_the_curve(eps: float, delta: float) -> None
     assert epsilon_of_accuracy(max(float(curve.accuracy()), 0.5), delta) == pytest.approx(eps, abs=1e-6)
 
 
-@given(st.floats(0.5, 0.999), st.floats(0.0, 0.2))
-def test_no_larger_epsilon_keeps_to_the_limit(limit: float, delta: float) -> None:
-    for invert, reached in (
-        (epsilon_of_auc, lambda curve: curve.auc),
-        (epsilon_of_accuracy, lambda curve: float(curve.accuracy())),
-    ):
-        if reached(TradeOff.of_epsilon(0.0, delta)) > limit:
-            if reached(TradeOff.of_epsilon(0.0, delta)) > limit + 1e-9:
-                with pytest.raises(UsageError, match="which delta"):
-                    invert(limit, delta)
-            continue
-        eps = invert(limit, delta)
-        assert reached(TradeOff.of_epsilon(eps, delta)) <= limit + 1e-9
-        assert reached(TradeOff.of_epsilon(eps + 1e-3, delta)) > limit
-
-
 def test_the_least_limit_that_is_named_is_one() -> None:
     """Delta .1 alone reaches an AUC of 1 - .9^2 / 2 and an accuracy of .55."""
     with pytest.raises(UsageError, match=r"--auc: 0\.52; expected at least 0\.595"):

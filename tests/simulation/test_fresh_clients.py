@@ -11,10 +11,8 @@ import pytest
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError
-from foltr_audit.judge.round_sums import summed
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, LENGTHS, Entry, ToyMessage, ToyStep
@@ -229,17 +227,3 @@ def test_a_second_client_of_a_query_clicks_anew(setup_of: SetupOf) -> None:
     each = truth.clicks.reshape(-1, truth.clicks.shape[-1])
     queries = together.queries.size
     assert any(not np.array_equal(each[i], each[i + queries]) for i in range(40 - queries))
-
-
-def test_the_sum_of_masked_messages_is_that_of_the_messages(setup_of: SetupOf) -> None:
-    def total(*defense: str) -> Floats:
-        attack = {"min_documents": 9, "view": "cohort"}
-        setup = setup_of(attack=attack, learner=PHAM, clients=12, defense=defense)
-        assert setup.spec.attack is not None
-        clients = FreshClients(setup, setup.spec.attack)
-        record, _ = next(clients.rounds(MODEL, "informational")).recorded()
-        header = trace_header(setup, "informational", clients.per_round, 1)
-        return np.asarray(summed(record, header).messages[0], dtype=np.float64)
-
-    masked, bare = total("clip:norm=1", "secure-aggregation"), total("clip:norm=1")
-    np.testing.assert_allclose(masked, bare, atol=1e-5)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from foltr_audit.defenses.guard import Guard
 
-import foltr_audit as fa
 from foltr_audit.core.records.round_context import LARGEST_SENT, Broadcast, Delivery
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import train
@@ -104,17 +103,6 @@ def test_no_model_is_so_large_that_noise_is_lost_next_to_it() -> None:
         sent = Broadcast(deliveries=(Delivery(rows=np.array([0]), parameters=np.array([1.0, -largest])),))
         with pytest.raises(UsageError, match="noise is lost"):
             sent.checked(context([0], P=2))
-
-
-def test_the_twin_without_defense_is_honest() -> None:
-    assert spec("saturate", "clip:norm=1").undefended.train.server is None
-    assert spec("honest").train.server is None
-
-
-def test_a_server_sets_what_it_needs() -> None:
-    made = fa.Spec(train={"server": "flatten"}, attack={"methods": ["olsr"]})
-    assert made.attack is not None
-    assert (made.trace.message, made.attack.target, made.attack.view) == ("update", "training", "aggregate")
 
 
 def test_a_broadcast_reaches_every_client_once() -> None:
