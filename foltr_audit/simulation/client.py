@@ -102,16 +102,28 @@ class ClientData:
                 f"scenario: {len(models)} click models for labels up to {largest_label}; "
                 f"expected {_MOST_GRADES // (largest_label + 1)} at most"
             )
-        held = [_held(whole, grades) for grades in holdings]
-        places = np.full((1 + len(held), whole.n_queries), -1)
-        places[0] = np.arange(whole.n_queries)
-        first = whole.n_queries
-        for row, each in zip(places[1:], held, strict=True):
-            row[each.queries] = first + np.arange(each.queries.size)
-            first += each.queries.size
+        query = np.repeat(np.arange(whole.n_queries), whole.lengths)
+        held, searched = [], [np.arange(whole.n_queries)]
+        places = np.full((1 + len(holdings), whole.n_queries), -1)
+        places[0], first = searched[0], whole.n_queries
+        for row, grades in zip(places[1:], holdings, strict=True):
+            rows = np.flatnonzero(np.isin(whole.labels, grades))
+            if not rows.size:
+                words = " or ".join(map(str, grades))
+                raise UsageError(f"scenario: no document has grade {words}; expected one at least")
+            held.append(rows)
+            searched.append(np.unique(query[rows]))
+            row[searched[-1]] = first + np.arange(searched[-1].size)
+            first += searched[-1].size
+        data = whole
+        if held:
+            data = joined([whole, *(whole.of_rows(rows) for rows in held)])
+            every, inside = np.concatenate(searched), np.arange(query.size) - whole.offsets[query]
+            documents = np.concatenate([inside, *(inside[rows] for rows in held)])
+            origin = QueryOrigin(part=origin.part[every], query=origin.query[every], document=documents)
         return cls(
-            data=joined([whole, *(each.data for each in held)]) if held else whole,
-            origin=_origin(whole, origin, held) if held else origin,
+            data=data,
+            origin=origin,
             holdings=(None, *holdings),
             places=places,
             models=tuple(models),
@@ -162,44 +174,6 @@ class ClientData:
     def ideals(self) -> list[Floats]:
         """Ideal DCG of every query under each intent, (queries,) each."""
         return [ideal_dcg(data) for data in self.judged]
-
-
-class _GradeSubset(NamedTuple):
-    """The documents of some grades of a data set.
-
-    Attributes:
-        data: the documents that are held.
-        queries: index of each query in the whole, int64 (queries of `data`,).
-        documents: position of each document in its query of the whole, int64 (documents of `data`,).
-    """
-
-    data: Dataset
-    queries: Ints
-    documents: Ints
-
-
-def _held(whole: Dataset, grades: Sequence[int]) -> _GradeSubset:
-    """The documents of some grades.
-
-    Raises:
-        UsageError: there is none.
-    """
-    rows = np.flatnonzero(np.isin(whole.labels, grades))
-    if not rows.size:
-        words = " or ".join(map(str, grades))
-        raise UsageError(f"scenario: no document has grade {words}; expected one at least")
-    query = np.searchsorted(whole.offsets, rows, side="right") - 1
-    return _GradeSubset(whole.of_rows(rows), np.unique(query), rows - whole.offsets[query])
-
-
-def _origin(whole: Dataset, origin: QueryOrigin, held: Sequence[_GradeSubset]) -> QueryOrigin:
-    """The origin of a data set that is followed by subsets of it."""
-    inside = np.arange(whole.n_documents) - np.repeat(whole.offsets[:-1], whole.lengths)
-    return QueryOrigin(
-        part=np.concatenate([origin.part, *(origin.part[each.queries] for each in held)]),
-        query=np.concatenate([origin.query, *(origin.query[each.queries] for each in held)]),
-        document=np.concatenate([inside, *(each.documents for each in held)]),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +246,8 @@ class CohortInteractions:
         cls, parts: Sequence[CohortInteractions], order: Ints | slice = slice(None)
     ) -> CohortInteractions:
         """The interactions of several groups of clients as those of one cohort, whose rows are in `order`."""
+        if len(parts) == 1:
+            return parts[0]
         every = {
             one.name: np.concatenate([getattr(part, one.name) for part in parts])[order]
             for one in fields(cls)

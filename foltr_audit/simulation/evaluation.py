@@ -173,10 +173,10 @@ class OnlineMetrics:
         `online_ndcg@10/GROUP`. NaN without interactions.
         """
         there = done.queries >= 0
-        queries, shown = _played(done.queries, there), _played(done.shown, there)
-        gained, ideal = self._dcg(queries, shown, _played(asked.intents, there))
+        queries, shown = in_a_row(done.queries, there), in_a_row(done.shown, there)
+        gained, ideal = self._dcg(queries, shown, in_a_row(asked.intents, there))
         values, relevant = ndcg(gained, ideal), ideal > 0
-        clicked = click_values(shown, _played(done.clicks, there))
+        clicked = click_values(shown, in_a_row(done.clicks, there))
         discounted, of_pairs = pham_ndcg(values, clicked.paired, there)
 
         def mean(of_lists: Floats) -> float:
@@ -189,7 +189,7 @@ class OnlineMetrics:
             "online_dcg@10": mean(gained),
             "maxrr": _mean(clicked.max_rr),
             "dcg": _mean(clicked.dcg),
-            "clipped": _mean(_played(done.clipped, there)),
+            "clipped": _mean(in_a_row(done.clipped, there)),
         }
         if self.population.n_groups > 1:
             groups = np.repeat(self.population.group_of(clients), there.sum(axis=1))
@@ -211,7 +211,7 @@ class OnlineMetrics:
         return found, best
 
 
-def _played(values: NDArray[T], there: Bools) -> NDArray[T]:
+def in_a_row(values: NDArray[T], there: Bools) -> NDArray[T]:
     """The values (C, B, ...) of the interactions that took place (C, B); no copies where all of them did."""
     return values.reshape(-1, *values.shape[2:]) if there.all() else values[there]
 

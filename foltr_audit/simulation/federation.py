@@ -16,7 +16,7 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.train import TraceSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.client import ClientData
-from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
+from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics, in_a_row
 from foltr_audit.simulation.evolution import EvolutionServer, MetricSenders
 from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.setup import Setup
@@ -62,8 +62,9 @@ class RoundResult:
         """The observed record and the truth; without `messages` the global models and the utility only."""
         kept = slice(None if messages else 0)
         context, sent, done = self.context, self.sent, self.sent.interactions
-        rows = slot, step = np.nonzero(done.queries[kept] >= 0)
-        asked, shown = done.queries[rows], done.shown[rows]
+        there = done.queries[kept] >= 0
+        slot, step = np.nonzero(there)
+        asked, shown = in_a_row(done.queries[kept], there), in_a_row(done.shown[kept], there)
         data, origin = self.world.data, self.world.origin
         record = RoundRecord(
             round=context.round,
@@ -88,10 +89,10 @@ class RoundResult:
         truth = RoundTruth(
             clients=context.clients[kept],
             updates=sent.updates[kept],
-            clicks=done.clicks[rows],
-            clipped=done.clipped[rows],
+            clicks=in_a_row(done.clicks[kept], there),
+            clipped=in_a_row(done.clipped[kept], there),
             metrics=self.metrics,
-            intents=self.asked.intents[rows] if self.world.intents > 1 else None,
+            intents=in_a_row(self.asked.intents[kept], there) if self.world.intents > 1 else None,
         )
         return record, truth
 

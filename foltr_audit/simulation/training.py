@@ -302,18 +302,23 @@ class ModelSenders:
         dtype = trace.dtype if chain.encoding is None else "float64"
         shape = context.clients.size, context.parameters.size
         sent, updates = np.empty(shape, dtype=dtype), np.empty(shape)
-        groups = list(self._groups(broadcast, context))
-        played = []
+        groups, played = list(self._groups(broadcast, context)), []
         for one in groups:
-            here = replace(context.at(one.rows), parameters=one.parameters)
+            rows: Ints | slice = one.rows
+            some, here = asked, context
+            if len(groups) > 1:
+                some, here = asked.at(one.rows), context.at(one.rows)
+            else:  # without copies
+                rows = slice(None)
+            here = replace(here, parameters=one.parameters)
             clients = self.clients if one.contrast else self._without_contrast
-            local = clients.play(asked.at(one.rows), here)
+            local = clients.play(some, here)
             models = self.sent_of(local.models, here)
             if one.own:  # the server's own clients only seem to take part
                 models = np.tile(one.parameters, (one.rows.size, 1))
             changed = models - one.parameters if trace.message == "update" else models
-            sent[one.rows] = to_format(changed, dtype, context.round)
-            updates[one.rows] = local.updates
+            sent[rows] = to_format(changed, dtype, context.round)
+            updates[rows] = local.updates
             played.append(local.interactions)
         order = slice(None) if broadcast is None else np.argsort(np.concatenate([one.rows for one in groups]))
         wired = chain.on_wire(sent, wire, alone=self.alone)

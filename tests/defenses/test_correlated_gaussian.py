@@ -32,7 +32,6 @@ from foltr_audit.privacy.noise.gaussian import (
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
-from tests.fixtures.audits import findings
 from tests.fixtures.tiny import FEATURES, accounting, context
 
 ROUNDS, P = 12, 3
@@ -237,59 +236,3 @@ def test_a_resumed_run_has_the_same_bytes(setup_of: SetupOf) -> None:
     plain = setup_of(rounds=1, clients=8, defense=defense[:2], message="update")
     (first,) = Federation(plain).rounds(np.zeros(FEATURES))
     assert not np.array_equal(first.aggregate, whole[0])
-
-
-# --- audits ---------------------------------------------------------------------------------------
-
-AUDIT: dict[str, Any] = {
-    "units": ("client",),
-    "canaries": ("message",),
-    "delta": DELTA,
-    "trials": 1000,
-    "confidence": 1 - 1e-6,
-}
-
-
-@pytest.mark.parametrize("messages", [1, 3])
-def test_an_audit_measures_what_it_proves(messages: int, setup_of: SetupOf) -> None:
-    chain = "clip:norm=1,at=message+correlated-gaussian:sigma=1,bands=3"
-    setup = setup_of(chain=parse_chain([chain]), rounds=3)
-    # The default shows nothing of messages without noise at a confidence as high as this, and a delta.
-    seen, single = (
-        findings(setup, **AUDIT, views=(view,), messages=messages, estimator=estimator)[0]
-        for view, estimator in (("aggregate", "auto"), ("individual", "clopper-pearson"))
-    )
-    assert seen.declared == "as declared"
-    length = participation_sensitivity(3, messages, messages, 1)
-    # The rounding of messages to float32 makes the ball wider by a part in 2^24.
-    assert seen.upper.epsilon == pytest.approx(mu_bound(2.0 * length * (1 + 2.0**-24)), rel=1e-9)
-    assert seen.exact == pytest.approx(seen.upper.epsilon, rel=1e-6)
-    assert 0.3 * seen.upper.epsilon < seen.lower.epsilon <= seen.upper.epsilon
-    assert math.isinf(single.upper.epsilon)
-    assert single.lower.epsilon > 3.0
-
-
-class WeakSumNoise(CorrelatedGaussianNoise):
-    """Adds less noise than it declares, or another one."""
-
-    name: ClassVar[str] = "weak-sum-noise"
-
-    fault: str = ""
-
-    def on_aggregate(
-        self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext
-    ) -> Floats:
-        after = super().on_aggregate(aggregate, messages, weights, context)
-        if self.fault == "independent":
-            return super(WeakSumNoise, self.model_copy(update={"bands": 1})).on_aggregate(
-                aggregate, messages, weights, context
-            )
-        return np.asarray(aggregate + 0.9 * (after - aggregate)) if self.fault == "less" else after
-
-
-@pytest.mark.parametrize("fault", ["", "independent", "less"])
-def test_an_audit_finds_noise_that_is_not_as_declared(fault: str, setup_of: SetupOf) -> None:
-    clip = parse_chain(["clip:norm=1,at=message"])
-    setup = setup_of(chain=(*clip, WeakSumNoise(sigma=1.0, bands=3, fault=fault)), rounds=3)
-    (found,) = findings(setup, **AUDIT, views=("aggregate",))
-    assert found.declared == ("broken" if fault else "as declared"), found.declared_why
