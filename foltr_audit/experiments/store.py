@@ -137,17 +137,6 @@ def read_arrays(content: bytes | Path, where: str = ARRAYS) -> Arrays:
     return arrays
 
 
-def _arrays_of(evidence: ClickEvidence) -> Arrays:
-    """Judged lists and guesses as arrays."""
-    arrays: Arrays = {f"{_LISTS}{name}": getattr(evidence, name) for name in PER_LIST}
-    for number, guessed in enumerate(evidence.guessed.values()):
-        answers = {name: getattr(guessed, name) for name in _ANSWERS}
-        arrays |= {
-            f"{_GUESSED}{number}/{name}": array for name, array in answers.items() if array is not None
-        }
-    return arrays
-
-
 def _rounds_in(arrays: Mapping[str, NDArray[Any]], number: int) -> dict[str, Floats]:
     """Metrics of the training rounds by name, float64 (T,) each; an error if they are of other rounds."""
     rounds = {name.removeprefix(_ROUNDS): arrays[name] for name in arrays if name.startswith(_ROUNDS)}
@@ -274,8 +263,9 @@ def pack_run(run: Run, setup: Setup, *, lists: bool = True) -> Files:
     record = run.record.model_copy(update={"code": code_of(run.spec)})
     records: list[Record] = [record, run.data, utility, *proofs_of(setup.privacy, protocol), *run.audits]
     for click_model, evidence in run.attacks.evidence.items() if lists else ():  # a cell has one click model
-        arrays |= _arrays_of(evidence)
-        records.append(_evidence_record(evidence, click_model, run))
+        described, lists_of = _packed(evidence, click_model, run)
+        records.append(described)
+        arrays |= lists_of
     if run.attacks.unread:
         records.append(GapRecord(what="nothing to read", run=run.spec.hash, why=run.attacks.unread))
     return packed_files(run.spec, records, arrays)
@@ -290,10 +280,16 @@ def packed_files(spec: Spec, records: Sequence[Record], arrays: Arrays) -> Files
     return {SPEC: spec.toml.encode(), ARRAYS: packed, RECORDS: text.encode()}
 
 
-def _evidence_record(evidence: ClickEvidence, click_model: str, run: Run) -> EvidenceRecord:
+def _packed(evidence: ClickEvidence, click_model: str, run: Run) -> tuple[EvidenceRecord, Arrays]:
+    """Judged lists and guesses: what describes them, and their arrays."""
+    arrays: Arrays = {f"{_LISTS}{name}": getattr(evidence, name) for name in PER_LIST}
+    for number, guessed in enumerate(evidence.guessed.values()):
+        for name in _ANSWERS:
+            if (answer := getattr(guessed, name)) is not None:
+                arrays[f"{_GUESSED}{number}/{name}"] = answer
     labels = {name: tuple(sorted(getattr(evidence, name))) for name in _LABELS}
     facts: dict[str, Any] = {**labels, **{name: getattr(evidence, name) for name in _FACTS}}
-    return EvidenceRecord(
+    record = EvidenceRecord(
         click_model=click_model,
         view="" if run.spec.attack is None else run.spec.attack.view,
         guessed=tuple(evidence.guessed),
@@ -301,6 +297,7 @@ def _evidence_record(evidence: ClickEvidence, click_model: str, run: Run) -> Evi
         too_short=run.attacks.too_short,
         **facts,
     )
+    return record, arrays
 
 
 def read_run(folder: Path, spec: Spec) -> StoredRun:
