@@ -174,6 +174,7 @@ def changed_lines(rng: Random, content: bytes) -> bytes:
 # --- arrays ---------------------------------------------------------------------------------------
 
 _KINDS = ("<f8", "<f4", ">f8", "<i8", "<u8", "<i2", "|b1", "<U3", "<c16", "|S4", "<M8[s]", "|u1")
+_EXTREME = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308, 5e-324, 1.7e38, 2.0**53, -1.0)
 _HEADERS = (
     *("(3,", "(10000000000,)", "(-1,)", "(True,)", "(1e9,)", "((3,),)", "[3]", "(3, 0)", "(0, 99999999999)"),
     *("(" * 300, "(" + "9" * 5000 + ",)", "'", "(3,)+(3,)", "__import__('os')", "\n", "(3,), 'x': 1"),
@@ -198,14 +199,15 @@ def changed_array(rng: Random, array: np.ndarray[Any, Any]) -> np.ndarray[Any, A
     if way == 5:
         return np.concatenate([array, array]) if array.ndim else array
     if not array.size or array.dtype.kind not in "fiub":
-        return np.full(array.shape, rng.choice(["\x1b", "a" * 300, ""]))
-    odd: list[Any] = [np.nan, np.inf, -1.0, 1e308, -1e308]
+        return np.full(array.shape, rng.choice(["\x1b", "a" * 300, "", '{"pairs": 1}']))
+    odd: tuple[Any, ...] = _EXTREME
     if array.dtype.kind in "iu":
-        odd = [int(np.iinfo(array.dtype).min), int(np.iinfo(array.dtype).max), 0, 1, 99]
+        odd = (int(np.iinfo(array.dtype).min), int(np.iinfo(array.dtype).max), 0, 1, 99)
     flat = array.reshape(-1)
     for _ in range(rng.choice([1, 3, flat.size])):
         value = True if flat.dtype.kind == "b" else rng.choice(odd)
-        flat[rng.randrange(flat.size)] = value
+        with np.errstate(over="ignore"):
+            flat[rng.randrange(flat.size)] = value
     return array
 
 
