@@ -26,7 +26,7 @@ from foltr_audit.experiments.membership import QUERY_PURPOSES
 from foltr_audit.experiments.stages import first_model, judge_attacks
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.rng import BranchStreams, Streams
+from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup

@@ -208,7 +208,8 @@ class MetricSenders:
     ) -> tuple[Ints, Ints, Bools]:
         """Queries (C, B), lists (C, B, k) and clicks (C, B, k)."""
         if self.seeded is not None:
-            return self.seeded.play(asked.counts, seeds, self._models(asked, context, seeds))
+            numbers = SeededNumbers(seeds, int(asked.counts.max(initial=0)))
+            return self.seeded.play(asked.counts, numbers, self._models(asked, context, seeds))
         world, data = self.world, self.world.data
         tables = declared_tables(world.click_model, world.largest_label)
         if self.setup.ranker.hidden or tables is None:
