@@ -102,10 +102,7 @@ def checked_pools(
         )
     judged = {pool.name for pool in chosen}
     warnings = [
-        warning.about(pool.name)
-        for pool in pools
-        if pool.name in judged
-        for warning in warnings_of(pool)
+        warning.about(pool.name) for pool in pools if pool.name in judged for warning in warnings_of(pool)
     ]
     warnings += [
         coded("left out", f"left out of the comparison: {left.learner}, {left.defense}: {left.why}")
