@@ -109,7 +109,7 @@ def test_features_that_do_not_fit_a_linear_model_are_refused(tmp_path: Path) -> 
 
 def test_odd_knowledge_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer may have checked nothing."""
-    monkeypatch.setattr("foltr_audit.trace.writer.fact_problems", lambda header: [])
+    monkeypatch.setattr("foltr_audit.trace.writer.problems_of", lambda *_, **__: [])
     knowledge = {"clip_norm": 1.0, "clip_ord": float("inf"), "defense": "home-made"}
     live = written(tmp_path / "live", *one_round(), knowledge=knowledge)
     assert run("attack --trace", live).code == 0
