@@ -128,7 +128,10 @@ def _on_cluster(
             raise FoltrAuditError(
                 "workers of Dask died, perhaps for lack of memory; finished cells are kept: give --resume"
             ) from error
-        except (OSError, CancelledError, TimeoutError) as error:
+        except (OSError, CancelledError, TimeoutError, ValueError) as error:
+            # Dask unpacks the error of a future that was lost, which has none.
+            if isinstance(error, ValueError) and client.status == "running":
+                raise
             raise FoltrAuditError(
                 f"--scheduler: the Dask cluster {address or 'of this machine'} is gone "
                 f"({type(error).__name__}); finished cells are kept: give --resume"
