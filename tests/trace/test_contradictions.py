@@ -180,7 +180,7 @@ def test_every_fact_that_is_read_is_known() -> None:
         text = path.read_text(encoding="utf-8")
         asked |= set(re.findall(r'(?:(?:knowledge|known|facts)\.get\(|knowledge\[)"(\w+)"', text))
         if path.name == "observer.py":
-            asked |= set(re.findall(r'(?:text|number)\("(\w+)"\)', text))
+            asked |= set(re.findall(r'(?:texts|numbers)\.get\("(\w+)"', text))
     assert {"learning_rate", "eps_claimed", "of", "noise"} <= asked
     assert asked <= set(FACTS)
 
