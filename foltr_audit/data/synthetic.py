@@ -60,14 +60,14 @@ class CollectionProfile:
         sizes: least, most, factor and spread of the number of documents of a query.
         by_field: groups of kinds; a group repeats for each of the five fields.
         by_document: kinds that stand once.
-        merit: weights of a document's utility, in the order that `kernels.synthetic.documents` reads: topic,
-            authority, how far queries differ in what they want of both, topic times authority, the worse of
-            title match and quality, penalty of the squared distance from the usual length, noise of the
-            assessor, how far queries differ in how many relevant documents they have, share of documents that
-            repeat an earlier one of their query; with topics `merits` has those of each category.
+        merits: weights of a document's utility in each category, in the order that
+            `kernels.synthetic.documents` reads: topic, authority, how far queries differ in what they want of
+            both, topic times authority, the worse of title match and quality, penalty of the squared distance
+            from the usual length, noise of the assessor, how far queries differ in how many relevant
+            documents they have, share of documents that repeat an earlier one of their query.
         absence: how seldom the query's words occur in each field.
         minmax: whether features are brought to [0, 1] in each query.
-        popularity: of the categories of topics, in percent.
+        popularity: of the categories of topics, in any unit; with several, the last column tells them.
         mixtures: share of the mixture, of main, second and any category in it, and what second and other
             ones lose.
     """
@@ -77,12 +77,11 @@ class CollectionProfile:
     sizes: tuple[int, int, float, float]
     by_field: Sequence[Sequence[ColumnKind]]
     by_document: Sequence[ColumnKind]
-    merit: Sequence[float] = ()
+    merits: Sequence[Sequence[float]]
     absence: tuple[float, ...] = (-2.2, 0.4, 0.2, 1.2, -2.2)
     minmax: bool = False
-    popularity: Sequence[int] = ()
-    mixtures: Sequence[tuple[float, Sequence[float], Sequence[float]]] = ()
-    merits: Sequence[Sequence[float]] = ()
+    popularity: Sequence[int] = (1,)
+    mixtures: Sequence[tuple[float, Sequence[float], Sequence[float]]] = ((1.0, (1.0, 0.0, 0.0), (0.0, 0.0)),)
 
 
 _OF_FIELD = {"first": "MATCH", "second": "FIELD_LENGTH", "sparse": True}
@@ -205,17 +204,12 @@ def _generate(like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
     abouts = synthetic.query_bells(queries, purpose("queries"), key)
     sizes = query_sizes(profile.sizes, abouts[:, synthetic.SIZE])
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    absence, (codes, loadings, scales) = grid(profile.absence), column_codes(profile)
-    drawn = purpose("documents"), key
-    if not profile.mixtures:
-        columns = absence, codes, loadings, scales
-        features, utility = synthetic.documents(
-            offsets, abouts, grid(profile.merit), *columns, profile.minmax, *drawn
-        )
-        return offsets, features, grades(utility, profile.shares)
+    codes, loadings, scales = column_codes(profile)
+    if len(profile.popularity) > 1:
+        scales = np.concatenate([scales, [[1, 1]]])  # of the column that tells the category
     shares, blends, penalties = zip(*profile.mixtures, strict=True)
     popularity = _bounds(profile.popularity)
-    features, utility = synthetic.topic_documents(
+    features, utility = synthetic.documents(
         offsets,
         abouts,
         synthetic.query_topics(queries, popularity, _bounds(shares), purpose("topics"), key),
@@ -223,11 +217,13 @@ def _generate(like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
         np.array([_bounds(blend) for blend in blends]),
         grid(penalties),
         grid(profile.merits),
-        absence,
+        grid(profile.absence),
         codes,
         loadings,
-        np.concatenate([scales, [[1, 1]]]),
-        *drawn,
+        scales,
+        profile.minmax,
+        purpose("documents"),
+        key,
     )
     return offsets, features, grades(utility, profile.shares)
 

@@ -138,7 +138,7 @@ def columns(
 
 
 @kernel
-def store_raw(rows: Floats, scales: Ints, out: NDArray[np.float32]) -> None:
+def _store_raw(rows: Floats, scales: Ints, out: NDArray[np.float32]) -> None:
     """Fill out (n, F) with rows (n, F) times their steps, rounded to the last decimal."""
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
@@ -158,66 +158,9 @@ def _store_minmax(rows: Floats, out: NDArray[np.float32]) -> None:
             out[i, j] = np.floor(share + 0.5) / 1000000.0
 
 
-@kernel
-def documents(
-    offsets: Ints,
-    abouts: Floats,
-    weights: Floats,
-    absence: Floats,
-    codes: Ints,
-    loadings: Floats,
-    scales: Ints,
-    minmax: bool,
-    purpose: int,
-    key: np.uint64,
-) -> tuple[NDArray[np.float32], Floats]:
-    """Features (documents, F) and utilities (documents,); labels come from thresholds on the latter.
-
-    Args:
-        offsets: first row of each query, shape (queries + 1,).
-        abouts: `query_bells`, shape (queries, QUERY_VARIATES).
-        weights: of topic, authority, lean, both, weakest, length, noise, ease and the share of copies.
-        absence: how seldom the query's words occur in each field, shape (5,).
-        codes: shape, first and second factor, field, query factor and sparsity, shape (F, 6).
-        loadings: weights of the two factors and of the column's own noise, shape (F, 3).
-        scales: steps of the last decimal in one unit of the column, and in 1, shape (F, 2).
-        minmax: whether each query's columns are brought to [0, 1]; else `scales` apply.
-        purpose: of the Philox stream.
-        key: of the Philox stream.
-    """
-    width = codes.shape[0]
-    features = np.empty((offsets[-1], width), dtype=np.float32)
-    utility = np.empty(offsets[-1])
-    for query in range(offsets.size - 1):
-        start, length = offsets[query], offsets[query + 1] - offsets[query]
-        e, z = np.empty(COLUMN_NOISE + width), np.empty(FACTORS)
-        rows, merits = np.empty((length, width)), np.empty(length)
-        about = abouts[query]
-        for i in range(length):
-            word, pick, _, _ = philox(i, query, 0, purpose, key)
-            # Round 0 of a query's stream says which documents are copies, round 1 + i holds the variates of
-            # document i: no number serves twice.
-            fill_bells(e, query, 1 + i, purpose, key)
-            if i > 0 and np.float64(word) < weights[8] * 4294967296.0:
-                source = np.int64((pick * np.uint64(i)) >> np.uint64(32))
-                for j in range(width):
-                    rows[i, j] = rows[source, j]
-                merits[i] = merits[source]
-            else:
-                factors(e, z)
-                merits[i] = merit(z, about[TILT], weights)
-                columns(z, e, about, codes, loadings, absence, rows[i])
-            # A copy is judged again: two assessors need not agree on one text.
-            utility[start + i] = grid(merits[i] + weights[6] * e[JUDGEMENT] + weights[7] * about[EASE])
-        if minmax:
-            _store_minmax(rows, features[start : start + length])
-        else:
-            store_raw(rows, scales, features[start : start + length])
-    return features, utility
-
-
-# --- documents with topics -------------------------------------------------------------------------
-# All arithmetic is exact, as above; choices compare words of the generator with whole numbers.
+# --- categories and documents ----------------------------------------------------------------------
+# All arithmetic is exact, as above; choices compare words of the generator with whole numbers. A data set
+# without categories has one, which no column tells.
 
 MAIN, SECOND, MIXTURE = range(3)
 
@@ -253,7 +196,7 @@ def _category(word: np.uint64, other: np.uint64, topics: Ints, blend: Ints, popu
 
 
 @kernel
-def topic_documents(
+def documents(
     offsets: Ints,
     abouts: Floats,
     topics: Ints,
@@ -265,10 +208,11 @@ def topic_documents(
     codes: Ints,
     loadings: Floats,
     scales: Ints,
+    minmax: bool,
     purpose: int,
     key: np.uint64,
 ) -> tuple[NDArray[np.float32], Floats]:
-    """Features (documents, F + 1), the category last, and utilities (documents,).
+    """Features (documents, C) and utilities (documents,); labels come from thresholds on the latter.
 
     Args:
         offsets: first row of each query, shape (queries + 1,).
@@ -277,29 +221,30 @@ def topic_documents(
         popularity: cumulative shares of the categories, of 2^32, shape (categories,).
         blends: cumulative shares of main, second and any category in each mixture, shape (mixtures, 3).
         penalties: what a document of the second, or of another category loses, shape (mixtures, 2).
-        weights: of the utility in each category, as `documents` has them, shape (categories, 9).
+        weights: of topic, authority, lean, both, weakest, length, noise, ease and the share of copies in each
+            category, shape (categories, 9); of the last three, those of the first category count.
         absence: how seldom the query's words occur in each field, shape (5,).
-        codes: of the columns, as `documents` has them, shape (F, 6).
+        codes: shape, first and second factor, field, query factor and sparsity, shape (F, 6).
         loadings: weights of the two factors and of the column's own noise, shape (F, 3).
-        scales: steps of the last decimal in one unit of the column, and in 1, shape (F + 1, 2).
+        scales: steps of the last decimal in one unit of the column, and in 1, shape (C, 2): C is F, or F + 1
+            if a last column tells the category, from 1.
+        minmax: whether each query's columns are brought to [0, 1]; else `scales` apply.
         purpose: of the Philox stream.
         key: of the Philox stream.
     """
-    width = codes.shape[0]
-    features = np.empty((offsets[-1], width + 1), dtype=np.float32)
+    width, told = codes.shape[0], scales.shape[0]
+    features = np.empty((offsets[-1], told), dtype=np.float32)
     utility = np.empty(offsets[-1])
     e, z = np.empty(COLUMN_NOISE + width), np.empty(FACTORS)
     for query in range(offsets.size - 1):
         start, length = offsets[query], offsets[query + 1] - offsets[query]
-        rows, merits = np.empty((length, width + 1)), np.empty(length)
+        rows, merits = np.empty((length, told)), np.empty(length)
         about, mixture = abouts[query], topics[query, MIXTURE]
         for i in range(length):
             word, pick, place, other = philox(i, query, 0, purpose, key)
             # Round 0 of a query's stream says what a document is, round 1 + i holds its variates: no number
             # serves twice.
             fill_bells(e, query, 1 + i, purpose, key)
-            # Row 0 of the weights: whether a document is a copy is decided before it has a category, and the
-            # share of copies is the same in all.
             if i > 0 and np.float64(word) < weights[0, 8] * 4294967296.0:
                 source = np.int64((pick * np.uint64(i)) >> np.uint64(32))
                 rows[i] = rows[source]
@@ -308,11 +253,16 @@ def topic_documents(
                 category = _category(place, other, topics[query], blends[mixture], popularity)
                 factors(e, z)
                 columns(z, e, about, codes, loadings, absence, rows[i, :width])
-                rows[i, width] = category + 1
+                if told > width:
+                    rows[i, width] = category + 1
                 merits[i] = merit(z, about[TILT], weights[category])
                 if category != topics[query, MAIN]:
                     merits[i] -= penalties[mixture, 0 if category == topics[query, SECOND] else 1]
+            # A copy is judged again: two assessors need not agree on one text.
             noise = weights[0, 6] * e[JUDGEMENT] + weights[0, 7] * about[EASE]
             utility[start + i] = grid(merits[i] + noise)
-        store_raw(rows, scales, features[start : start + length])
+        if minmax:
+            _store_minmax(rows, features[start : start + length])
+        else:
+            _store_raw(rows, scales, features[start : start + length])
     return features, utility
