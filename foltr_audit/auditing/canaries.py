@@ -176,12 +176,7 @@ class CanarySearch:
                 tick()
 
     def _pairs(self, unit: str, tick: Tick, *, rising: bool) -> Iterator[_LogPair]:
-        """The farthest two logs of each query; if `rising`, only those farther apart than all before.
-
-        The kernel skips pairs within the distance that it is given, so that a rising search is fast.
-        """
-        from foltr_audit.kernels.farthest import farthest_flip, farthest_pair
-
+        """The farthest two logs of each query; if `rising`, only those farther apart than all before."""
         farthest, best = farthest_flip if unit == "click" else farthest_pair, 0.0
         for query, clicks, points in self._messages(tick):
             i, j, apart = farthest(points, self.order, best)
@@ -204,8 +199,6 @@ class CanarySearch:
 
     def _farthest_of_all(self, tick: Tick) -> _LogPair | None:
         """The farthest logs of any two queries, among those of each query that move the model most."""
-        from foltr_audit.kernels.farthest import farthest_pair
-
         logs: list[tuple[int, Bools]] = []
         kept: list[Floats] = []
         for query, clicks, points in self._messages(tick):
@@ -357,3 +350,39 @@ def _batches(sizes: Ints) -> Iterator[slice]:
 def _places(clicks: Bools) -> str:
     """Clicked places of a list from 1, e.g. `1,3,4`; `none` without a click."""
     return ",".join(str(rank + 1) for rank in np.flatnonzero(clicks)) or "none"
+
+
+# --- the two points farthest apart -----------------------------------------------------------------
+
+
+def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, float]:
+    """Rows (i, j) of (n, P) farther apart than `least` and than any other two; (-1, -1, least) if none are.
+
+    `order` 1 or 2 is that of the norm. Rows are visited from the farthest from their mean on: once the
+    distances of a row and of the first one from it sum to less than the best, so do those of all other pairs,
+    and by the triangle inequality none is farther apart.
+    """
+    best = -1, -1, least
+    if len(points) < 2:
+        return best
+    away = (1.0 + 1e-9) * np.linalg.norm(points - points.mean(axis=0), ord=order, axis=1)  # rounding
+    for i in np.argsort(-away, kind="stable").tolist():
+        if away[i] + away.max() <= best[2]:
+            break
+        apart = np.linalg.norm(points - points[i], ord=order, axis=1)
+        j = int(np.argmax(apart))
+        if apart[j] > best[2]:
+            best = i, j, float(apart[j])
+    return best
+
+
+def farthest_flip(points: Floats, order: int, least: float) -> tuple[int, int, float]:
+    """The same among rows whose numbers, of 0 .. 2^k - 1, differ in one bit; (n, P) with n = 2^k."""
+    best, rows = (-1, -1, least), np.arange(len(points))
+    for bit in range(len(points).bit_length() - 1):
+        without = rows[rows >> bit & 1 == 0]
+        apart = np.linalg.norm(points[without] - points[without | 1 << bit], ord=order, axis=1)
+        i = int(np.argmax(apart))
+        if apart[i] > best[2]:
+            best = int(without[i]), int(without[i]) | 1 << bit, float(apart[i])
+    return best

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.kernels.philox import uniform
-from foltr_audit.kernels.sums import ROWS, product_sum, row_products
+from foltr_audit.kernels.sums import product_sum
 
 from .jit import Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
 from .threads import filled, in_parts
@@ -20,7 +20,6 @@ from .threads import filled, in_parts
 Features = NDArray[np.float32] | Floats
 
 _NUMBERS = 1 << 20  # features that one part reads: less work is done before a thread has started
-_NARROW = 64  # features up to which several documents are scored together: memory is read in order beyond it
 
 
 @uncounted
@@ -29,15 +28,7 @@ def fill_products(
 ) -> None:
     """Fill out[to, begin : begin + documents] with `x . theta` of documents from `first` on, in float64."""
     model = models[row]
-    fours = documents - documents % ROWS if model.size <= _NARROW else 0
-    for i in range(0, fours, ROWS):
-        a, b, c, d = row_products(features, first + i, model)
-        at = unsigned(begin + i)
-        out[to, at] = a
-        out[to, at + unsigned(1)] = b
-        out[to, at + unsigned(2)] = c
-        out[to, at + unsigned(3)] = d
-    for i in range(fours, documents):
+    for i in range(documents):
         out[to, unsigned(begin + i)] = product_sum(features[unsigned(first + i)], model)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.kernels.farthest import farthest_flip, farthest_pair
+from foltr_audit.auditing.canaries import farthest_flip, farthest_pair
 from foltr_audit.utils.arrays import Floats
 
 
