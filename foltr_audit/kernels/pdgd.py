@@ -2,9 +2,9 @@
 
 Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", section 4.
 The reweighting rho is computed from products of Plackett-Luce denominators, sums of positive terms.
-Where the weights of a list are close enough together, those that the list was sampled with are reused.
-Otherwise every denominator is scaled so that no term that matters underflows; a product that overflows means
-rho = 0, which is its limit.
+Where the weights of a list are close enough together, those that the list was sampled with are reused, for
+eight lists at once. Otherwise every denominator is scaled so that no term that matters underflows; a product
+that overflows means rho = 0, which is its limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from foltr_audit.kernels.elementary import decay, exp
+from foltr_audit.kernels.elementary import exp
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, inner, kernel, uncounted, unsigned
 from foltr_audit.kernels.plackett_luce import SamplingBuffers, new_pool, put_scores, weigh_shown
 from foltr_audit.kernels.sums import BLOCK, VECTOR, VectorAccess, compiled_or_plain, is_array, repeated, slot
@@ -28,136 +28,6 @@ if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
 
     Typing = tuple[Signature, Callable[..., ir.Value]]
-
-# --- lists whose weights are far apart -------------------------------------------------------------
-# The general functions, in the last section, scale every denominator by itself. Where the scores of the shown
-# documents are less than 600 apart they all get the same scale: exponentials are then shared, and none of
-# them is so small that it needs more than `decay`. Every number comes from the same operations as there.
-
-SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
-_DECAYS = 699.0  # up to here `decay` has the bits of `exp`
-
-# Rows of the scratch memory: scores and terms of the shown documents, the terms below each, and denominators;
-# from _WITHOUT on the denominators without one of the documents, a row for each rank.
-_SCORE, _TERM, _BELOW, _DENOMINATOR, _WITHOUT = 0, 1, 2, 3, 4
-
-
-@inlined
-def _rest(
-    scores: Floats, row: int, documents: int, shown: Ints, length: int, terms: Floats
-) -> tuple[float, float, bool]:
-    """Maximum of the scores not shown, the sum of exp(score - maximum) over them, and whether `decay` serves.
-
-    `terms` has room for those of all documents in its row.
-    """
-    for i in range(documents):
-        terms[row, i] = scores[row, i]
-    for i in range(length):
-        terms[row, shown[row, i]] = -np.inf
-    top = -np.inf
-    for i in range(documents):
-        top = terms[row, i] if terms[row, i] > top else top
-    near = True
-    for i in range(documents):
-        near &= (terms[row, i] == -np.inf) | (top - terms[row, i] < _DECAYS)
-    for i in range(documents):
-        terms[row, i] = decay(terms[row, i] - top)
-    for i in range(length):
-        terms[row, shown[row, i]] = 0.0
-    total = 0.0
-    for i in range(documents):  # a term of 0 changes no bit of a sum
-        total += terms[row, i]
-    return top, total, near
-
-
-@inlined
-def _fill_denominators(scratch: Floats, length: int, observed: int, tail: float) -> None:
-    """The denominators of the ranks 1 .. observed - 1, and those without one of the documents."""
-    after = 0.0
-    for s in range(length - 1, -1, -1):
-        scratch[_BELOW, s] = after
-        after += scratch[_TERM, s]
-    for t in range(1, observed):
-        before = tail
-        for s in range(t, length):
-            scratch[_WITHOUT + t, s] = before + scratch[_BELOW, s]
-            before += scratch[_TERM, s]
-        scratch[_DENOMINATOR, t] = before
-
-
-@inlined
-def _weight_in_one_scale(scratch: Floats, p: int, q: int) -> float:
-    """`rho * u / (1 + u)^2` of positions p < q, u = exp(-|f_p - f_q|)."""
-    product: float = 1.0
-    moved = scratch[_TERM, p]
-    for t in range(p + 1, q + 1):
-        product *= (scratch[_WITHOUT + t, q] + moved) / scratch[_DENOMINATOR, t]
-    u = decay(-abs(scratch[_SCORE, p] - scratch[_SCORE, q]))
-    return float(u / (1.0 + u) ** 2 / (1.0 + product))
-
-
-@uncounted
-def one_scale_coefficients(
-    scores: Floats,
-    documents: int,
-    shown: Ints,
-    clicks: Bools,
-    row: int,
-    observed: int,
-    candidates: bool,
-    terms: Floats,
-    scratch: Floats,
-    sides: Ints,
-    out: Floats,
-) -> bool:
-    """Add the coefficients of one list to out[row]; whether one scale serves all of its denominators.
-
-    Args:
-        scores: of the candidates, (rows, N).
-        documents: number of candidates.
-        shown: positions of the shown documents, (rows, k).
-        clicks: (rows, k).
-        row: of the list.
-        observed: top documents that take part in pairs.
-        candidates: the normaliser sums over all candidates, else over the shown ones.
-        terms: scratch memory, (rows, N).
-        scratch: scratch memory, (k + 4, k + 1).
-        sides: scratch memory, (2, k + 1).
-        out: (rows, k), 0 where the list begins.
-    """
-    length = 0
-    while length < shown.shape[1] and shown[row, length] >= 0:
-        length += 1
-    tail_top, tail_sum, near = -np.inf, 0.0, True
-    if candidates and documents > length:
-        tail_top, tail_sum, near = _rest(scores, row, documents, shown, length, terms)
-    top, low = tail_top, np.inf
-    for i in range(length):
-        score = scores[row, shown[row, i]]
-        scratch[_SCORE, i] = score
-        top = score if score > top else top
-        low = score if score < low else low
-    if not (near and top - low < SAFE_SPREAD):
-        return False
-    for i in range(length):
-        scratch[_TERM, i] = decay(scratch[_SCORE, i] - top)
-    tail = tail_sum * exp(tail_top - top) if tail_sum > 0.0 else 0.0
-    _fill_denominators(scratch, length, observed, tail)
-    clicked, unclicked = 0, 0
-    for i in range(observed):
-        sides[1, clicked] = i
-        sides[0, unclicked] = i
-        clicked += clicks[row, i]
-        unclicked += not clicks[row, i]
-    for i in range(clicked):
-        winner = sides[1, i]
-        for j in range(unclicked):
-            loser = sides[0, j]
-            weight = _weight_in_one_scale(scratch, min(winner, loser), max(winner, loser))
-            out[row, winner] += weight
-            out[row, loser] -= weight
-    return True
-
 
 # --- eight lists at once ---------------------------------------------------------------------------
 # One list after the other takes three times as long: how many pairs it has, and how far their documents stand
@@ -394,6 +264,8 @@ apart get their number of pairs with a minus sign, and coefficients that mean no
 
 # --- pair weights, and coefficients of a list ------------------------------------------------------
 
+_SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
+
 
 @inlined
 def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
@@ -427,7 +299,7 @@ def _scales(f: Floats, tail_top: float) -> Floats:
         top = max(top, f[s])
         low = min(low, f[s])
         scales[s] = top
-    if top - low < SAFE_SPREAD:
+    if top - low < _SAFE_SPREAD:
         scales[:] = top
     return scales
 
@@ -545,97 +417,6 @@ def _spread_coefficients(
 
 
 @uncounted
-def _coefficients_alone(
-    drawn: Floats,
-    tail: float,
-    shown: Ints,
-    clicks: Bools,
-    only_observed: bool,
-    left: Floats,
-    sides: Ints,
-    out: Floats,
-) -> int:
-    """What `fill_pairs` finds for the only list of a pool, number by number; its number of pairs.
-
-    Vectors that are read right after their numbers were stored one by one wait for the cache.
-    """
-    clicked, unclicked = 0, 0
-    for i in range(_observed(shown, clicks, 0, only_observed)):
-        # Both are written and one is counted: a branch on a click, which is random, would often be
-        # guessed wrong.
-        sides[1, unsigned(clicked)] = i
-        sides[0, unsigned(unclicked)] = i
-        clicked += clicks[0, i]
-        unclicked += not clicks[0, i]
-    for i in range(out.shape[1]):
-        out[0, i] = 0.0
-    pairs = clicked * unclicked
-    if pairs > 0 and not fill_left(drawn, tail, 0, left):
-        return -pairs
-    for i in range(clicked):
-        winner = sides[1, i]
-        for j in range(unclicked):
-            loser = sides[0, j]
-            weight = close_pair_weight(drawn, left, 0, min(winner, loser), max(winner, loser))
-            out[0, unsigned(winner)] += weight
-            out[0, unsigned(loser)] -= weight
-    return pairs
-
-
-@inlined
-def _fill_spread(
-    scores: Floats,
-    sizes: Ints,
-    rows: int,
-    shown: Ints,
-    clicks: Bools,
-    candidates: bool,
-    only_observed: bool,
-    terms: Floats,
-    scratch: Floats,
-    sides: Ints,
-    out: Floats,
-    pairs: Ints,
-) -> None:
-    """The coefficients of lists whose number of pairs is negative; it becomes positive. `terms` are lost."""
-    for row in range(rows):
-        if pairs[row] < 0:
-            documents, observed = sizes[row], _observed(shown, clicks, row, only_observed)
-            if not one_scale_coefficients(
-                scores, documents, shown, clicks, row, observed, candidates, terms, scratch, sides, out
-            ):
-                _spread_coefficients(scores, documents, shown, clicks, row, observed, candidates, out)
-            pairs[row] = -pairs[row]
-
-
-@inlined
-def _fill_groups(
-    pool: SamplingBuffers,
-    rows: int,
-    clicks: Bools,
-    candidates: bool,
-    only_observed: bool,
-    out: Floats,
-    pairs: Ints,
-) -> bool:
-    """What `fill_pairs` finds for the lists of a pool; whether all of their weights are close together."""
-    marks, drawn, tails, left = pool.clicks, pool.drawn, pool.tails, pool.left
-    coefficients, counts = pool.coefficients, pool.pairs
-    every = True
-    for row in range(rows):
-        for i in range(clicks.shape[1]):
-            marks[i, row] = clicks[row, i]
-    for first in range(0, rows, BLOCK):
-        fill_pairs(drawn, tails, marks, first, candidates, only_observed, left, coefficients, counts)
-    for row in range(rows):
-        pairs[row] = counts[row]
-        every &= counts[row] >= 0
-        for i in range(out.shape[1]):
-            out[row, i] = coefficients[i, row] if counts[row] >= 0 else 0.0
-    return every
-
-
-@uncounted
 def fill_coefficients(
     pool: SamplingBuffers,
     rows: int,
@@ -648,22 +429,22 @@ def fill_coefficients(
 ) -> None:
     """Fill in coefficients of each shown document's gradient (rows, k), and the number of pairs (rows,).
 
-    The first rows of `shown` (rows, k) were drawn from the pool, whose weights may be lost.
+    The first rows of `shown` (rows, k) were drawn from the pool.
     """
-    every = True
-    if rows == 1:
-        tail = pool.tails[0] if candidates else 0.0
-        left, sides = pool.scratch, pool.sides
-        pairs[0] = _coefficients_alone(pool.drawn, tail, shown, clicks, only_observed, left, sides, out)
-        every = pairs[0] >= 0
-    else:
-        every = _fill_groups(pool, rows, clicks, candidates, only_observed, out, pairs)
-    if not every:
-        scores, weights, sizes = pool.scores, pool.weights, pool.sizes
-        scratch, sides = pool.scratch, pool.sides
-        _fill_spread(
-            scores, sizes, rows, shown, clicks, candidates, only_observed, weights, scratch, sides, out, pairs
-        )
+    marks, drawn, tails, left = pool.clicks, pool.drawn, pool.tails, pool.left
+    coefficients, counts = pool.coefficients, pool.pairs
+    for row in range(rows):
+        for i in range(clicks.shape[1]):
+            marks[i, row] = clicks[row, i]
+    for first in range(0, rows, BLOCK):
+        fill_pairs(drawn, tails, marks, first, candidates, only_observed, left, coefficients, counts)
+    for row in range(rows):
+        pairs[row] = abs(counts[row])
+        for i in range(out.shape[1]):
+            out[row, i] = coefficients[i, row] if counts[row] >= 0 else 0.0
+        if counts[row] < 0:
+            documents, observed = pool.sizes[row], _observed(shown, clicks, row, only_observed)
+            _spread_coefficients(pool.scores, documents, shown, clicks, row, observed, candidates, out)
 
 
 @inlined

@@ -140,7 +140,6 @@ class SamplingBuffers(NamedTuple):
         clicks: on the lists, (k, columns).
         left: scratch memory of `fill_pairs`, (2 k + 2, 8).
         coefficients, pairs: of gradients, (k, columns), and how many pairs make them, (columns,).
-        scratch, sides: of the coefficients of one list, (k + 4, k + 1) and int64 (2, k + 1).
     """
 
     scores: Floats
@@ -158,8 +157,6 @@ class SamplingBuffers(NamedTuple):
     left: Floats
     coefficients: Floats
     pairs: Ints
-    scratch: Floats
-    sides: Ints
 
 
 def empty_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
@@ -181,8 +178,6 @@ def empty_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
         np.empty((2 * k + 2, _BLOCK)),
         np.empty((k, columns)),
         np.empty(columns, dtype=np.int64),
-        np.empty((k + 4, k + 1)),
-        np.empty((2, k + 1), dtype=np.int64),
     )
 
 

@@ -295,7 +295,7 @@ def test_any_number_of_threads_gives_the_same_bytes() -> None:
     assert all_bytes(2) == all_bytes(1)
 
 
-# --- lists with far-apart weights have one scale ---------------------------------------------------------
+# --- lists with far-apart weights -------------------------------------------------------------------------
 
 
 def general(list_: Shown, normaliser: str) -> NDArray[np.float64]:
@@ -312,7 +312,7 @@ def general(list_: Shown, normaliser: str) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda setting: setting_text(*setting))
 @pytest.mark.parametrize("spread", [150.0, 400.0, 590.0, 720.0, 1500.0])
-def test_far_lists_have_the_bits_of_the_general_functions(spread: float, setting: PDGDSetting) -> None:
+def test_far_lists_have_the_coefficients_of_all_their_pair_weights(spread: float, setting: PDGDSetting) -> None:
     rng = np.random.default_rng(int(spread))
     K, seen = 10, 0
     for documents in (2, 9, 10, 11, 17, 60):
