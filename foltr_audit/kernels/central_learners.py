@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.kernels.cascade import click_row
 from foltr_audit.kernels.elementary import cosine_and_sine, decay, log_normal, power
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, unsigned
-from foltr_audit.kernels.philox import fill_normals, fill_uniforms, uniform
+from foltr_audit.kernels.philox import fill_columns, fill_normals, fill_uniforms, uniform
 from foltr_audit.kernels.plackett_luce import SamplingBuffers, draw, new_pool
 from foltr_audit.kernels.ranking import Features, TieStream, fill_products
 from foltr_audit.kernels.sums import add_products
@@ -304,85 +304,47 @@ def play_dbgd(
 
 LANES = 64
 """Directions that are made at once: 64 float64 numbers of one coordinate are eight cache lines."""
-_SOME = 32  # of them: loops over so many compile to wide registers, and fewer than all need fewer of these
-
-_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)  # as in `philox`
-_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-_LOW, _HALF, _CUT = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(12)
-_STEP = 1.0 / 4503599627370496.0  # 2^-52
-
-
-@kernel
-def _fill_uniforms(
-    out: Floats, row: int, where: Ints, first: int, purpose: int, key: np.uint64, bits: NDArray[np.uint64]
-) -> None:
-    """Uniform numbers out[row] and out[row + 1] of some lanes from `first` on, those of `fill_uniforms`.
-
-    The loop over lanes is the outer one, so that words stay in registers for all rounds of `philox`. Their
-    upper halves are not cleared: a product reads the lower ones. `bits` (2, _SOME) is scratch memory.
-    """
-    half, pair = out.shape[0] // 2, row // 2
-    for some in range(_SOME):
-        lane = unsigned(first + some)
-        a, b = np.uint64(where[2, lane] * half + pair), np.uint64(where[1, lane])
-        c, d = np.uint64(where[0, lane]), np.uint64(purpose)
-        k0, k1 = key & _LOW, key >> _HALF
-        for _ in range(10):
-            p0, p1 = _M0 * (a & _LOW), _M1 * (c & _LOW)
-            a, b, c, d = (p1 >> _HALF) ^ b ^ k0, p1, (p0 >> _HALF) ^ d ^ k1, p0
-            k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
-        bits[0, some] = ((a << _HALF) | (b & _LOW)) >> _CUT
-        bits[1, some] = ((c << _HALF) | (d & _LOW)) >> _CUT
-    for some in range(_SOME):
-        lane = unsigned(first + some)
-        out[row, lane] = (np.float64(np.int64(bits[0, some])) + 0.5) * _STEP
-        out[row + 1, lane] = (np.float64(np.int64(bits[1, some])) + 0.5) * _STEP
-
-
-@kernel
-def _make_normal(out: Floats, row: int, first: int) -> None:
-    """Turn the uniform numbers out[row] and out[row + 1] of some lanes from `first` on into normal ones.
-
-    One loop for each step: each compiles to wide registers, a single loop over all steps does not.
-    """
-    for some in range(_SOME):
-        lane = unsigned(first + some)
-        out[row, lane] = math.sqrt(-2.0 * log_normal(out[row, lane]))
-    for some in range(_SOME):
-        lane = unsigned(first + some)
-        length = out[row, lane]
-        cosine, sine = cosine_and_sine(out[row + 1, lane])
-        out[row, lane] = length * cosine
-        out[row + 1, lane] = length * sine
 
 
 @kernel
 def fill_directions(
-    out: Floats, where: Ints, count: int, dimension: int, purpose: int, key: np.uint64
+    out: Floats,
+    first: int,
+    count: int,
+    dimension: int,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
 ) -> None:
-    """Fill the first columns of `out` with unit vectors of a dimension d, one a lane, and some more columns.
+    """Fill the first columns of `out` (d + d % 2, LANES) with unit vectors of a dimension d, one a lane.
 
-    Args:
-        out: float64 (d + d % 2, LANES); where d is odd the last row is left over.
-        where: int64 (3, LANES): round, client and place m of each lane. It is made of the normal numbers
-            from `m (d + d % 2)` on of this client's stream of a purpose in this round.
-        count: unit vectors that are wanted.
-        dimension: d.
-        purpose: of the stream.
-        key: of the stream.
+    They are vectors first .. first + count - 1 of a client's stream of a purpose in a round: vector m is made
+    of the normal numbers from `m (d + d % 2)` on. Where d is odd the last row is left over.
     """
-    squares, bits = np.zeros(LANES), np.empty((2, _SOME), dtype=np.uint64)
-    for first in range(0, count, _SOME):
-        for row in range(0, out.shape[0], 2):
-            _fill_uniforms(out, row, where, first, purpose, key, bits)
-            _make_normal(out, row, first)
-    for j in range(dimension):
-        for lane in range(LANES):
-            squares[lane] += out[j, lane] * out[j, lane]
+    size, squares = out.shape[0], np.zeros(LANES)
+    blocks, clients = np.empty(LANES, dtype=np.int64), np.full(LANES, client)
     for lane in range(LANES):
+        blocks[lane] = (first + lane) * (size // 2)
+    fill_columns(out, size, blocks, clients, count, round_, purpose, key)
+    # One loop for each step: each compiles to wide registers, a single loop over all steps does not.
+    for row in range(0, size, 2):
+        for lane in range(count):
+            at = unsigned(lane)
+            out[row, at] = math.sqrt(-2.0 * log_normal(out[row, at]))
+        for lane in range(count):
+            at = unsigned(lane)
+            length = out[row, at]
+            cosine, sine = cosine_and_sine(out[row + 1, at])
+            out[row, at] = length * cosine
+            out[row + 1, at] = length * sine
+    for j in range(dimension):
+        for lane in range(count):
+            squares[lane] += out[j, lane] * out[j, lane]
+    for lane in range(count):
         squares[lane] = 1.0 / math.sqrt(squares[lane])
     for j in range(dimension):
-        for lane in range(LANES):
+        for lane in range(count):
             out[j, lane] *= squares[lane]
 
 
@@ -421,7 +383,6 @@ class CandidateBuffers(NamedTuple):
             order, then free ones.
         others: memory for an order of slots, int64 (M,).
         fresh: new unit vectors, (d + d % 2, LANES).
-        where: round, client and place that they are drawn from, int64 (3, LANES).
         documents: features of up to k shown documents times the length of a step, (k, d).
         weights: of the documents, (k, LANES).
         wins: by tile and lane, bool (tiles, LANES).
@@ -431,7 +392,6 @@ class CandidateBuffers(NamedTuple):
     slots: Ints
     others: Ints
     fresh: Floats
-    where: Ints
     documents: Floats
     weights: Floats
     wins: Bools
@@ -448,7 +408,6 @@ def _new_candidates(candidates: int, dimension: int, k: int) -> CandidateBuffers
         slots,
         np.empty(candidates, dtype=np.int64),
         np.empty((dimension + dimension % 2, LANES)),
-        np.zeros((3, LANES), dtype=np.int64),
         np.empty((k, dimension)),
         np.empty((k, LANES)),
         np.empty((tiles, LANES), dtype=np.bool_),
@@ -456,33 +415,37 @@ def _new_candidates(candidates: int, dimension: int, k: int) -> CandidateBuffers
 
 
 @kernel
-def _place_fresh(candidates: CandidateBuffers, first: int, last: int, names: UserStreamKeys) -> None:
-    """Draw the unit vectors named by candidates.where and put them to the places first .. last - 1."""
+def _place_fresh(
+    candidates: CandidateBuffers,
+    place: int,
+    number: int,
+    count: int,
+    client: int,
+    round_: int,
+    names: UserStreamKeys,
+) -> None:
+    """Put unit vectors of a client's stream, `count` from `number` on, to the places from `place` on."""
     directions, slots, fresh = candidates.directions, candidates.slots, candidates.fresh
     dimension = candidates.documents.shape[1]
-    fill_directions(fresh, candidates.where, last - first, dimension, names.direction, names.key)
-    # Unsigned numbers of places: signed ones may count from the end, which a loop over them has to ask.
-    for j in range(dimension):
-        row = directions[j * LANES :]
-        for lane in range(last - first):
-            row[np.uint64(slots[np.uint64(first + lane)])] = fresh[np.uint64(j), np.uint64(lane)]
+    for first in range(0, count, LANES):
+        some = min(LANES, count - first)
+        fill_directions(fresh, number + first, some, dimension, client, round_, names.direction, names.key)
+        for j in range(dimension):
+            row = directions[j * LANES :]
+            for lane in range(some):
+                row[unsigned(slots[unsigned(place + first + lane)])] = fresh[unsigned(j), unsigned(lane)]
 
 
 @kernel
 def _recall(candidates: CandidateBuffers, state: Floats, names: UserStreamKeys) -> int:
     """Draw the unit vectors of the winners in `state` again; how many there are."""
-    M, where = candidates.slots.size, candidates.where
-    count = 0
+    M, count = candidates.slots.size, 0
     while count < M and state[1 + count] >= 0.0:
+        number = int(state[1 + count])
+        client = (number >> PLACE_BITS) & ((1 << CLIENT_BITS) - 1)
+        place, round_ = number & ((1 << PLACE_BITS) - 1), number >> (PLACE_BITS + CLIENT_BITS)
+        _place_fresh(candidates, count, place, 1, client, round_, names)
         count += 1
-    for first in range(0, count, LANES):
-        last = min(first + LANES, count)
-        for m in range(first, last):
-            number = np.int64(state[1 + m])
-            where[0, m - first] = number >> (PLACE_BITS + CLIENT_BITS)
-            where[1, m - first] = (number >> PLACE_BITS) & ((1 << CLIENT_BITS) - 1)
-            where[2, m - first] = number & ((1 << PLACE_BITS) - 1)
-        _place_fresh(candidates, first, last, names)
     return count
 
 
@@ -532,16 +495,6 @@ def _pessimistic(
     snips = costly / (costly + free)
     variance = ((1.0 - snips) * (1.0 - snips) * costly2 + snips * snips * free2) / (costly2 + free2)
     return snips + gamma * math.sqrt(variance / length)
-
-
-@kernel
-def _draw_fresh(candidates: CandidateBuffers, kept: int, names: UserStreamKeys, client: int) -> None:
-    """New unit vectors for the places behind the last winners."""
-    M, where = candidates.slots.size, candidates.where
-    for first in range(kept, M, LANES):
-        for lane in range(LANES):
-            where[0, lane], where[1, lane], where[2, lane] = names.round, client, first + lane
-        _place_fresh(candidates, first, min(first + LANES, M), names)
 
 
 @kernel
@@ -667,7 +620,7 @@ def play_coltr(
         click_list(data, names, queries[i], client, seen, i)
         length, some = _fill_costs(seen, i, costs)
         if some:
-            _draw_fresh(candidates, kept, names, client)
+            _place_fresh(candidates, kept, kept, M - kept, client, names.round, names)
             _judge(data, rules, candidates, first, seen.shown[i, :length], costs)
             number = ((names.round << CLIENT_BITS) + client) << PLACE_BITS
             rate = rules.learning_rate * power(rules.decay, int(state[0]))
