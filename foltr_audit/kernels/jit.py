@@ -15,7 +15,6 @@ from typing import TypeVar, cast
 
 import numpy as np
 from llvmlite import binding
-from llvmlite.binding import parse_bitcode
 from numba.core.base import BaseContext
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
@@ -36,7 +35,6 @@ _NEEDED: dict[object, list[str]] = {
     JITCodeLibrary: [
         *("_optimize_functions", "_raise_if_finalized", "_ensure_finalized", "_finalize_dynamic_globals"),
         *("_get_module_for_linking", "serialize_using_object_code", "serialize_using_bitcode"),
-        *("_set_compiled_object", "_finalize_final_module"),
     ],
     JITCPUCodegen: ["set_env", "_pass_builder"],
     FunctionCache: ["_load_overload", "_impl_class"],
@@ -130,10 +128,7 @@ class KernelCompiler(Compiler):
 # --- the cache of compiled kernels -----------------------------------------------------------------
 # Before numba looks into its cache, it registers everything that it can compile, which takes longer than
 # loading all kernels of a command: .3 of 2.6 s of `foltr-audit attack`, a third of them for `scipy.linalg`.
-# Before it compiles, it does so once more; so this waits until then. So does what other kernels would compile
-# into themselves: numba stores it next to the machine code and reads both, half of the time of loading.
-
-# mypy: disable-error-code="no-untyped-call, no-any-return, attr-defined"
+# Before it compiles, it does so once more; so this waits until then.
 
 
 Stored = tuple[tuple[str, str, tuple[bytes, bytes] | bytes], object]
@@ -171,26 +166,6 @@ class CodeCache(NullCache):
         self._stored.flush()
 
 
-class _StoredLibrary(JITCodeLibrary):
-    """Machine code that was stored, with the code that other kernels compile into themselves."""
-
-    def __init__(self, context: BaseContext, name: str, machine_code: bytes, bitcode: bytes) -> None:
-        super().__init__(context.codegen(), name)
-        self._bitcode = bitcode
-        self.enable_object_caching()
-        self._set_compiled_object(machine_code)
-        self._finalize_final_module()
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """The address of the kernel's entry from Python, all that is asked for."""
-        return self._codegen._engine.get_function_address(name)
-
-    def _get_module_for_linking(self) -> object:
-        if self._shared_module is None:
-            self._shared_module = parse_bitcode(self._bitcode)
-        return self._shared_module
-
-
 class _Loading:
     """A context whose code generator gives one library, whatever it is asked to read."""
 
@@ -207,18 +182,13 @@ class _Loading:
         return getattr(self._context, name)
 
 
-def _library(context: BaseContext, name: str, code: tuple[bytes, bytes] | bytes) -> JITCodeLibrary:
-    """Machine code with the code that is linked into others, or that alone."""
-    if isinstance(code, bytes):
-        return InnerLibrary.stored(context.codegen(), name, code)
-    return _StoredLibrary(context, name, *code)
-
-
 class _LoadedKernel(CompileResultCacheImpl):
     def rebuild(self, context: BaseContext, stored: Stored) -> CompileResult:
         """The kernel from what numba stored of it."""
         (name, _, code), *_ = stored
-        loading = _Loading(context, _library(context, name, code))
+        if not isinstance(code, bytes):
+            return CompileResult._rebuild(context, *stored)  # type: ignore[call-arg]
+        loading = _Loading(context, InnerLibrary.stored(context.codegen(), name, code))
         found = CompileResult._rebuild(loading, *stored)  # type: ignore[call-arg]
         return found._replace(target_context=context)
 
