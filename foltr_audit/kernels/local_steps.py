@@ -379,43 +379,6 @@ def keep_in_ball(
         clipped[client, step] = project_row(models, client, norm, order) if acts else False
 
 
-# --- prefetching -----------------------------------------------------------------------------------
-# Clients of a group read and write rows that lie anywhere in arrays larger than the second-level cache. A row
-# that is asked for before the group needs it arrives while the processor works on other things.
-
-Prefetch = Callable[[NDArray[np.generic], int], None]
-
-_KIND, _BYTES = ir.IntType(32), ir.IntType(8).as_pointer()
-
-
-def plain_prefetch(array: NDArray[np.generic], index: int) -> None:
-    """Nothing, for when nothing is compiled."""
-
-
-def _emit_prefetch(
-    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
-) -> ir.Value:
-    array = context.make_array(signature.args[0])(context, builder, args[0])  # type: ignore[no-untyped-call]
-    place = builder.bitcast(builder.gep(array.data, [args[1]]), _BYTES)
-    kind = ir.FunctionType(ir.VoidType(), [_BYTES, _KIND, _KIND, _KIND])
-    hint = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
-        builder.module, kind, "llvm.prefetch.p0"
-    )
-    reading, kept, data = (ir.Constant(_KIND, value) for value in (0, 3, 1))
-    builder.call(hint, [place, reading, kept, data])
-    return context.get_dummy_value()  # type: ignore[no-untyped-call]
-
-
-def _typed_prefetch(_typing: object, array: types.Type, index: types.Type) -> Typing | None:
-    if not (isinstance(array, types.Array) and array.layout == "C"):
-        return None
-    return types.void(array, types.int64), _emit_prefetch
-
-
-prefetch: Prefetch = compiled_or_plain(_typed_prefetch, plain_prefetch)
-"""Ask for the line of the cache with one number of an array, which is counted as if it had one dimension."""
-
-
 # --- clients in the order of their queries ---------------------------------------------------------
 
 _FEW = 16  # below one client in so many queries hardly any two ask the same: sorting would cost more
@@ -540,8 +503,6 @@ def _play_group(
     """One local step of a prepared group, whose random numbers begin at a column."""
     shown, clicks, models = memory.shown, memory.clicks, result.models
     candidates, only_observed = rules.candidates, rules.only_observed
-    for row in range(rows):
-        prefetch(data.features, memory.begins[row] * data.features.shape[1])
     shared = rules.global_lists or step == 0
     ranking, members = common if shared else models, memory.common if shared else memory.members
     features, offsets, queries, alike = data.features, data.offsets, memory.queries, memory.alike
@@ -551,12 +512,6 @@ def _play_group(
         draw(pool, rows, memory.show, column, shown)
     else:
         _list_best(pool, rows, shown, queries, ties)
-    _, B, k = result.shown.shape
-    for row in range(rows):
-        at = (memory.members[row] * B + step) * k
-        prefetch(result.shown, at)
-        prefetch(result.shown, at + k - 1)
-        prefetch(result.clicks, at)
     click, stop, u, grades = rules.click, rules.stop, memory.click, memory.grades
     click_group(data.grades, memory.firsts, click, stop, shown, rows, u, column, grades, clicks)
     # Lists come from the global model, pair weights from the local one; at first both are the same.

@@ -120,16 +120,6 @@ def plain_add_blocks(sums: Floats, first: int, blocks: int, lasts: Ints, tails: 
         tails[row] = total
 
 
-def _block_at(
-    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
-) -> ir.Value:
-    """Where the block of the first three arguments begins."""
-    array = context.make_array(signature.args[0])(context, builder, args[0])  # type: ignore[no-untyped-call]
-    width = builder.extract_value(array.shape, 1)
-    index = builder.add(builder.mul(args[1], width), args[2])
-    return builder.bitcast(builder.gep(array.data, [index]), VECTOR.as_pointer())
-
-
 def _summed(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
     """Neighbours are added until one number is left."""
     lanes = BLOCK
@@ -154,54 +144,43 @@ def repeated(builder: ir.IRBuilder, number: ir.Value, kind: ir.Type) -> ir.Value
 def _emit_sum(
     context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
-    # NumPy aligns single numbers, not vectors.
-    return _summed(builder, builder.load(_block_at(context, builder, signature, args), align=8))
+    return _summed(builder, VectorAccess(context, builder, signature, args).load(0, args[1], args[2]))
 
 
 def _emit_sum_without(
     context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
-    at = _block_at(context, builder, signature, args)
+    access = VectorAccess(context, builder, signature, args)
     # A mask: to insert a number at a place that is known late, the vector would go through memory.
-    lanes = ir.VectorType(_INDEX, BLOCK)
     here = builder.icmp_signed(
-        "==", repeated(builder, args[3], lanes), ir.Constant(lanes, list(range(BLOCK)))
+        "==", repeated(builder, args[3], _WHOLE), ir.Constant(_WHOLE, list(range(BLOCK)))
     )
-    rest = builder.select(here, ir.Constant(VECTOR, [0.0] * BLOCK), builder.load(at, align=8))
-    builder.store(rest, at, align=8)
+    rest = builder.select(here, ir.Constant(VECTOR, [0.0] * BLOCK), access.load(0, args[1], args[2]))
+    access.store(rest, 0, args[1], args[2])
     return _summed(builder, rest)
 
 
 def _emit_find(
     context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
-    sums, first, blocks, lasts, u, rank, column, tails, found, targets = args
-
-    def arrays(place: int, value: ir.Value) -> ir.Value:
-        return context.make_array(signature.args[place])(context, builder, value)  # type: ignore[no-untyped-call]
-
-    def at(place: int, value: ir.Value, index: ir.Value, kind: ir.Type = VECTOR) -> ir.Value:
-        return builder.bitcast(builder.gep(arrays(place, value).data, [index]), kind.as_pointer())
-
-    width = builder.extract_value(arrays(4, u).shape, 1)
-    drawn = builder.add(builder.mul(rank, width), builder.add(column, first))
-    target = builder.fmul(builder.load(at(4, u, drawn), align=8), builder.load(at(7, tails, first), align=8))
-    last = builder.load(at(3, lasts, first, _WHOLE), align=8)
+    access = VectorAccess(context, builder, signature, args)
+    _, first, blocks, _, _, rank, column, _, _, _ = args
+    drawn = access.load(4, rank, builder.add(column, first))
+    target = builder.fmul(drawn, access.load(7, None, first))
+    last = access.load(3, None, first, _WHOLE)
     zeros, none = ir.Constant(VECTOR, [0.0] * BLOCK), ir.Constant(_WHOLE, [0] * BLOCK)
     running, before, block = (slot(builder, value) for value in (zeros, zeros, none))
-    stride = builder.extract_value(arrays(0, sums).shape, 1)
     begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
     with cgutils.for_range_slice(builder, begin, blocks, step, inc=True) as (number, _):
-        place = builder.add(builder.mul(number, stride), first)
-        total = builder.fadd(builder.load(running), builder.load(at(0, sums, place), align=8))
+        total = builder.fadd(builder.load(running), access.load(0, number, first))
         builder.store(total, running)
         # The last block is not tested: where rounding moved the target past the end, it is taken.
         tested = builder.icmp_signed("<", repeated(builder, number, _WHOLE), last)
         passed = builder.and_(builder.fcmp_ordered("<=", total, target), tested)
         builder.store(builder.add(builder.load(block), builder.zext(passed, _WHOLE)), block)
         builder.store(builder.select(passed, total, builder.load(before)), before)
-    builder.store(builder.load(block), at(8, found, first, _WHOLE), align=8)
-    builder.store(builder.fsub(target, builder.load(before)), at(9, targets, first), align=8)
+    access.store(builder.load(block), 8, None, first)
+    access.store(builder.fsub(target, builder.load(before)), 9, None, first)
     return context.get_dummy_value()  # type: ignore[no-untyped-call]
 
 
@@ -425,8 +404,6 @@ def _size(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
 
 def _compiled(term: Term, *, vectors: int, plain: Sum) -> Sum:
     """The sum of `term(builder, *numbers)` over one vector or two; where numba is off, the `plain` one."""
-    if getattr(numba.config, "DISABLE_JIT", False):
-        return plain
 
     def emit(
         context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
@@ -444,7 +421,7 @@ def _compiled(term: Term, *, vectors: int, plain: Sum) -> Sum:
     def of_two(_typing: object, a: types.Type, b: types.Type) -> Typing | None:
         return typed(a, b)
 
-    return cast(Sum, intrinsic(of_one if vectors == 1 else of_two))
+    return compiled_or_plain(of_one if vectors == 1 else of_two, plain)
 
 
 plain_product_sum = _plain(np.multiply)
@@ -546,8 +523,6 @@ def _is_double_matrix(kind: object) -> bool:
 
 
 def _compiled_products(rows: int, columns: int) -> AddProducts:
-    if getattr(numba.config, "DISABLE_JIT", False):
-        return plain_add_products(rows, columns)
     three, two = (types.UniTuple(types.int64, n) for n in (3, 2))  # type: ignore[no-untyped-call]
 
     def typed(
@@ -564,7 +539,7 @@ def _compiled_products(rows: int, columns: int) -> AddProducts:
             return None
         return types.void(weights, three, inputs, two, sums, two, types.int64), _emitter(rows, columns)
 
-    return cast(AddProducts, intrinsic(typed))
+    return compiled_or_plain(typed, plain_add_products(rows, columns))
 
 
 _four_by_eight, _four_by_one = _compiled_products(_ROWS, COLUMNS), _compiled_products(_ROWS, 1)

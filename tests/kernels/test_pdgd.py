@@ -312,7 +312,7 @@ def general(list_: Shown, normaliser: str) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda setting: setting_text(*setting))
 @pytest.mark.parametrize("spread", [150.0, 400.0, 590.0, 720.0, 1500.0])
-def test_far_lists_have_the_coefficients_of_all_their_pair_weights(spread: float, setting: PDGDSetting) -> None:
+def test_far_lists_have_the_coefficients_of_their_pair_weights(spread: float, setting: PDGDSetting) -> None:
     rng = np.random.default_rng(int(spread))
     K, seen = 10, 0
     for documents in (2, 9, 10, 11, 17, 60):
