@@ -247,7 +247,7 @@ def ceiling(setup: Setup, view: MembershipView) -> MembershipCeiling:
     others = max(population.clients - (view == "client"), 1)
     share = min(1.0, population.cohort_size / others)
     secret = share < 1 and population.rounds_apart == 1
-    situation = setup.privacy.in_all_rounds(setup.privacy.situation("aggregate", "client", delta=DELTA))
+    situation = setup.privacy.situation("aggregate", "client", rounds=None, delta=DELTA)
     situation = replace(situation, sampled=share if secret else 1.0, cohorts="secret" if secret else "any")
     if (
         view == "client"

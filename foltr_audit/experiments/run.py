@@ -175,7 +175,7 @@ def proofs_of(privacy: PrivacyDescription, attack: AttackSpec | None = None) -> 
 def _proof(
     privacy: PrivacyDescription, of: Literal["all rounds", "attacked"], view: str, interactions: int
 ) -> ProofRecord:
-    seen = privacy.in_all_rounds(privacy.situation(view, UNIT, interactions=interactions))
+    seen = privacy.situation(view, UNIT, interactions=interactions, rounds=None)
     promise = ProvenPromise.of(privacy.events(), seen, DELTA)
     return ProofRecord(
         of=of,

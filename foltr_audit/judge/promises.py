@@ -23,7 +23,6 @@ from foltr_audit.privacy.events import (
     PrivacyEvent,
     UnknownNoise,
     in_format,
-    parse_event,
 )
 from foltr_audit.privacy.observer_views import WITH_LISTS, attacked_view, without_lists
 from foltr_audit.privacy.tradeoff import pooled_curve
@@ -144,15 +143,12 @@ def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
 
     What is not known here counts as a change that states nothing about itself.
     """
-    texts = header.knowledge.get("events")
-    if not isinstance(texts, list):
+    if header.events is None:
         return None
-    found: list[PrivacyEvent] = []
-    for text in texts:
-        event = parse_event(text)
-        if event is None or isinstance(event, UnknownNoise):
-            event = OpaqueChange(mechanism=text)
-        found.append(event)
+    found = [
+        OpaqueChange(mechanism=text) if event is None or isinstance(event, UnknownNoise) else event
+        for text, event in header.events
+    ]
     draws = revealed_draws(header)
     if draws is not None and draws not in found:
         found.append(draws)

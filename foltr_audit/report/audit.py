@@ -11,13 +11,14 @@ from rich.markup import escape
 
 from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE, is_proven, refuse_contradiction
 from foltr_audit.core.declared.checks import FindingSeverity, findings, why_not
-from foltr_audit.core.declared.declared_system import TOLERANCE, DeclaredClaim, DeclaredSystem, proven
+from foltr_audit.core.declared.declared_system import TOLERANCE, DeclaredSystem, proven
 from foltr_audit.core.results import AuditRecord, FunctionRecord, LowerBound, Verdict
 from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.lint_subjects import LintSubject, SubjectKind
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.run import Run
+from foltr_audit.privacy.events import PrivacyClaim
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.documents import Document, Row, Section, nested, one_of
 from foltr_audit.report.figures import audit_figure
@@ -389,11 +390,12 @@ SYSTEM = Section(
 )
 
 
-def _claim_row(system: DeclaredSystem, claim: DeclaredClaim) -> Row:
+def _claim_row(system: DeclaredSystem, claim: PrivacyClaim) -> Row:
     bound = proven(system, claim)
     return CLAIM.of(
         claim,
-        claimed_by=claim.name,
+        claimed_by=claim.mechanism,
+        **{name: getattr(claim, name) or None for name in ("unit", "relation", "view")},
         covers="round",
         proven=None if bound is None else bound.epsilon,
         how=f"not declared: {why_not(system, claim)}" if bound is None else bound.how,

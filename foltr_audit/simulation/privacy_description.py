@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from foltr_audit.core.declared.checks import warnings
-from foltr_audit.core.declared.declared_system import DeclaredStep, DeclaredSystem, chain_claims, chain_steps
+from foltr_audit.core.declared.declared_system import DeclaredSystem
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import (
     Defense,
@@ -59,8 +59,7 @@ class PrivacyDescription:
     def events(self, acts: Sequence[tuple[Defense, PrivacyEvent]] | None = None) -> tuple[PrivacyEvent, ...]:
         """What happens to a message, for accounting; `acts` as for `DefenseChain.events`."""
         events = self.chain.events(self.context, acts_without_pairs=self._acts_without_pairs, acts=acts)
-        learner = self.clients.learner
-        return (*events, RevealedDraws(by=learner.label)) if learner.reveals_draws else events
+        return events if self._revealed is None else (*events, self._revealed)
 
     def members(self, colluders: int | None = None, drop_out: float = 0.0) -> SumMembers:
         """Who is in any sum of messages that an observer may see, at worst.
@@ -106,7 +105,7 @@ class PrivacyDescription:
         unit: str,
         *,
         interactions: int | None = None,
-        rounds: int = 1,
+        rounds: int | None = 1,
         delta: float = 0.0,
         members: SumMembers | None = None,
     ) -> AccountingContext:
@@ -116,11 +115,13 @@ class PrivacyDescription:
             view: whose observations, of `observer_views.VIEWS`.
             unit: what two neighbouring inputs differ in, of `privacy.events.UNITS`.
             interactions: interactions behind a message, if not those of the learner.
-            rounds: rounds that are observed.
+            rounds: rounds that are observed; None for all of the run, in as many of which a client takes part
+                as it may.
             delta: delta of the bound.
             members: who is in a sum, if not those of `members()`.
         """
         per_message = self.clients.interactions if interactions is None else interactions
+        observed = self.clients.rounds if rounds is None else rounds
         return AccountingContext(
             view=view,
             unit=unit,
@@ -128,19 +129,11 @@ class PrivacyDescription:
             members=members or self.members(),
             interactions=per_message,
             ranked_with=self.clients.learner.ranked_with,
-            rounds=rounds,
-            uses=self._times_learnt(rounds * per_message),
+            rounds=observed,
+            separation=self.context.separation if rounds is None else 1,
+            uses=self._times_learnt(observed * per_message),
             repeats=self._times_learnt(per_message),
             delta=delta,
-        )
-
-    def in_all_rounds(self, situation: AccountingContext) -> AccountingContext:
-        """The same unit, for all rounds of the run; a client takes part in as many of them as it may."""
-        return replace(
-            situation,
-            rounds=self.clients.rounds,
-            separation=self.clients.spec.rounds_apart,
-            uses=self._times_learnt(self.clients.rounds * situation.interactions),
         )
 
     def lifetime(self, situation: AccountingContext) -> AccountingContext:
@@ -151,8 +144,11 @@ class PrivacyDescription:
         """
         population = self.clients.spec
         return replace(
-            self.in_all_rounds(situation),
+            situation,
             unit=CLIENT,
+            rounds=self.clients.rounds,
+            separation=population.rounds_apart,
+            uses=self._times_learnt(self.clients.rounds * situation.interactions),
             interactions=self.clients.interactions,
             sampled=1.0
             if self.server.chooses
@@ -189,13 +185,10 @@ class PrivacyDescription:
     def declared(self) -> DeclaredSystem:
         """The system that these clients and defenses are, with what it declares about its privacy."""
         clients, learner = self.clients, self.clients.learner
-        steps = chain_steps(self.chain, self.context, acts_without_pairs=self._acts_without_pairs)
-        if learner.reveals_draws:
-            steps += (DeclaredStep(name=learner.label, event=RevealedDraws(by=learner.label)),)
-        return DeclaredSystem(
-            steps=steps,
-            claims=chain_claims(self.chain, self.context),
-            parameters=self.context.parameters.size,
+        return DeclaredSystem.of_chain(
+            self.chain,
+            self.context,
+            acts_without_pairs=self._acts_without_pairs,
             clients=clients.spec.clients,
             cohort=self.context.shares,
             interactions=clients.interactions,
@@ -203,12 +196,17 @@ class PrivacyDescription:
             lists_follow_clicks=clients.lists_follow_clicks,
             alike_in_number=clients.alike_in_number or learner.sends != "models",
             members=self.members(),
-            separation=clients.spec.rounds_apart,
-        )
+        ).revealing(self._revealed)
 
     def warnings(self) -> tuple[CodedWarning, ...]:
         """Sentences about incompatible defenses, and about claims that do not hold for a whole message."""
         return warnings(self.declared())
+
+    @property
+    def _revealed(self) -> RevealedDraws | None:
+        """What reveals the draws of clients."""
+        learner = self.clients.learner
+        return RevealedDraws(by=learner.label) if learner.reveals_draws else None
 
     def _times_learnt(self, interactions: int) -> int:
         """How often so many interactions of a client may repeat one search of its log; 1 without a log."""

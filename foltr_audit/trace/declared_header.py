@@ -8,7 +8,7 @@ sensitivity is a parameter of its own, which nothing compares with the clip.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,12 +17,9 @@ from numpy.typing import ArrayLike
 
 from foltr_audit.core.declared.declared_system import (
     AccountingBasis,
-    DeclaredClaim,
     DeclaredStep,
     DeclaredSystem,
     Restatement,
-    chain_claims,
-    chain_steps,
 )
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext
@@ -45,20 +42,18 @@ from foltr_audit.privacy.events import (
     NoiseAddition,
     NormBound,
     NormScaling,
+    PrivacyClaim,
     PrivacyEvent,
     RevealedDraws,
     UnknownNoise,
     event_text,
-    parse_event,
 )
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.privacy.noise.base import plain
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
-from foltr_audit.trace.facts import Fact
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.reading import is_whole
 
 _TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)
 """Shares of the noise outside of the smallest window that windows leave outside."""
@@ -88,14 +83,14 @@ class NoiseDeclaration:
     @classmethod
     def of(cls, header: TraceHeader) -> NoiseDeclaration:
         """What a header declares: by its events, or else by the names of its defenses."""
-        noise, events = header.knowledge.get("noise"), header.knowledge.get("events")
+        noise, events = header.knowledge.get("noise"), header.events
         law = noise if isinstance(noise, str) and noise != "none" else None
         names = _texts(header.knowledge.get("defense"))
         if noise == "none" and names is None and events is None:
             names = [NO_DEFENSE]
         acts = None
-        if isinstance(events, list):
-            every = (action_of(parse_event(text), text) for text in events)
+        if events is not None:
+            every = (action_of(event, text) for text, event in events)
             acts = tuple(act for act in every if act.kind != "format")
             law = law or "+".join(act.law for act in acts if act.law is not None) or None
         elif names is not None:
@@ -240,48 +235,6 @@ def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
     yield from (action_of(event, text) for _, event in acts)
 
 
-def positive_number(value: object) -> float | None:
-    """A positive number of a fact; None where it is something else.
-
-    >>> positive_number(2), positive_number(-1.0), positive_number(True)
-    (2.0, None, None)
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type,operator]
-
-
-def local_noise(facts: Mapping[str, Fact]) -> AccountingBasis | None:
-    """What normal noise of a client was computed from, as facts say; None without a sensitivity."""
-    names = ("claimed_sensitivity", "local_dp_eps", "local_dp_delta")
-    sensitivity, epsilon, delta = (positive_number(facts.get(name)) for name in names)
-    if sensitivity is None:
-        return None
-    if epsilon is None or delta is None or delta >= 1:
-        epsilon = delta = None
-    return AccountingBasis(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
-
-
-def _with_local_noise(
-    steps: Sequence[DeclaredStep], basis: AccountingBasis, clip: float | None
-) -> tuple[DeclaredStep, ...]:
-    """Declared steps with the numbers of the noise; clip and noise are added where the steps lack them."""
-    found = [*steps]
-    if basis.sigma is not None and not any(map(_is_noise, steps)):
-        law = parse_law(f"gaussian:sigma={plain(basis.sigma)}")
-        if law is not None:
-            noise = NoiseAddition(law=law)
-            found.append(DeclaredStep(name="knowledge.claimed_sensitivity", event=noise))
-    found = [replace(step, **vars(basis)) if _is_noise(step) else step for step in found]
-    if clip is not None and not any(isinstance(step.event, NormBound) for step in steps):
-        bound = NormBound(norm=clip, ord=2, of="update")
-        found.insert(0, DeclaredStep(name="knowledge.local_dp_clip", event=bound))
-    return tuple(found)
-
-
-def _is_noise(step: DeclaredStep) -> bool:
-    return isinstance(step.event, NoiseAddition)
-
-
 _SAME = 1e-9  # relative: two declarations of one number
 _MOST_SHARES = 10**9
 _MOST_NUMBERS = 10**7  # a message of as many zeros is made
@@ -297,68 +250,98 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
     """
     if header.width > _MOST_NUMBERS:
         raise TraceError(f"trace: header: {header.width} numbers a message; expected at most {_MOST_NUMBERS}")
-    facts, n = header.knowledge, cohort
-    names, events = _texts(facts.get("defense")), _steps_of_events(facts.get("events"))
+    names = _texts(header.knowledge.get("defense"))
     try:
         chain = None if names is None else DefenseChain(parse_chain(names or [NO_DEFENSE]))
     except UsageError:  # a defense that is not known here
         chain = None
-    claims: tuple[DeclaredClaim, ...] = ()
-    basis, separation = AccountingBasis(), _separation(header)
     if chain is None:
-        steps, complete = events if events is not None else (_steps_of_facts(facts), False)
-        if (local := local_noise(facts)) is not None:
-            steps, basis = _with_local_noise(steps, local, positive_number(facts.get("local_dp_clip"))), local
-        if basis.epsilon is not None and basis.delta is not None:
-            # Local differential privacy: whatever a client learns from may be replaced, and messages are seen
-            # (Kasiviswanathan et al. 2011, "What can we learn privately?", definition 2.2).
-            scope = {"unit": "client", "relation": "replace-one", "view": "individual"}
-            claim = DeclaredClaim(name="knowledge.local_dp_eps", epsilon=basis.epsilon, delta=basis.delta)
-            claims = (replace(claim, **scope),)  # type: ignore[arg-type]
-        n = n or max((step.shares for step in steps), default=1)
+        system = _by_facts(header)
+        n: int | None = cohort or max((step.shares for step in system.steps), default=1)
     else:
         stated = _stated_shares(header, chain)
-        n = n or stated
-        context = _context(header.width, stated or n or 1, separation)
-        always = facts.get("clip_without_pairs") is not False
-        steps = chain_steps(chain, context, acts_without_pairs=always)
-        claims, complete = chain_claims(chain, context), True
-        if n is None and events is not None:
-            # How large the sums of a chain are depends on the cohort: those of the events are stated.
-            sums = iter([step.event for step in events[0] if isinstance(step.event, MessageAggregation)])
-            steps = tuple(
-                replace(step, event=next(sums, step.event))
-                if isinstance(step.event, MessageAggregation)
-                else step
-                for step in steps
-            )
-    draws = revealed_draws(header)
-    if draws is not None and draws not in [step.event for step in steps]:
-        steps = (*steps, DeclaredStep(name=draws.by, event=draws))
-    claimed = positive_number(facts.get("eps_claimed"))
-    if not claims and claimed is not None:
-        claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=claimed),)
-    behind = facts.get("interactions")
-    return DeclaredSystem(
-        steps=steps,
-        claims=claims,
-        basis=basis,
-        complete=complete and header.holds_models,
-        parameters=header.width,
+        n = cohort or stated
+        context = _context(header.width, stated or n or 1, _separation(header))
+        always = header.knowledge.get("clip_without_pairs") is not False
+        system = DeclaredSystem.of_chain(chain, context, acts_without_pairs=always)
+        if n is None:
+            system = replace(system, steps=_with_stated_sums(system.steps, header))
+    system, claimed = system.revealing(revealed_draws(header)), header.stated("eps_claimed")
+    if not system.claims and claimed is not None and math.isfinite(claimed):
+        system = replace(system, claims=(_claim("knowledge.eps_claimed", claimed),))
+    return replace(
+        system,
+        complete=system.complete and header.holds_models,
         cohort=n if n != 1 else cohort,
-        interactions=behind if is_whole(behind, 1) else None,
-        separation=separation,
+        interactions=header.stated("interactions"),
+        separation=_separation(header),
         number_format=header.number_format,
         members=stated_members(header, n),
         lists_follow_clicks=_follow(header),
-        restated=tuple(_restated(steps, events, facts)),
+        restated=tuple(_restated(system.steps, header)),
+    )
+
+
+def _claim(name: str, epsilon: float, delta: float = 0.0, **scope: str) -> PrivacyClaim:
+    return PrivacyClaim(
+        mechanism=name, epsilon=epsilon, delta=delta, **{"unit": "", "relation": "", "view": ""} | scope
+    )
+
+
+def _by_facts(header: TraceHeader) -> DeclaredSystem:
+    """What events say, or else facts about a clip and noise; more may happen to a message then."""
+    steps = _steps_of_facts(header) if header.events is None else _steps_of_events(header)
+    complete, basis = _all_read(header), local_noise(header)
+    claims: tuple[PrivacyClaim, ...] = ()
+    if basis.sensitivity is not None:
+        steps = _with_local_noise(steps, basis, header.stated("local_dp_clip"))
+    if basis.epsilon is not None and basis.delta is not None:
+        # Local differential privacy: whatever a client learns from may be replaced, and messages are seen
+        # (Kasiviswanathan et al. 2011, "What can we learn privately?", definition 2.2).
+        scope = {"unit": "client", "relation": "replace-one", "view": "individual"}
+        claims = (_claim("knowledge.local_dp_eps", basis.epsilon, basis.delta, **scope),)
+    return DeclaredSystem(steps=steps, claims=claims, basis=basis, complete=complete, parameters=header.width)
+
+
+def local_noise(header: TraceHeader) -> AccountingBasis:
+    """What normal noise of a client was computed from, as facts say; nothing without a sensitivity."""
+    names = ("claimed_sensitivity", "local_dp_eps", "local_dp_delta")
+    sensitivity, epsilon, delta = map(header.stated, names)
+    if sensitivity is None or epsilon is None or not delta:
+        return AccountingBasis(sensitivity=sensitivity)
+    return AccountingBasis(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
+
+
+def _with_local_noise(
+    steps: Sequence[DeclaredStep], basis: AccountingBasis, clip: float | None
+) -> tuple[DeclaredStep, ...]:
+    """Declared steps with the numbers of the noise; clip and noise are added where the steps lack them."""
+    found, events = [*steps], [step.event for step in steps]
+    if basis.sigma is not None and not any(isinstance(event, NoiseAddition) for event in events):
+        law = parse_law(f"gaussian:sigma={plain(basis.sigma)}")
+        if law is not None:
+            noise = NoiseAddition(law=law)
+            found.append(DeclaredStep(name="knowledge.claimed_sensitivity", event=noise))
+    found = [replace(one, **vars(basis)) if isinstance(one.event, NoiseAddition) else one for one in found]
+    if clip is not None and not any(isinstance(event, NormBound) for event in events):
+        bound = NormBound(norm=clip, ord=2, of="update")
+        found.insert(0, DeclaredStep(name="knowledge.local_dp_clip", event=bound))
+    return tuple(found)
+
+
+def _with_stated_sums(steps: Sequence[DeclaredStep], header: TraceHeader) -> tuple[DeclaredStep, ...]:
+    """Steps of a chain with the sums that events state: how large its own are depends on the cohort."""
+    sums = iter([event for _, event in header.events or () if isinstance(event, MessageAggregation)])
+    return tuple(
+        replace(step, event=next(sums, step.event)) if isinstance(step.event, MessageAggregation) else step
+        for step in steps
     )
 
 
 def revealed_draws(header: TraceHeader) -> RevealedDraws | None:
     """What reveals the draws of clients: what the events name, or seeds of a generator that everybody has."""
-    stated = next((event for event in _events(header) if isinstance(event, RevealedDraws)), None)
-    return stated or (RevealedDraws(by="each message") if header.attacked_kind == SEEDED else None)
+    named = [event for _, event in header.events or () if isinstance(event, RevealedDraws)]
+    return named[0] if named else RevealedDraws(by="each message") if header.attacked_kind == SEEDED else None
 
 
 def stated_members(header: TraceHeader, cohort: int | None = None) -> SumMembers | None:
@@ -366,8 +349,8 @@ def stated_members(header: TraceHeader, cohort: int | None = None) -> SumMembers
 
     Clients with different numbers of interactions weigh differently in a sum, by how much no header states.
     """
-    honest, behind = header.knowledge.get("honest_messages"), header.knowledge.get("interactions")
-    if not is_whole(honest, 1) or behind is None:
+    honest = header.stated("honest_messages")
+    if honest is None or "interactions" not in header.knowledge:
         return None
     return SumMembers(cohort=max(honest, cohort or honest), fewest=honest)
 
@@ -375,16 +358,12 @@ def stated_members(header: TraceHeader, cohort: int | None = None) -> SumMembers
 def _texts(fact: object) -> list[str] | None:
     if isinstance(fact, str):
         return [fact]
-    return [str(text) for text in fact] if isinstance(fact, list) else None
+    return [*fact] if isinstance(fact, list) else None
 
 
-def _events(header: TraceHeader) -> list[PrivacyEvent | UnknownNoise | None]:
-    texts = header.knowledge.get("events")
-    return [parse_event(str(text)) for text in texts] if isinstance(texts, list) else []
-
-
-def _law(fact: object) -> AdditiveNoise | None:
-    return parse_law(fact) if isinstance(fact, str) else None
+def _law(header: TraceHeader) -> AdditiveNoise | None:
+    noise = header.knowledge.get("noise")
+    return parse_law(noise) if isinstance(noise, str) else None
 
 
 def _context(parameters: int, shares: int = 1, separation: int = 1) -> RoundContext:
@@ -402,8 +381,7 @@ def _context(parameters: int, shares: int = 1, separation: int = 1) -> RoundCont
 
 def _stated_shares(header: TraceHeader, chain: DefenseChain) -> int | None:
     """Into how many shares the stated law divides the noise of a chain; None where it does not say."""
-    law = _law(header.knowledge.get("noise"))
-    alone = _context(header.width, separation=_separation(header))
+    law, alone = _law(header), _context(header.width, separation=_separation(header))
     whole = [found for link in chain.defenses if (found := law_of(link, alone)) is not None]
     if law is None or len(whole) != 1:
         return None
@@ -415,7 +393,8 @@ def _stated_shares(header: TraceHeader, chain: DefenseChain) -> int | None:
 
 def _separation(header: TraceHeader) -> int:
     """Rounds between two of one client, at least: a header says so only by the bands of correlated noise."""
-    return max([event.bands for event in _events(header) if isinstance(event, CorrelatedNoise)], default=1)
+    noises = [event for _, event in header.events or () if isinstance(event, CorrelatedNoise)]
+    return max((noise.bands for noise in noises), default=1)
 
 
 def _follow(header: TraceHeader) -> bool | None:
@@ -423,36 +402,35 @@ def _follow(header: TraceHeader) -> bool | None:
 
     A Run of foltr-audit says only which other model than a client's own ranks its lists.
     """
-    behind, ranks = (header.knowledge.get(name) for name in ("interactions", "rank_with"))
+    behind, ranks = header.stated("interactions"), header.knowledge.get("rank_with")
     if ranks is None and header.spec_hash and header.holds_models:
         ranks = "local"
-    if ranks is None or not is_whole(behind):
-        return None
-    return ranks == "local" and behind != 1
+    return None if ranks is None or behind is None else ranks == "local" and behind != 1
 
 
-def _steps_of_events(fact: object) -> tuple[tuple[DeclaredStep, ...], bool] | None:
-    """The steps of the fact `events`, and whether all of them could be read; None without that fact."""
-    if not isinstance(fact, list):
-        return None
-    steps = tuple(
-        DeclaredStep(name=str(text).partition(":")[0], event=event, shares=_parts(event))
-        for text in fact
-        if (event := parse_event(str(text))) is not None and not isinstance(event, UnknownNoise)
+def _steps_of_events(header: TraceHeader) -> tuple[DeclaredStep, ...]:
+    """What the events do that are known here."""
+    return tuple(
+        DeclaredStep(name=text.partition(":")[0], event=event, shares=_parts(event))
+        for text, event in header.events or ()
+        if event is not None and not isinstance(event, UnknownNoise)
     )
-    return steps, len(steps) == len(fact)
 
 
-def _steps_of_facts(facts: Mapping[str, Fact]) -> tuple[DeclaredStep, ...]:
+def _all_read(header: TraceHeader) -> bool:
+    """Whether there are events, and all of them are known here."""
+    return header.events is not None and len(_steps_of_events(header)) == len(header.events)
+
+
+def _steps_of_facts(header: TraceHeader) -> tuple[DeclaredStep, ...]:
     """A clip and noise, as far as the facts about them say; more may happen to a message."""
     events: dict[str, PrivacyEvent] = {}
-    norm, order = (positive_number(facts.get(name)) for name in ("clip_norm", "clip_ord"))
-    if norm is not None and order in (1, 2):
+    norm, order, whole = map(header.stated, ("clip_norm", "clip_ord", "update_clip_norm"))
+    if norm is not None and order is not None:
         events["clip_norm"] = NormBound(norm=norm, ord=order, of="model")
-    norm = positive_number(facts.get("update_clip_norm"))
-    if norm is not None:
-        events["update_clip_norm"] = NormBound(norm=norm, ord=2, of="update")
-    if (law := _law(facts.get("noise"))) is not None:
+    if whole is not None:
+        events["update_clip_norm"] = NormBound(norm=whole, ord=2, of="update")
+    if (law := _law(header)) is not None:
         events["noise"] = NoiseAddition(law=law)
     return tuple(
         DeclaredStep(name=f"knowledge.{name}", event=event, shares=_parts(event))
@@ -460,19 +438,15 @@ def _steps_of_facts(facts: Mapping[str, Fact]) -> tuple[DeclaredStep, ...]:
     )
 
 
-def _parts(event: object) -> int:
+def _parts(event: PrivacyEvent) -> int:
     """The number n that a law of shares names itself."""
     law = event.law if isinstance(event, NoiseAddition) else None
     return law.n if isinstance(law, GammaShare) and law.count == 1 else 1
 
 
-def _restated(
-    steps: Sequence[DeclaredStep],
-    events: tuple[tuple[DeclaredStep, ...], bool] | None,
-    facts: Mapping[str, Fact],
-) -> Iterator[Restatement]:
+def _restated(steps: Sequence[DeclaredStep], header: TraceHeader) -> Iterator[Restatement]:
     """What a header declares twice, and differently: noise, clip, and all that happens to a message."""
-    said, law = facts.get("noise"), _law(facts.get("noise"))
+    said, law = header.knowledge.get("noise"), _law(header)
     laws = [step.event.law for step in steps if isinstance(step.event, NoiseAddition)]
     done = "+".join(one.text for one in laws) or "none"
     alike = len(laws) == 1 and law is not None and type(law) is type(laws[0])
@@ -480,28 +454,22 @@ def _restated(
     if isinstance(said, str) and steps and (law is not None or said == "none") and done != said and not alike:
         elsewhere = f"the defenses or events of the header add {done}"
         yield Restatement(field="knowledge.noise", said=said, elsewhere=elsewhere)
-    norm, order = (positive_number(facts.get(name)) for name in ("clip_norm", "clip_ord"))
+    norm, order = map(header.stated, ("clip_norm", "clip_ord"))
     bounds = [step.event for step in steps if isinstance(step.event, NormBound)]
-    if norm is not None and bounds:
-        same = (math.isclose(b.norm, norm, rel_tol=_SAME) and order in (None, b.ord) for b in bounds)
-        if not any(same):
-            clips = " and ".join(f"{bound.norm:g} in L{bound.ord:g}" for bound in bounds)
-            said = f"{norm:g}" + ("" if order is None else f" in L{order:g}")
-            elsewhere = f"the defenses of the header clip at {clips}"
-            yield Restatement(field="knowledge.clip_norm", said=said, elsewhere=elsewhere)
-    if events is None or not events[1]:
-        return
-    happens, stated = (
-        [
-            event_text(step.event)
-            for step in each
-            # That no norm grows, others may leave out.
-            if not (isinstance(step.event, NormScaling) and step.event.factor == 1)
-            and not isinstance(step.event, FloatRounding | RevealedDraws)
-        ]
-        for each in (steps, events[0])
-    )
-    if happens != stated:
+    same = (math.isclose(b.norm, norm, rel_tol=_SAME) and order in (None, b.ord) for b in bounds)
+    if norm is not None and bounds and not any(same):
+        clips = " and ".join(f"{bound.norm:g} in L{bound.ord:g}" for bound in bounds)
+        said = f"{norm:g}" + ("" if order is None else f" in L{order:g}")
+        elsewhere = f"the defenses of the header clip at {clips}"
+        yield Restatement(field="knowledge.clip_norm", said=said, elsewhere=elsewhere)
+    happens, stated = map(_told, (steps, _steps_of_events(header)))
+    if _all_read(header) and happens != stated:
         elsewhere = f"the defenses of the header do {', '.join(happens) or 'nothing'}"
         told = ", ".join(stated) or "nothing"
         yield Restatement(field="knowledge.events", said=told, elsewhere=elsewhere)
+
+
+def _told(steps: Iterable[DeclaredStep]) -> list[str]:
+    """The events of steps as texts, without those that others may leave out: that no norm grows, too."""
+    events = [step.event for step in steps if not isinstance(step.event, FloatRounding | RevealedDraws)]
+    return [event_text(one) for one in events if not (isinstance(one, NormScaling) and one.factor == 1)]

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from foltr_audit.core.settings.defaults import SEEDED
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.privacy.events import PrivacyEvent, UnknownNoise, parse_event
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint, OffsetEncoding
 from foltr_audit.recorder.array_layout import BUFFERS, FLOATING, LayoutArray, n_parameters
 from foltr_audit.recorder.trace_files import HEADER, MOST_HEADER_BYTES
@@ -152,6 +153,20 @@ class TraceHeader(HeaderFields):
     def content(self) -> str:
         """The kind of a decoded message: `kind`, or that of what was masked."""
         return str(self.knowledge["of"]) if self.kind == "masked" else self.kind
+
+    @property
+    def events(self) -> tuple[tuple[str, PrivacyEvent | UnknownNoise | None], ...] | None:
+        """What happens to a message, as texts, each with what it says: None where that is not known here.
+
+        None without the fact `events`.
+        """
+        texts = self.knowledge.get("events")
+        return tuple((text, parse_event(text)) for text in texts) if isinstance(texts, list) else None
+
+    def stated(self, name: str) -> Any:
+        """The value of a fact; None where it is no value that the fact may have."""
+        value = self.knowledge.get(name)
+        return value if FACTS[name].fits(value) else None
 
     @property
     def attacked_kind(self) -> str:

@@ -14,14 +14,12 @@ import pytest
 from foltr_audit.core.declared.checks import FindingSeverity, findings
 from foltr_audit.core.declared.declared_system import (
     AccountingBasis,
-    DeclaredClaim,
     DeclaredStep,
     DeclaredSystem,
-    Relation,
     Restatement,
     proven,
 )
-from foltr_audit.privacy.events import NormBound, RevealedDraws
+from foltr_audit.privacy.events import NormBound, PrivacyClaim, RevealedDraws
 from foltr_audit.privacy.gaussian_dp import gaussian_mu
 from tests.fixtures.declared_systems import Sum, TheirNoise, system_of
 
@@ -35,13 +33,11 @@ LAPLACE_SHARES = system_of(L1_CLIP, SHARES, Sum())
 GAUSSIAN = system_of(NORMAL)
 
 
-def header(
-    basis: AccountingBasis, clip: float | None = None, *, unit: str | None = "client"
-) -> DeclaredSystem:
+def header(basis: AccountingBasis, clip: float | None = None, *, unit: str = "client") -> DeclaredSystem:
     """What the header of a trace declares of noise whose law it does not name."""
     bound = NormBound(norm=clip or 1.0, ord=2, of="update")
-    claim = DeclaredClaim(
-        name="knowledge.local_dp_eps", epsilon=basis.epsilon or 1.2, delta=basis.delta or 0.0,
+    claim = PrivacyClaim(
+        mechanism="knowledge.local_dp_eps", epsilon=basis.epsilon or 1.2, delta=basis.delta or 0.0,
         unit=unit, relation="replace-one", view="individual",
     )  # fmt: skip
     steps = () if clip is None else (DeclaredStep(name="knowledge.local_dp_clip", event=bound),)
@@ -210,7 +206,7 @@ FAULTS = {
         "warning",
     ),
     "claim without a unit": Fault(
-        header(AccountingBasis(), unit=None), "statement", None, header(AccountingBasis()), "warning"
+        header(AccountingBasis(), unit=""), "statement", None, header(AccountingBasis()), "warning"
     ),
     "said twice": Fault(
         system_of(NORMAL, restated=(Restatement(field="knowledge.noise", said="none", elsewhere="it is"),)),
@@ -247,7 +243,7 @@ def test_the_sentence_has_the_figures() -> None:
 @pytest.mark.parametrize(("unit", "halved"), [("client", True), ("interaction", False), ("click", False)])
 @pytest.mark.parametrize(("relation", "factor"), [("add-remove", 0.5), ("replace-one", 1.0)])
 def test_only_a_whole_message_that_is_removed_halves_the_distance(
-    relation: Relation, factor: float, unit: str, *, halved: bool
+    relation: str, factor: float, unit: str, *, halved: bool
 ) -> None:
     noise = TheirNoise(noise="laplace:scale=2.5", epsilon=1.2, unit=unit, relation=relation)
     for interactions in (1, 4):

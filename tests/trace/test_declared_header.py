@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from foltr_audit.core.declared.checks import DeclarationFinding, findings
+from foltr_audit.core.declared.declared_system import AccountingBasis
 from foltr_audit.errors import TraceError
 from foltr_audit.privacy.events import NoiseAddition, NormBound
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.trace import Fact, TraceDataset, TraceHeader
 from foltr_audit.trace.declared_header import declared_by, local_noise
 from tests.conftest import SetupOf
-from tests.fixtures.there import there
 
 MASKS = "secure-aggregation:threshold=40"
 CHAINS = (
@@ -220,6 +220,7 @@ def test_noise_of_another_formula_is_compared_by_its_sensitivity_alone() -> None
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, 2.0, True])
 def test_a_delta_that_is_none(delta: float) -> None:
-    local = there(local_noise({**HONEST, "local_dp_delta": delta}))
+    local = local_noise(header(**{**HONEST, "local_dp_delta": delta}))
     assert (local.sigma, local.epsilon) == (None, None)
-    assert local_noise({"local_dp_clip": 0.1, "local_dp_eps": 1.0, "local_dp_delta": 1e-5}) is None
+    silent = header(local_dp_clip=0.1, local_dp_eps=1.0, local_dp_delta=1e-5)
+    assert local_noise(silent) == AccountingBasis()

@@ -14,7 +14,6 @@ from typing import Literal
 from foltr_audit.core.declared.declared_system import (
     ROUNDING,
     TOLERANCE,
-    DeclaredClaim,
     DeclaredStep,
     DeclaredSystem,
     apart,
@@ -35,6 +34,7 @@ from foltr_audit.privacy.events import (
     MetricRandomization,
     NoiseAddition,
     NormBound,
+    PrivacyClaim,
     RevealedDraws,
 )
 from foltr_audit.privacy.gaussian_dp import LARGEST
@@ -442,12 +442,12 @@ def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     behind = system.interactions or 1
     noisy = dict.fromkeys(step.name for step in system.steps if isinstance(step.event, MetricRandomization))
     for claim in system.claims if behind > 1 else ():
-        if claim.name in noisy:
+        if claim.mechanism in noisy:
             whole = compose_epsilon(claim.epsilon, behind)
             yield DeclarationFinding(
                 check="batch",
                 severity="warning",
-                field=claim.name,
+                field=claim.mechanism,
                 declared=f"epsilon {digits(claim.epsilon)} for one {claim.unit}",
                 follows=f"epsilon {claim.epsilon:.4g} is of one {claim.unit}; "
                 f"a message of {behind} composes {whole:.4g}",
@@ -472,7 +472,7 @@ def unequal(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
 
 def lists(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """What lists that follow from clicks do to noise on what is sent."""
-    claimed = any(claim.view is not None and sees_lists(claim.view) for claim in system.claims)
+    claimed = any(sees_lists(claim.view) for claim in system.claims)
     if system.noises and system.lists_follow_clicks:
         yield DeclarationFinding(
             check="lists",
@@ -512,17 +512,17 @@ def revealed_draws(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
 
 def proof(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each claim that is not proven, with all views in which it is not."""
-    unproven: dict[DeclaredClaim, dict[str, UpperBound]] = {}
+    unproven: dict[PrivacyClaim, dict[str, UpperBound]] = {}
     for claim in system.claims:
         bound = proven(system, claim)
         if bound is not None and not is_proven(system, claim):
-            statement = replace(claim, view=None, relation=None)
-            unproven.setdefault(statement, {})[claim.view or ""] = bound
+            statement = replace(claim, view="", relation="")
+            unproven.setdefault(statement, {})[claim.view] = bound
     for statement, bounds in unproven.items():
         yield _of_statement(statement, bounds)
 
 
-def _of_statement(claim: DeclaredClaim, bounds: dict[str, UpperBound]) -> DeclarationFinding:
+def _of_statement(claim: PrivacyClaim, bounds: dict[str, UpperBound]) -> DeclarationFinding:
     views: dict[str, list[str]] = {}
     for view, bound in bounds.items():
         finite = math.isfinite(bound.epsilon)
@@ -534,7 +534,7 @@ def _of_statement(claim: DeclaredClaim, bounds: dict[str, UpperBound]) -> Declar
     of = f"epsilon {digits(claim.epsilon)}{at} for one {claim.unit}"
     return DeclarationFinding(
         check="proof",
-        field=claim.name,
+        field=claim.mechanism,
         declared=of,
         follows=f"{of} does not follow: {'; '.join(parts)}",
         right=worst if math.isfinite(worst) else None,
@@ -542,7 +542,7 @@ def _of_statement(claim: DeclaredClaim, bounds: dict[str, UpperBound]) -> Declar
     )
 
 
-def why_not(system: DeclaredSystem, claim: DeclaredClaim) -> str | None:
+def why_not(system: DeclaredSystem, claim: PrivacyClaim) -> str | None:
     """What would have to be declared as well before a claim can be compared with a proof; None if nothing."""
     needed = {
         "everything that happens to a message": system.complete,
@@ -565,7 +565,7 @@ _PARTS = {
 def statement(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Claims that leave out what their epsilon is about."""
     for claim in system.claims:
-        missing = [name for name in _PARTS if getattr(claim, name) is None]
+        missing = [name for name in _PARTS if not getattr(claim, name)]
         if missing:
             yield DeclarationFinding(
                 check="statement",

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Self
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, RoundContext
@@ -18,14 +18,19 @@ from foltr_audit.core.plugins.answers import claims_of, events_of, law_of
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.accounting.sum_members import SumMembers
 from foltr_audit.privacy.accounting.walk import ChainSummary
-from foltr_audit.privacy.events import UNITS, GridRounding, NoiseAddition, NormBound, PrivacyEvent, in_format
+from foltr_audit.privacy.events import (
+    UNITS,
+    GridRounding,
+    NoiseAddition,
+    NormBound,
+    PrivacyClaim,
+    PrivacyEvent,
+    RevealedDraws,
+    in_format,
+)
 from foltr_audit.privacy.loss.losses import Norms, SensitivityBound
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import VIEWS
-
-Relation = Literal["replace-one", "add-remove"]
-
-_RELATIONS: dict[str, Relation] = {"replace-one": "replace-one", "add-remove": "add-remove"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,24 +62,6 @@ class DeclaredStep:
         if not isinstance(self.event, NoiseAddition):
             return None
         return self.event.law if self.shares == 1 else self.event.law.summed(self.shares)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeclaredClaim:
-    """An epsilon that is claimed for one round. None: not declared.
-
-    Attributes:
-        unit: what two neighbouring inputs differ in, of `privacy.events.UNITS`.
-        relation: `replace-one` or `add-remove`.
-        view: whose observations it is about, of `privacy.observer_views.VIEWS`.
-    """
-
-    name: str
-    epsilon: float
-    delta: float = 0.0
-    unit: str | None = None
-    relation: Relation | None = None
-    view: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +103,7 @@ class DeclaredSystem:
 
     Attributes:
         steps: what happens to a message, in order.
-        claims: what is claimed.
+        claims: what is claimed for one round; unit, relation or view are empty where they are not declared.
         basis: what normal noise was computed from, where a header says so.
         complete: whether everything that happens to a message is in `steps`.
         parameters: coordinates P of a message.
@@ -132,7 +119,7 @@ class DeclaredSystem:
     """
 
     steps: tuple[DeclaredStep, ...] = ()
-    claims: tuple[DeclaredClaim, ...] = ()
+    claims: tuple[PrivacyClaim, ...] = ()
     basis: AccountingBasis = field(default_factory=AccountingBasis)
     complete: bool = True
     parameters: int
@@ -146,44 +133,64 @@ class DeclaredSystem:
     members: SumMembers | None = None
     restated: tuple[Restatement, ...] = ()
 
+    @classmethod
+    def of_chain(
+        cls,
+        chain: DefenseChain,
+        context: RoundContext,
+        *,
+        acts_without_pairs: bool = True,
+        **declared: Any,
+    ) -> Self:
+        """The system of a chain, also of plug-ins of others, by what its defenses declare.
+
+        Args:
+            chain: the defenses.
+            context: a round; its `shares` say how many clients send.
+            acts_without_pairs: whether step defenses also act after an interaction without pairs.
+            declared: other fields of the system.
+        """
+        acts = chain.acts(context, acts_without_pairs=acts_without_pairs)
+        claims = ((link.name, claim) for link in chain.defenses for claim in claims_of(link, context))
+        return cls(
+            steps=tuple(_step(defense, event, context) for defense, event in acts),
+            claims=tuple(replace(claim, mechanism=name) for name, claim in claims),
+            parameters=context.parameters.size,
+            separation=context.separation,
+            **declared,
+        )
+
+    def revealing(self, draws: RevealedDraws | None) -> Self:
+        """The same system, in which this reveals the draws of clients; itself where nothing new does."""
+        if draws is None or draws in [step.event for step in self.steps]:
+            return self
+        return replace(self, steps=(*self.steps, DeclaredStep(name=draws.by, event=draws)))
+
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What happens to a message, for accounting."""
         events = tuple(step.event for step in self.steps)
         return events if self.number_format is None else in_format(events, self.number_format)
 
-    def halves(self, relation: Relation | None, unit: str | None) -> bool:
+    def halves(self, relation: str, unit: str) -> bool:
         """Whether neighbours are half as far apart as two messages: a client is added or removed.
 
         A removed client sends zeros, and its noise. A client of which an interaction is removed still sends a
         message, unless that was its only one; interactions that are not declared count as one.
         """
         alone = unit != "click" and self.interactions in (None, 1)
-        return relation == "add-remove" and (unit in (None, "client") or alone)
+        return relation == "add-remove" and (unit in ("", "client") or alone)
 
     @property
     def halved(self) -> bool:
         """As `halves`, for the relation and unit that all claims state."""
-        relations = {claim.relation for claim in self.claims}
-        units = {claim.unit for claim in self.claims}
-        relation = relations.pop() if len(relations) == 1 else None
-        return self.halves(relation, units.pop() if len(units) == 1 else None)
+        relations, units = {claim.relation for claim in self.claims}, {claim.unit for claim in self.claims}
+        relation = relations.pop() if len(relations) == 1 else ""
+        return self.halves(relation, units.pop() if len(units) == 1 else "")
 
     @property
     def noises(self) -> tuple[DeclaredStep, ...]:
         return tuple(step for step in self.steps if isinstance(step.event, NoiseAddition))
-
-
-def chain_steps(
-    chain: DefenseChain, context: RoundContext, *, acts_without_pairs: bool = True
-) -> tuple[DeclaredStep, ...]:
-    """What the defenses of a chain do, with what they declare about it; also of plug-ins of others.
-
-    `context`: a round; its `shares` say how many clients send. `acts_without_pairs`: whether step defenses
-    also act after an interaction without pairs.
-    """
-    acts = chain.acts(context, acts_without_pairs=acts_without_pairs)
-    return tuple(_step(defense, event, context) for defense, event in acts)
 
 
 def _step(defense: Defense, event: PrivacyEvent, context: RoundContext) -> DeclaredStep:
@@ -209,22 +216,6 @@ def _shares(defense: Defense, context: RoundContext) -> int:
     share, whole = law_of(defense, context), law_of(defense, replace(context, shares=1))
     parted = share is not None and whole is not None and share.variance < whole.variance * (1.0 - ROUNDING)
     return context.shares if parted else 1
-
-
-def chain_claims(chain: DefenseChain, context: RoundContext) -> tuple[DeclaredClaim, ...]:
-    """What the defenses of a chain claim for one round."""
-    return tuple(
-        DeclaredClaim(
-            name=defense.name,
-            epsilon=claim.epsilon,
-            delta=claim.delta,
-            unit=claim.unit,
-            relation=_RELATIONS.get(claim.relation),
-            view=claim.view,
-        )
-        for defense in chain.defenses
-        for claim in claims_of(defense, context)
-    )
 
 
 ROUNDING = 1e-9
@@ -280,13 +271,13 @@ def over_distance(law: AdditiveNoise, distance: float, delta: float) -> float:
     return epsilon_over(law, Norms(distance, distance, distance), 1, delta)
 
 
-def is_proven(system: DeclaredSystem, claim: DeclaredClaim) -> bool:
+def is_proven(system: DeclaredSystem, claim: PrivacyClaim) -> bool:
     """Whether accounting proves a claim from what is declared, so that it holds whatever else was assumed."""
     bound = proven(system, claim)
     return bound is not None and bound.epsilon <= claim.epsilon * (1.0 + TOLERANCE)
 
 
-def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
+def proven(system: DeclaredSystem, claim: PrivacyClaim) -> UpperBound | None:
     """What accounting proves of what is claimed for a round; None where too little is declared.
 
     A client that is removed sends zeros, so that a bound R moves a sum by R instead of by 2 R, see
@@ -294,7 +285,7 @@ def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
     """
     view = "aggregate" if claim.view not in VIEWS else claim.view
     known = system.complete and system.steps and system.cohort
-    if not known or claim.unit not in UNITS or claim.view is None:
+    if not known or claim.unit not in UNITS or not claim.view:
         return None
     situation = AccountingContext(
         view=view,

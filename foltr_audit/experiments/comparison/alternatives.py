@@ -161,7 +161,7 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
     rule = calibrations()[mechanism]
     view = "aggregate" if rule.in_sum else "individual"
     privacy, delta = setup.privacy, delta if rule.needs_delta else 0.0
-    return privacy.in_all_rounds(privacy.situation(view, "interaction", interactions=1, delta=delta))
+    return privacy.situation(view, "interaction", interactions=1, rounds=None, delta=delta)
 
 
 def fill_places(part: str, eps: float, sensitivity: float) -> str:

@@ -260,7 +260,7 @@ class CandidateAccountant:
         except UsageError as error:
             return Candidate(point=point, refused=str(error))
         events, view = privacy.events(), self.limits.view
-        seen = privacy.in_all_rounds(privacy.situation(view, UNIT, delta=self.limits.delta))
+        seen = privacy.situation(view, UNIT, rounds=None, delta=self.limits.delta)
         proof = ProofRecord(
             of="all rounds",
             view=view,
