@@ -19,7 +19,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.task import checked_answer
-from foltr_audit.privacy.accounting.walk import actions_of, only_noise
+from foltr_audit.privacy.accounting.walk import NOISE, kind_of
 from foltr_audit.privacy.events import ClickRandomization, CorrelatedNoise, NoiseAddition, OpaqueChange
 from foltr_audit.privacy.loss.losses import GaussianLoss
 from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
@@ -65,7 +65,7 @@ class ObservationNoise:
         on_sum = [event for _, event in acts if isinstance(event, CorrelatedNoise)] if released else []
         acts = [act for act in acts if not isinstance(act[1], CorrelatedNoise)]
         events = [event for _, event in acts]
-        kinds = [action.kind for action in actions_of(events)]
+        kinds = [kind_of(event) for event in events]
         noisy = [link for link, event in acts if isinstance(event, NoiseAddition)]
         randomised = len(noisy) + kinds.count("randomisation") + len(on_sum)
         clicks = [event.epsilon for event in events if isinstance(event, ClickRandomization)]
@@ -79,11 +79,13 @@ class ObservationNoise:
         if not noisy:
             return cls() if rounded else cls(certain=True)
         own = [event for link, event in acts if link is noisy[0]]
-        alone = all(action.is_noise or action.kind in ("rounding", "sum") for action in actions_of(own))
+        alone = all(kind_of(event) in (*NOISE, "rounding", "sum") for event in own)
         once = interactions == 1 or "step" not in noisy[0].stages
-        law = only_noise(events)
-        if law is None or not (alone and once):
+        laws = [event.law for event in events if isinstance(event, NoiseAddition)]
+        last = [kind for kind in kinds if kind not in ("rounding", "sum")][-1]
+        if len(laws) > 1 or last not in NOISE or not (alone and once):
             return cls()
+        law = laws[0]
         # Rounding of single messages shows in a sum of shares that are mostly too small to change a digit.
         rounded |= members > 1 and law.has_pole
         return cls(law=law if members == 1 else law.summed(members), rounded=rounded)

@@ -24,6 +24,7 @@ from foltr_audit.judge.observer import InteractionPlacement, Observer, RoundView
 from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.round_sums import SummedRound
 from foltr_audit.judge.task import AttackSession, AttackTask, NothingToReadError
+from foltr_audit.privacy.events import ClickRandomization
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
@@ -186,7 +187,7 @@ def _knows_all_steps(header: TraceHeader, known: Knowledge) -> bool:
     if sum(act.kind == "reduction" for act in acts) > 2 * balls:
         return False
     laws = [law for law in parts(known.noise) if law != "none"]
-    laws += [act.text for act in acts if act.reports is not None]
+    laws += [act.text for act in acts if isinstance(act.event, ClickRandomization)]
     return len([link for link in chain if link != NO_DEFENSE]) == len(laws) + balls
 
 

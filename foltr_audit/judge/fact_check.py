@@ -25,11 +25,12 @@ from foltr_audit.inference.seeded_clients import perturbed_scores
 from foltr_audit.judge.observer import InteractionPlacement, Observer, knowledge_of, with_lists
 from foltr_audit.judge.pieces import with_messages
 from foltr_audit.judge.round_sums import isolated_client, not_subtracted
-from foltr_audit.privacy.accounting.walk import CHANGES_MESSAGES, ChainAction
+from foltr_audit.privacy.accounting.walk import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.trace.declared_header import NoiseDeclaration
+from foltr_audit.trace.header import ChainAction
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.reading import is_whole
 

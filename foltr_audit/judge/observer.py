@@ -26,7 +26,7 @@ from foltr_audit.core.records.view import Candidates, ClickBelief, Knowledge, Vi
 from foltr_audit.core.shown_lists import lists_in_score_order
 from foltr_audit.errors import FoltrAuditError, PluginError, TraceError, UsageError
 from foltr_audit.judge.pieces import with_rows
-from foltr_audit.privacy.events import Ball, ClickLaw
+from foltr_audit.privacy.events import Ball, ClickLaw, ClickRandomization
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
 from foltr_audit.trace.declared_header import NoiseDeclaration
@@ -83,7 +83,8 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         "foltr-audit" if header.spec_hash and "perturbation" not in facts else texts.get("perturbation")
     )
     coarse = header.encoding is not None and header.encoding.error > _FLOAT64_LIKE
-    laws = [act.reports for act in NoiseDeclaration.of(header).acts or () if act.reports is not None]
+    acts = NoiseDeclaration.of(header).acts or ()
+    laws = [act.event.law for act in acts if isinstance(act.event, ClickRandomization)]
     return Knowledge(
         ranker=header.ranker,
         interactions=None if interactions is None else int(interactions),

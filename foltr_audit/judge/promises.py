@@ -147,7 +147,7 @@ def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
         return None
     found = [
         OpaqueChange(mechanism=text) if event is None or isinstance(event, UnknownNoise) else event
-        for text, event in header.events
+        for text, event, _ in header.events
     ]
     draws = revealed_draws(header)
     if draws is not None and draws not in found:

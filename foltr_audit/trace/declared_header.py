@@ -28,13 +28,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.defaults import NO_DEFENSE, SEEDED
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.accounting.sum_members import SumMembers
-from foltr_audit.privacy.accounting.walk import (
-    CHANGES_MESSAGES,
-    ChainAction,
-    action_of,
-    since_density,
-    trailing_noise,
-)
+from foltr_audit.privacy.accounting.walk import CHANGES_MESSAGES, NOISE, Kind
 from foltr_audit.privacy.events import (
     CorrelatedNoise,
     FloatRounding,
@@ -52,7 +46,7 @@ from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.privacy.noise.base import plain
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
-from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.header import ChainAction, TraceHeader
 from foltr_audit.utils.arrays import Floats
 
 _TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)
@@ -90,8 +84,7 @@ class NoiseDeclaration:
             names = [NO_DEFENSE]
         acts = None
         if events is not None:
-            every = (action_of(event, text) for text, event in events)
-            acts = tuple(act for act in every if act.kind != "format")
+            acts = tuple(act for act in events if act.kind != "format")
             law = law or "+".join(act.law for act in acts if act.law is not None) or None
         elif names is not None:
             acts = _acts_of_names(names, law, header.parameters)
@@ -113,7 +106,7 @@ class NoiseDeclaration:
         """Texts of the laws of the noise that is added last; of all noise where the header gives no order."""
         if self.acts is None:
             return tuple(parts(self.text)) if self.text else ()
-        return tuple(act.law or "" for act in trailing_noise(self.acts))
+        return tuple(act.law or "" for act in _since(CHANGES_MESSAGES, self.acts) if act.kind in NOISE)
 
     @cached_property
     def laws(self) -> tuple[AdditiveNoise, ...]:
@@ -142,7 +135,7 @@ class NoiseDeclaration:
     def cause_of_equality(self) -> ChainAction | None:
         """The first act that may make coordinates equal on its own, so that equal ones prove nothing."""
         kinds = (*CHANGES_MESSAGES, "grid noise", "unknown noise")
-        return next((act for act in since_density(self.acts or ()) if act.kind in kinds), None)
+        return next((act for act in _since(("noise",), self.acts or ()) if act.kind in kinds), None)
 
     def chance_of_equal(self, coordinates: int) -> float | None:
         """How likely two messages are equal by chance, at most; None where that is not known.
@@ -205,6 +198,12 @@ class NoiseDeclaration:
         return np.array([window.probability for window in self.windows])
 
 
+def _since(kinds: Sequence[Kind], acts: tuple[ChainAction, ...]) -> tuple[ChainAction, ...]:
+    """The acts after the last one of some kinds; all of them where there is none."""
+    places = [place for place, act in enumerate(acts) if act.kind in kinds]
+    return acts[places[-1] + 1 :] if places else acts
+
+
 def _canonical(text: str) -> str:
     law = parse_law(text)
     return text if law is None else law.text
@@ -214,14 +213,14 @@ def _acts_of_names(chain: Sequence[str], noise: str | None, parameters: int) -> 
     """What the defenses of a header without events do; the laws of its `noise` belong to them in order."""
     actions = [act for text in chain for part in parts(text) for act in _of_defense(part.strip(), parameters)]
     laws = parts(noise) if noise else []
-    noisy = sum(act.is_noise for act in actions)
+    noisy = sum(act.kind in NOISE for act in actions)
     own: Iterator[str] = iter(laws if len(laws) == noisy else [])
     acts = []
     for act in actions:
-        text = next(own, None) if act.is_noise else None
+        text = next(own, None) if act.kind in NOISE else None
         law = None if text is None else parse_law(text)
         on_grid = law is not None and law.grid > 0
-        acts.append(replace(act, law=text if on_grid == (act.kind == "grid noise") else None))
+        acts.append(act._replace(law=text if on_grid == (act.kind == "grid noise") else None))
     return tuple(acts)
 
 
@@ -230,9 +229,9 @@ def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
     try:
         acts = DefenseChain((make(Defense, text),)).acts(_context(parameters))
     except UsageError:
-        yield ChainAction("unknown", text)
+        yield ChainAction.of(text, None)
         return
-    yield from (action_of(event, text) for _, event in acts)
+    yield from (ChainAction.of(text, event) for _, event in acts)
 
 
 _SAME = 1e-9  # relative: two declarations of one number
@@ -331,7 +330,7 @@ def _with_local_noise(
 
 def _with_stated_sums(steps: Sequence[DeclaredStep], header: TraceHeader) -> tuple[DeclaredStep, ...]:
     """Steps of a chain with the sums that events state: how large its own are depends on the cohort."""
-    sums = iter([event for _, event in header.events or () if isinstance(event, MessageAggregation)])
+    sums = iter([event for _, event, _ in header.events or () if isinstance(event, MessageAggregation)])
     return tuple(
         replace(step, event=next(sums, step.event)) if isinstance(step.event, MessageAggregation) else step
         for step in steps
@@ -340,7 +339,7 @@ def _with_stated_sums(steps: Sequence[DeclaredStep], header: TraceHeader) -> tup
 
 def revealed_draws(header: TraceHeader) -> RevealedDraws | None:
     """What reveals the draws of clients: what the events name, or seeds of a generator that everybody has."""
-    named = [event for _, event in header.events or () if isinstance(event, RevealedDraws)]
+    named = [event for _, event, _ in header.events or () if isinstance(event, RevealedDraws)]
     return named[0] if named else RevealedDraws(by="each message") if header.attacked_kind == SEEDED else None
 
 
@@ -393,7 +392,7 @@ def _stated_shares(header: TraceHeader, chain: DefenseChain) -> int | None:
 
 def _separation(header: TraceHeader) -> int:
     """Rounds between two of one client, at least: a header says so only by the bands of correlated noise."""
-    noises = [event for _, event in header.events or () if isinstance(event, CorrelatedNoise)]
+    noises = [event for _, event, _ in header.events or () if isinstance(event, CorrelatedNoise)]
     return max((noise.bands for noise in noises), default=1)
 
 
@@ -412,7 +411,7 @@ def _steps_of_events(header: TraceHeader) -> tuple[DeclaredStep, ...]:
     """What the events do that are known here."""
     return tuple(
         DeclaredStep(name=text.partition(":")[0], event=event, shares=_parts(event))
-        for text, event in header.events or ()
+        for text, event, _ in header.events or ()
         if event is not None and not isinstance(event, UnknownNoise)
     )
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, Self, cast
 
 from foltr_audit.core.settings.defaults import SEEDED
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.privacy.events import PrivacyEvent, UnknownNoise, parse_event
+from foltr_audit.privacy.accounting.walk import Kind, kind_of
+from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent, UnknownNoise, parse_event
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint, OffsetEncoding
 from foltr_audit.recorder.array_layout import BUFFERS, FLOATING, LayoutArray, n_parameters
 from foltr_audit.recorder.trace_files import HEADER, MOST_HEADER_BYTES
@@ -57,6 +58,31 @@ class TraceDataset(DatasetFields):
         check(texts, "dataset.parts", self.parts, "a list of texts")
         check(len(set(self.parts)) == len(self.parts), "dataset.parts", self.parts, "different names")
         check(0 < len(self.parts) <= MOST_PARTS, "dataset.parts", self.parts, f"1 to {MOST_PARTS} names")
+
+
+class ChainAction(NamedTuple):
+    """One thing that happens to a message.
+
+    Attributes:
+        text: the event or defense as text.
+        event: what it is; None where that is not known here.
+        law: of noise, its law as text; None where it is not stated.
+    """
+
+    text: str
+    event: PrivacyEvent | UnknownNoise | None
+    law: str | None
+
+    @classmethod
+    def of(cls, text: str, event: PrivacyEvent | UnknownNoise | None) -> Self:
+        if isinstance(event, NoiseAddition):
+            return cls(text, event, event.law.text)
+        return cls(text, event, event.law if isinstance(event, UnknownNoise) else None)
+
+    @property
+    def kind(self) -> Kind:
+        """What it does to a message."""
+        return kind_of(self.event)
 
 
 @cache
@@ -155,13 +181,12 @@ class TraceHeader(HeaderFields):
         return str(self.knowledge["of"]) if self.kind == "masked" else self.kind
 
     @property
-    def events(self) -> tuple[tuple[str, PrivacyEvent | UnknownNoise | None], ...] | None:
-        """What happens to a message, as texts, each with what it says: None where that is not known here.
-
-        None without the fact `events`.
-        """
+    def events(self) -> tuple[ChainAction, ...] | None:
+        """What happens to a message, by the fact `events`; None without it."""
         texts = self.knowledge.get("events")
-        return tuple((text, parse_event(text)) for text in texts) if isinstance(texts, list) else None
+        if not isinstance(texts, list):
+            return None
+        return tuple(ChainAction.of(text, parse_event(text)) for text in texts)
 
     def stated(self, name: str) -> Any:
         """The value of a fact; None where it is no value that the fact may have."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from foltr_audit.privacy.events import (
     DIGITS,
-    ClickLaw,
     ClickRandomization,
     CorrelatedNoise,
     FloatRounding,
@@ -24,7 +23,6 @@ from foltr_audit.privacy.events import (
     PrivacyEvent,
     RevealedDraws,
     UnknownNoise,
-    event_text,
 )
 from foltr_audit.privacy.loss.losses import Norms, whole_multiple
 from foltr_audit.privacy.noise import AdditiveNoise
@@ -50,7 +48,7 @@ cannot read; `randomisation`: of clicks or metrics; `sum noise`: on the sum, not
 CHANGES_MESSAGES: tuple[Kind, ...] = ("rounding", "reduction", "opaque", "unknown")
 """Kinds other than noise that change a message."""
 
-_NOISE: tuple[Kind, ...] = ("noise", "grid noise", "unknown noise")
+NOISE: tuple[Kind, ...] = ("noise", "grid noise", "unknown noise")
 
 _KINDS: dict[type, Kind] = {
     GridRounding: "rounding",
@@ -63,71 +61,17 @@ _KINDS: dict[type, Kind] = {
     CorrelatedNoise: "sum noise",
     FloatRounding: "format",
     RevealedDraws: "format",
+    UnknownNoise: "unknown noise",
 }
 
 
-@dataclass(frozen=True)
-class ChainAction:
-    """One thing that happens to a message.
-
-    Attributes:
-        kind: what it is.
-        text: the event or defense as text.
-        law: of noise, its law as text; None where it is not stated.
-        reports: how clicks are reported, where they are randomised.
-    """
-
-    kind: Kind
-    text: str
-    law: str | None = None
-    reports: ClickLaw | None = None
-
-    @property
-    def is_noise(self) -> bool:
-        return self.kind in _NOISE
-
-
-def action_of(event: PrivacyEvent | UnknownNoise | None, text: str | None = None) -> ChainAction:
-    """What an event does to a message; None is an event that could not be read from `text`."""
-    if isinstance(event, NoiseAddition):
-        kind: Kind = "grid noise" if event.law.grid > 0 else "noise"
-        return ChainAction(kind, text or event_text(event), event.law.text)
-    if isinstance(event, UnknownNoise):
-        return ChainAction("unknown noise", text or event.law, event.law)
+def kind_of(event: PrivacyEvent | UnknownNoise | None) -> Kind:
+    """What an event does to a message; None is an event that could not be read."""
     if event is None:
-        return ChainAction("unknown", text or "")
-    kind = next(kind for known, kind in _KINDS.items() if isinstance(event, known))
-    reports = event.law if isinstance(event, ClickRandomization) else None
-    return ChainAction(kind, text or event_text(event), reports=reports)
-
-
-def actions_of(events: Iterable[PrivacyEvent]) -> tuple[ChainAction, ...]:
-    """What events do to a message; its number format, which every message has, is left out."""
-    return tuple(action for event in events if (action := action_of(event)).kind != "format")
-
-
-def trailing_noise(actions: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
-    """The noise that is added last: what comes after any other change of a message."""
-    found: list[ChainAction] = []
-    for action in reversed(actions):
-        if action.kind in CHANGES_MESSAGES:
-            break
-        if action.is_noise:
-            found.append(action)
-    return tuple(reversed(found))
-
-
-def since_density(actions: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
-    """What comes after the last noise with a density, which makes all numbers different; else everything."""
-    places = [place for place, action in enumerate(actions) if action.kind == "noise"]
-    return tuple(actions[places[-1] + 1 :] if places else actions)
-
-
-def only_noise(events: Sequence[PrivacyEvent]) -> AdditiveNoise | None:
-    """The law of the only noise, if nothing but rounding and sums comes after it; else None."""
-    laws = [event.law for event in events if isinstance(event, NoiseAddition)]
-    actions = [act for act in actions_of(events) if act.kind not in ("rounding", "sum")]
-    return laws[0] if len(laws) == 1 and actions[-1].is_noise else None
+        return "unknown"
+    if isinstance(event, NoiseAddition):
+        return "grid noise" if event.law.grid > 0 else "noise"
+    return next(kind for known, kind in _KINDS.items() if isinstance(event, known))
 
 
 KINDS = ("model", "update")
