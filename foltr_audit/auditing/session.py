@@ -23,7 +23,6 @@ from foltr_audit.auditing.trial_scores import (
     trial_scores,
 )
 from foltr_audit.core.plugins import Defense
-from foltr_audit.core.plugins.answers import claims_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.defaults import DELTA
@@ -159,7 +158,7 @@ class AuditSession:
         seen = "aggregate" if self.masked and seen == "individual" else seen
         own = []
         context = replace(self.clients.blank, clients=np.arange(1), counts=np.array([self.interactions]))
-        for claim in (claim for link in self.setup.chain.defenses for claim in claims_of(link, context)):
+        for claim in self.setup.chain.claims(context):
             if seen in _IMPLIES.get(without_lists(claim.view), ()) and (sees_lists(claim.view) or not lists):
                 size = group_size(claim.unit, unit, self.interactions)
                 size *= 2 if claim.relation == "add-remove" else 1  # to replace is to remove and to add

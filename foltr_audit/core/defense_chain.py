@@ -16,6 +16,7 @@ from foltr_audit.core.plugins import (
     Defense,
     Learner,
     MetricLearner,
+    PrivacyClaim,
     PrivacyEvent,
     RoundContext,
     WireMessages,
@@ -136,6 +137,14 @@ class DefenseChain:
         steps = self.links("step")
         return steps[0].ball if len(steps) == 1 else None
 
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        """What the links claim for one round, each by its name."""
+        return tuple(
+            replace(claim, mechanism=defense.name)
+            for defense in self.defenses
+            for claim in claims_of(defense, context)
+        )
+
     def eps_claimed(self, context: RoundContext) -> float:
         """The epsilon that the chain claims for one round; infinite without a claim.
 
@@ -143,8 +152,7 @@ class DefenseChain:
         epsilon. What other links do to the output of a private mechanism is post-processing and costs no
         epsilon.
         """
-        claims = [claim for defense in self.defenses for claim in claims_of(defense, context)]
-        strongest = max(claims, key=lambda claim: (*claim.reach, -claim.epsilon), default=None)
+        strongest = max(self.claims(context), key=lambda claim: (*claim.reach, -claim.epsilon), default=None)
         return math.inf if strongest is None else strongest.epsilon
 
     def noise(self, context: RoundContext, values: int = 0) -> str | None:

@@ -29,7 +29,6 @@ from foltr_audit.privacy.tradeoff import pooled_curve
 from foltr_audit.trace import TraceHeader
 from foltr_audit.trace.declared_header import revealed_draws, stated_members
 from foltr_audit.utils.arrays import Bools
-from foltr_audit.utils.reading import is_whole
 
 _MOST_INTERACTIONS = 1_000_000  # of a message with an unknown number: more than any
 
@@ -125,9 +124,8 @@ def _interactions(header: TraceHeader, record: RoundRecord) -> int:
 
     Too few are less than the largest weight of a message, whatever the weights are.
     """
-    stated = header.knowledge.get("interactions")
-    fewest = float(record.counts.max(initial=1))
-    return stated if is_whole(stated, fewest) else _MOST_INTERACTIONS
+    stated = header.stated("interactions")
+    return _MOST_INTERACTIONS if stated is None or stated < record.counts.max(initial=1) else int(stated)
 
 
 def _with_weights(members: SumMembers | None, record: RoundRecord) -> SumMembers | None:

@@ -30,7 +30,7 @@ from foltr_audit.recorder.trace_format import (
     DatasetFields,
     HeaderFields,
 )
-from foltr_audit.trace.facts import FACTS, FORMATS, MOST_PARTS, Fact, shortened
+from foltr_audit.trace.facts import FACTS, MOST_PARTS, Fact, shortened
 from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_number
 from foltr_audit.utils.reading.text import decoded
 from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
@@ -137,8 +137,8 @@ class TraceHeader(HeaderFields):
             offset = ["clipping_range", "quantization_range", "modulus_bits", "max_weight"]
             needed += offset if self.masking == FLOWER_MASKS else ["bits", "fraction", "range"]
         for name in needed:
-            value = self.knowledge.get(name)
-            check(FACTS[name].fits(value), f"knowledge.{name}", value, FACTS[name].values)
+            good = self.stated(name) is not None
+            check(good, f"knowledge.{name}", self.knowledge.get(name), FACTS[name].values)
         _ = self.encoding
 
     def _check_layout(self) -> None:
@@ -227,8 +227,7 @@ class TraceHeader(HeaderFields):
 
         Where the fact `number_format` says that they hold fewer digits than that, what it says.
         """
-        stated = self.knowledge.get("number_format")
-        if stated in FORMATS:
+        if (stated := self.stated("number_format")) is not None:
             return str(stated)
         if self.kind == "masked":
             return "float64"
@@ -242,10 +241,7 @@ class TraceHeader(HeaderFields):
         What the fact `feature_dtype` says; else float32 in Runs of foltr-audit, and the format of the
         messages in traces of other systems.
         """
-        stated = self.knowledge.get("feature_dtype")
-        if stated in FORMATS:
-            return str(stated)
-        return "float32" if self.spec_hash else self.update_format
+        return str(self.stated("feature_dtype") or ("float32" if self.spec_hash else self.update_format))
 
     def first_difference(self, other: TraceHeader) -> tuple[str, object, object] | None:
         """Name of the first field that differs and both values (None: absent); None where all are equal."""

@@ -151,10 +151,9 @@ class DeclaredSystem:
             declared: other fields of the system.
         """
         acts = chain.acts(context, acts_without_pairs=acts_without_pairs)
-        claims = ((link.name, claim) for link in chain.defenses for claim in claims_of(link, context))
         return cls(
             steps=tuple(_step(defense, event, context) for defense, event in acts),
-            claims=tuple(replace(claim, mechanism=name) for name, claim in claims),
+            claims=chain.claims(context),
             parameters=context.parameters.size,
             separation=context.separation,
             **declared,
