@@ -71,8 +71,11 @@ ALONE = {"noise shares: each message carries only 1/1000 of the noise": "error",
         ({}, {}),
         (
             {
-                **{"defense": ["clip:norm=1.5,ord=1"], "events": EVENTS[:1], "noise": "none"},
-                **{"clip_norm": 1.5, "clip_ord": 1},
+                "defense": ["clip:norm=1.5,ord=1"],
+                "events": EVENTS[:1],
+                "noise": "none",
+                "clip_norm": 1.5,
+                "clip_ord": 1,
             },
             {},
         ),
