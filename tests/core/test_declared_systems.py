@@ -33,12 +33,18 @@ LAPLACE_SHARES = system_of(L1_CLIP, SHARES, Sum())
 GAUSSIAN = system_of(NORMAL)
 
 
-def header(basis: AccountingBasis, clip: float | None = None, *, unit: str = "client") -> DeclaredSystem:
+def header(
+    basis: AccountingBasis,
+    clip: float | None = None,
+    *,
+    unit: str = "client",
+    relation: str = "replace-one",
+) -> DeclaredSystem:
     """What the header of a trace declares of noise whose law it does not name."""
     bound = NormBound(norm=clip or 1.0, ord=2, of="update")
     claim = PrivacyClaim(
         mechanism="knowledge.local_dp_eps", epsilon=basis.epsilon or 1.2, delta=basis.delta or 0.0,
-        unit=unit, relation="replace-one", view="individual",
+        unit=unit, relation=relation, view="individual",
     )  # fmt: skip
     steps = () if clip is None else (DeclaredStep(name="knowledge.local_dp_clip", event=bound),)
     return DeclaredSystem(
@@ -207,6 +213,9 @@ FAULTS = {
     ),
     "claim without a unit": Fault(
         header(AccountingBasis(), unit=""), "statement", None, header(AccountingBasis()), "warning"
+    ),
+    "relation that no proof knows": Fault(
+        header(AccountingBasis(), relation="swap"), "statement", None, header(AccountingBasis()), "warning"
     ),
     "said twice": Fault(
         system_of(NORMAL, restated=(Restatement(field="knowledge.noise", said="none", elsewhere="it is"),)),

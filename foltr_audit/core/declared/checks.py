@@ -560,12 +560,15 @@ _PARTS = {
     "view": "who looks",
 }
 """What every claim has to say besides its numbers."""
+_RELATIONS = ("replace-one", "add-remove")
 
 
 def statement(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Claims that leave out what their epsilon is about."""
     for claim in system.claims:
         missing = [name for name in _PARTS if not getattr(claim, name)]
+        if claim.relation and claim.relation not in _RELATIONS:
+            missing.append("relation")
         if missing:
             yield DeclarationFinding(
                 check="statement",
