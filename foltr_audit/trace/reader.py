@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.interactions import Cohort, GlobalModel, Payload, RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import GlobalModel, Payload, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.array_layout import FLOATING, LayoutArray, widened
+from foltr_audit.recorder.messages import NodeOutcome
 from foltr_audit.recorder.trace_files import marker_name
 from foltr_audit.recorder.trace_format import WORDS, Column, table_columns
 from foltr_audit.trace.facts import Fact
@@ -71,6 +72,9 @@ class PartTable:
         """The same of a column of text; "" where the table lacks it."""
         values = self.of(name, i)
         return ("",) * self.size(i) if values is None else tuple(values.tolist())
+
+
+_OF_NODES = ("outcome", "reason", "stage")
 
 
 class _RoundDecoder:
@@ -130,12 +134,18 @@ class _RoundDecoder:
             raise table.error(f"round {number}: {str(error).removeprefix('trace: header: ')}") from None
         return facts
 
-    def _asked(self, i: int) -> Cohort | None:
+    def _asked(self, i: int) -> tuple[NodeOutcome, ...]:
         table = self._tables.get("observed/cohort")
-        if table is None or not table.size(i):
-            return None
-        outcome, reason, stage = (table.texts(name, i) for name in ("outcome", "reason", "stage"))
-        return Cohort(node=table.rows("node", i), outcome=outcome, reason=reason, stage=stage)
+        if table is None:
+            return ()
+        columns = (table.rows("node", i).tolist(), *(table.texts(each, i) for each in _OF_NODES))
+        try:
+            return tuple(
+                NodeOutcome(node=node, outcome=outcome, reason=reason, stage=stage)
+                for node, outcome, reason, stage in zip(*columns, strict=True)
+            )
+        except ValueError as error:
+            raise UsageError(f"cohort: {error}") from None
 
     def _clear(self, i: int, messages: int) -> dict[str, Floats]:
         table, found = self._tables.get("observed/metrics"), dict[str, Floats]()
@@ -152,26 +162,14 @@ class _RoundDecoder:
         return found
 
     def _own_candidates(self, i: int) -> tuple[Features | None, Ints | None]:
-        """The candidates of the lists of a round, and how many each has."""
-        table, lists = self._tables.get("observed/candidates"), self._tables["observed/interactions"]
-        if table is None or not table.size(i):
-            return None, None
-        # Lists and candidates are sorted by slot and step, which one number orders in the same way.
-        key = np.zeros(lists.size(i) + table.size(i), dtype=np.int64)
-        for name in ("slot", "step"):
-            both = np.concatenate([each.rows(name, i) for each in (lists, table)])
-            values, rank = np.unique(both, return_inverse=True)
-            key = key * values.size + rank
-        listed, own = np.split(key, [lists.size(i)])
-        at = np.searchsorted(listed, own)
-        if (
-            not listed.size
-            or np.any(at >= listed.size)
-            or np.any(listed[at] != own)
-            or np.any(np.diff(own) < 0)
-        ):
-            raise table.error("rows that are no candidates of a recorded list, or in another order")
-        return table.rows("features", i), np.bincount(at, minlength=listed.size)
+        """The candidates of the lists of a round, and how many each has; None where there are none."""
+        table, counts = (
+            self._tables.get("observed/candidates"),
+            self._tables["observed/interactions"].of("candidates", i),
+        )
+        rows = None if table is None else table.rows("features", i)
+        there = (rows is not None and rows.size) or (counts is not None and counts.any())
+        return (rows, counts) if there else (None, None)
 
 
 def _joined(layout: Sequence[LayoutArray], arrays: Sequence[NDArray[np.generic]], dtype: str) -> Payload:

@@ -15,7 +15,7 @@ from foltr_audit.core.records.interactions import Payload, RoundRecord, RoundTru
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
 from foltr_audit.recorder.array_layout import FLOATING, LayoutArray, widened
-from foltr_audit.recorder.round_tables import OpenPart, Tables, TruthColumns, round_tables
+from foltr_audit.recorder.round_tables import OpenPart, Tables, round_tables
 from foltr_audit.recorder.trace_files import (
     HEADER,
     PartRange,
@@ -197,21 +197,7 @@ def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) 
         ValueError: arrays that the header does not allow.
     """
     arrays = [values.copy() for values in _split(header.arrays, record.messages, record.buffers)]
-    if truth is None:
-        return round_tables(header, record, arrays)
-    with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the message itself
-        updates = truth.updates.astype(header.update_format)
-    unknown = len(updates) and np.isnan(updates[:1]).all() and np.isnan(updates).all()
-    of_truth = TruthColumns(
-        clients=truth.clients,
-        clicks=truth.clicks,
-        updates=None if unknown else updates,
-        clipped=truth.clipped if truth.knows_clips else None,
-        known=truth.known,
-        intents=truth.intents,
-        metrics=truth.metrics,
-    )
-    return round_tables(header, record, arrays, of_truth)
+    return round_tables(header, record, arrays, truth)
 
 
 def _split(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .trace_format import plain_text
+
 OUTCOMES = ("arrived", "failed", "late")
 
 SEED_SHARES, KEY_SHARES = "unmask: shares of the mask seed", "unmask: shares of the secret key"
@@ -128,8 +130,9 @@ class NodeOutcome:
     Attributes:
         node: number of the node, from 0 to 2^64-1.
         outcome: `arrived`, `failed` or `late` (it had not answered when the round ended).
-        reason: why it failed, as the server knows it.
-        stage: stage of the protocol; "" for the training step.
+        reason: why it failed, as the server knows it; kept as one line of printable characters, of at most
+            `trace_format.MOST_TEXT`.
+        stage: stage of the protocol, kept likewise; "" for the training step.
     """
 
     node: int
@@ -139,6 +142,8 @@ class NodeOutcome:
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
-            raise ValueError(f"outcome is {self.outcome!r}; expected {', '.join(OUTCOMES)}")
+            raise ValueError(f"outcome is {self.outcome[:60]!r}, expected {' or '.join(OUTCOMES)}")
         if not is_whole_number(self.node) or not 0 <= self.node < 2**64:
             raise ValueError(f"node is {self.node!r:.40}; expected a whole number from 0 to 2^64-1")
+        for name in ("reason", "stage"):
+            object.__setattr__(self, name, plain_text(getattr(self, name)))

@@ -25,7 +25,7 @@ from .array_layout import (
     widened,
 )
 from .messages import NodeOutcome, ReceivedMessage, ShownList, is_whole_number
-from .round_tables import CohortColumns, RoundColumns, Tables, TruthColumns, round_tables
+from .round_tables import RoundColumns, Tables, TruthColumns, round_tables
 from .trace_files import HEADER, file_name
 from .trace_format import METRICS, DatasetFields, HeaderFields, plain_facts, plain_text
 
@@ -190,18 +190,6 @@ def parameters_of(arrays: object, layout: Sequence[LayoutArray], who: str) -> ND
     return vector([given[name] for name in wanted])
 
 
-def cohort_columns(outcomes: Sequence[NodeOutcome]) -> CohortColumns | None:
-    """The columns of what became of the nodes that were asked; None where nothing is known."""
-    if not outcomes:
-        return None
-    return CohortColumns(
-        node=np.array([outcome.node for outcome in outcomes], dtype=np.uint64),
-        outcome=[outcome.outcome for outcome in outcomes],
-        reason=[plain_text(outcome.reason) for outcome in outcomes],
-        stage=[plain_text(outcome.stage) for outcome in outcomes],
-    )
-
-
 def is_mean(
     sent: NDArray[np.float64],
     messages: Sequence[ReceivedMessage],
@@ -225,41 +213,19 @@ _MOST_PADDED, _PADDED_PER_DOCUMENT = 1 << 24, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListForm:
-    """What all lists of a trace have in common.
+class TraceStart:
+    """What the first round of a trace fixes for all later ones: its header, and the form of its lists.
 
     Attributes:
-        length: number k of documents in the longest list.
         width: number d of features; 0 in a trace without lists.
         dtype: `float32` or `float64`, the format of features.
         candidates: whether the features of all candidates are there.
     """
 
-    length: int = 1
+    header: HeaderFields
     width: int = 0
     dtype: str = "float64"
     candidates: bool = False
-
-    @classmethod
-    def of(cls, messages: Sequence[ReceivedMessage], length: int | None, width: int) -> ListForm:
-        """The form of the lists of a trace's first round."""
-        lists = [shown for message in messages for shown in message.lists]
-        if not lists:
-            return cls(length=length or 1, width=width)
-        return cls(
-            length=length or max(len(_features(shown)) for shown in lists),
-            width=_features(lists[0]).shape[1],
-            dtype=np.result_type(*{_features(shown).dtype for shown in lists}).name,
-            candidates=all(shown.candidates is not None for shown in lists),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TraceStart:
-    """What the first round of a trace fixes for all later ones: its header, and the form of its lists."""
-
-    header: HeaderFields
-    form: ListForm
 
     @property
     def model(self) -> tuple[LayoutArray, ...]:
@@ -314,14 +280,13 @@ class TraceStart:
             )
             parts = tuple(table["dataset"]["parts"])
             table["dataset"] = DatasetFields(**{**table["dataset"], "parts": parts})
-            header, form = HeaderFields(**table), ListForm(length=table["k"])
-            if header.embeds_features:
-                name = file_name("observed/interactions", last_part)
-                with np.load(folder / name, allow_pickle=False) as lists:
-                    features = lists["features"]
-                there = (folder / file_name("observed/candidates", last_part)).exists()
-                form = replace(form, width=features.shape[2], dtype=features.dtype.name, candidates=there)
-            return cls(header=header, form=form)
+            header = HeaderFields(**table)
+            if not header.embeds_features:
+                return cls(header=header)
+            with np.load(folder / file_name("observed/interactions", last_part), allow_pickle=False) as lists:
+                features = lists["features"]
+            there = (folder / file_name("observed/candidates", last_part)).exists()
+            return cls(header=header, width=features.shape[2], dtype=features.dtype.name, candidates=there)
         except (KeyError, TypeError, tomllib.TOMLDecodeError, OSError) as error:
             raise ValueError(f"{folder}: {HEADER} cannot be read: {error!r}") from None
 
@@ -339,18 +304,18 @@ def list_columns(messages: Sequence[ReceivedMessage], start: TraceStart, *, coun
         ValueError: a list that is longer than the trace's, has other features or numbers out of range, or
             more lists of a message than it counts.
     """
-    form, rows = start.form, _lists(messages)
+    length, rows = start.header.k, _lists(messages)
     for slot, step, shown in rows:
-        problem, count = _misfit(shown, form, len(start.header.dataset.parts)), messages[slot].count
+        problem, count = _misfit(shown, start), messages[slot].count
         if not problem and counted and step >= count:
             problem = f"number {step}, but its message counts {count} interactions; expected as many or more"
         if problem:
             raise ValueError(f"list {step} of {who(messages[slot], slot)} has {problem}")
     documents = sum(len(_features(shown)) for _, _, shown in rows)
-    if len(rows) * form.length > max(_MOST_PADDED, _PADDED_PER_DOCUMENT * documents):
-        raise ValueError(f"{documents} documents in {len(rows)} lists are too few for lists of {form.length}")
-    positions = np.full((len(rows), form.length), -1, dtype=np.int64)
-    features = np.zeros((len(rows), form.length, form.width), dtype=form.dtype)
+    if len(rows) * length > max(_MOST_PADDED, _PADDED_PER_DOCUMENT * documents):
+        raise ValueError(f"{documents} documents in {len(rows)} lists are too few for lists of {length}")
+    positions = np.full((len(rows), length), -1, dtype=np.int64)
+    features = np.zeros((len(rows), length, start.width), dtype=start.dtype)
     for row, (_, _, shown) in enumerate(rows):
         k = len(_features(shown))
         positions[row, :k], features[row, :k] = np.asarray(shown.shown), shown.features
@@ -361,10 +326,10 @@ def list_columns(messages: Sequence[ReceivedMessage], start: TraceStart, *, coun
         "query": [shown.query for _, _, shown in rows],
     }
     found = {name: np.array(values, dtype=np.int64) for name, values in found.items()}
-    found |= {"shown": positions, "features": features if form.width else None}
-    if form.candidates:
-        candidates = [np.asarray(shown.candidates, dtype=form.dtype) for _, _, shown in rows]
-        nobody = np.empty((0, form.width), dtype=form.dtype)
+    found |= {"shown": positions, "features": features if start.width else None}
+    if start.candidates:
+        candidates = [np.asarray(shown.candidates, dtype=start.dtype) for _, _, shown in rows]
+        nobody = np.empty((0, start.width), dtype=start.dtype)
         found["candidates"] = np.concatenate([nobody, *candidates])
         found["n_candidates"] = np.array([len(each) for each in candidates], dtype=np.int64)
     return found
@@ -379,19 +344,19 @@ def _lists(messages: Sequence[ReceivedMessage]) -> list[tuple[int, int, ShownLis
     ]
 
 
-def _misfit(shown: ShownList, form: ListForm, parts: int) -> str:
+def _misfit(shown: ShownList, start: TraceStart) -> str:
     """What a list has that the trace cannot hold; "" where it fits."""
     features, documents = _features(shown), np.asarray(shown.shown)
-    k, d = features.shape
-    if not form.width:
+    (k, d), length, parts = features.shape, start.header.k, len(start.header.dataset.parts)
+    if not start.width:
         return "come after a round without lists; give list_length= and features= to begin with such rounds"
-    if k > form.length:
-        return f"{k} documents, more than the {form.length} of the trace; give list_length={k} or more"
-    if d != form.width:
-        return f"{d} features a document, expected {form.width}"
-    if features.dtype == np.float64 and form.dtype == "float32":
+    if k > length:
+        return f"{k} documents, more than the {length} of the trace; give list_length={k} or more"
+    if d != start.width:
+        return f"{d} features a document, expected {start.width}"
+    if features.dtype == np.float64 and start.dtype == "float32":
         return "features in float64, expected float32 as before"
-    if form.candidates and shown.candidates is None:
+    if start.candidates and shown.candidates is None:
         return "no candidates, expected some as before"
     if not 0 <= shown.query < 2**63 or not 0 <= shown.part < parts:
         return f"query {shown.query} of part {shown.part}, expected 0 or more, of one of {parts} parts"
@@ -399,9 +364,9 @@ def _misfit(shown: ShownList, form: ListForm, parts: int) -> str:
         return "a document twice"
     if not np.all(np.isfinite(features)):
         return "features that are not finite"
-    candidates = np.asarray(shown.candidates) if form.candidates else features
+    candidates = np.asarray(shown.candidates) if start.candidates else features
     if not np.all(np.isfinite(candidates)) or (
-        form.candidates and max(documents, default=-1) >= len(candidates)
+        start.candidates and max(documents, default=-1) >= len(candidates)
     ):
         return "candidates that are not finite, or not all documents among them"
     return ""
@@ -412,7 +377,7 @@ def truth_columns(
 ) -> TruthColumns:
     """The columns of what nobody but the laboratory knows of a round."""
     rows = [shown for _, _, shown in _lists(messages)]
-    clicks = np.zeros((len(rows), start.form.length), dtype=np.bool_)
+    clicks = np.zeros((len(rows), start.header.k), dtype=np.bool_)
     for row, shown in enumerate(rows):
         if shown.clicks is not None:
             clicks[row, : len(_features(shown))] = shown.clicks
@@ -428,17 +393,17 @@ def truth_columns(
         ),
         clicks=clicks,
         updates=_updates(messages, start.header),
-        clipped=np.array(clipped, dtype=np.bool_) if rows and None not in clipped else None,
-        known=[shown.clicks is not None for shown in rows],
-        intents=intents if start.header.intents > 1 else None,
+        clipped=np.array([] if None in clipped else clipped, dtype=np.bool_),
+        known=np.array([shown.clicks is not None for shown in rows], dtype=np.bool_),
+        intents=np.array(intents, dtype=np.int64) if start.header.intents > 1 else None,
         metrics=metrics,
     )
 
 
-def _updates(messages: Sequence[ReceivedMessage], header: HeaderFields) -> NDArray[np.floating] | None:
-    """True updates (M, P), rows of NaN where unknown; None where all are."""
+def _updates(messages: Sequence[ReceivedMessage], header: HeaderFields) -> NDArray[np.floating]:
+    """True updates (M, P), rows of NaN where unknown; (M, 0) where all are."""
     if all(message.update is None for message in messages):
-        return None
+        return np.empty((len(messages), 0))
     layout = header.layout
     double = any(place.dtype == "float64" for place in layout)
     updates = np.full((len(messages), n_parameters(layout)), math.nan, "float64" if double else "float32")
@@ -505,21 +470,23 @@ class RoundInput:
         if after is not None and not np.all(np.isfinite(after)):
             after = None
         summed = self.total is not None and start.words
+        state = np.empty(0) if start.header.kind == METRICS else None
+        state = state if self.state is None else np.asarray(self.state, dtype=np.float64)
         counted = are_whole([message.count for message in self.messages])
         columns = RoundColumns(
             **message_columns(self.messages),
             **list_columns(self.messages, start, counted=counted),
             round=number,
             parameters=sent,
-            aggregate=after,
+            aggregate=np.full(sent.size, math.nan) if after is None else after,
             shares=self.shares,
-            state=np.empty(0) if self.state is None and start.header.kind == METRICS else self.state,
+            state=state,
             total=start.whole_words(self.total, "total") if summed else None,
             aborted=self.aborted,
             facts=self._stated(start.header, arrays, sent, after),
             started=self.started,
             ended=self.ended,
-            cohort=cohort_columns([*_train_outcomes(self), *self.outcomes]),
+            cohort=[*_train_outcomes(self), *self.outcomes],
         )
         truth = truth_columns(self.messages, start, self.metrics) if start.header.has_truth else None
         return round_tables(start.header, columns, arrays, truth)

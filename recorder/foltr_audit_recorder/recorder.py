@@ -12,10 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from . import atomic_files
 from .array_layout import BUFFERS, LayoutArray, NamedArray, n_parameters, named_arrays
 from .messages import ReceivedMessage
-from .received_rounds import LOG, ListForm, RoundInput, TraceStart, parameters_of
+from .received_rounds import LOG, RoundInput, TraceStart, parameters_of
 from .round_tables import OpenPart, Tables
 from .trace_files import (
     HEADER,
@@ -282,25 +284,30 @@ class Recorder:
             )
         if self._kind == METRICS:
             facts = {"width": n_parameters(layout), **facts}
-        form = ListForm.of(messages, self._list_length, self._features)
+        lists = [np.asarray(shown.features) for message in messages for shown in message.lists]
+        candidates = [shown.candidates is not None for message in messages for shown in message.lists]
+        width = lists[0].shape[1] if lists else self._features
         double = any(place.dtype == "float64" for place in layout)
         truth = any(message.has_truth for message in messages) if self._truth is None else self._truth
         header = HeaderFields(
             kind=self._kind,
             dtype=WORDS if self._kind == "masked" else "float64" if double else "float32",
             parameters=n_parameters(of_model if self._kind == METRICS else layout),
-            k=form.length,
+            k=self._list_length or max(map(len, lists), default=1),
             dataset=self._dataset,
             has_truth=truth,
             ranker=self._ranker,
             knowledge=facts,
-            embeds_features=form.width > 0,
+            embeds_features=width > 0,
             rounds_per_part=self._rounds_per_part,
             layout=layout,
         )
         if len(header.to_toml().encode()) > MOST_HEADER_BYTES:
             raise ValueError(f"a header of {len(layout)} arrays is longer than {MOST_HEADER_BYTES} bytes")
-        return TraceStart(header=header, form=form)
+        if not lists:
+            return TraceStart(header=header, width=width)
+        dtype = np.result_type(*{features.dtype for features in lists}).name
+        return TraceStart(header=header, width=width, dtype=dtype, candidates=all(candidates))
 
     def _commit(self) -> bool:
         """Write the open rounds as a part; whether that was done."""

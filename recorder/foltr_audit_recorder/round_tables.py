@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from .messages import NodeOutcome
 from .trace_format import OBSERVED, OBSERVED_TOO, TRUTH, Column, HeaderFields, table_columns
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Features = NDArray[np.float32] | NDArray[np.float64]
 
 Table = dict[str, NDArray[np.generic]]
 """Columns of one length by name."""
@@ -21,30 +26,13 @@ Tables = dict[str, Table]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CohortColumns:
-    """Which nodes a server asked, who may be asked several times, and what became of it.
-
-    Attributes:
-        node: number of each node, uint64 (N,).
-        outcome: `arrived`, `failed` or `late` (N,).
-        reason: why a node failed, as the server knows it (N,); "" without a reason.
-        stage: stage of the protocol (N,); "" for the training step.
-    """
-
-    node: ArrayLike
-    outcome: Sequence[str]
-    reason: Sequence[str]
-    stage: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RoundColumns:
     """What a server saw of one round: M messages, whose arrays are apart, and I shown lists.
 
     Attributes:
         round: number of the round, from 0.
         parameters: the model sent, float64 (P,): its floating arrays one after the other.
-        aggregate: the model afterwards, float64 (P,); None, or NaN, where unknown.
+        aggregate: the model afterwards, float64 (P,); NaN where unknown.
         shares: number n of noise shares that the defenses assume; 0 where unknown.
         survivors: whether a message entered the aggregate, bool (M,).
         counts: interactions behind each message (M,), whole numbers; or their weights in the mean, of which
@@ -66,7 +54,7 @@ class RoundColumns:
         started, ended: when the round began and ended, Unix seconds; None where unknown.
         clear: numbers that travelled in clear beside the messages, by name, float64 (M,), NaN where a
             message has none.
-        cohort: whom the server asked; None where that was not recorded.
+        cohort: whom the server asked, who may be asked several times; empty where that was not recorded.
         facts: facts that hold in this round instead of those of the header.
         candidates: features of all candidates of each list, one list after the other, (C, d); None where not
             embedded.
@@ -74,31 +62,31 @@ class RoundColumns:
     """
 
     round: int
-    parameters: ArrayLike
-    aggregate: ArrayLike | None
+    parameters: Floats
+    aggregate: Floats
     shares: int = 0
-    survivors: ArrayLike
-    counts: ArrayLike
-    slot: ArrayLike
-    step: ArrayLike
-    part: ArrayLike
-    query: ArrayLike
-    shown: ArrayLike
-    features: NDArray[np.floating] | None = None
-    total: ArrayLike | None = None
+    survivors: NDArray[np.bool_]
+    counts: NDArray[np.int64] | Floats
+    slot: Ints
+    step: Ints
+    part: Ints
+    query: Ints
+    shown: Ints
+    features: Features | None = None
+    total: Words | None = None
     aborted: str = ""
-    seeds: ArrayLike | None = None
-    state: ArrayLike | None = None
-    senders: ArrayLike | None = None
-    sizes: ArrayLike | None = None
-    sent_at: ArrayLike | None = None
+    seeds: Words | None = None
+    state: Floats | None = None
+    senders: Words | None = None
+    sizes: Ints | None = None
+    sent_at: Floats | None = None
     started: float | None = None
     ended: float | None = None
-    clear: Mapping[str, ArrayLike] = field(default_factory=dict)
-    cohort: CohortColumns | None = None
+    clear: Mapping[str, Floats] = field(default_factory=dict)
+    cohort: Sequence[NodeOutcome] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
-    candidates: NDArray[np.floating] | None = None
-    n_candidates: ArrayLike | None = None
+    candidates: Features | None = None
+    n_candidates: Ints | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,23 +94,37 @@ class TruthColumns:
     """What nobody but the laboratory knows of a round; rows match those of its messages and lists.
 
     Attributes:
-        clients: the real client behind each message (M,), whole numbers.
-        clicks: bool (I, k).
-        updates: each client's update before any defense, (M, P), a row of NaN where unknown; None where all
-            are.
-        clipped: whether a local step was clipped, bool (I,); None where unknown.
-        known: whether the clicks of a list are known, bool (I,); None where all are.
-        intents: intent of each list (I,), from 0; None for a single one.
-        metrics: utility of the round by name.
+        clients: the real client behind each message, int64 (M,); uint64 where numbers need it.
+        updates: each client's update before any defense, (M, P), a row of NaN where unknown; (M, 0), as
+            without updates, where all are.
+        clicks: bool (I, k); False where the shown list is padded.
+        clipped: whether a local step was clipped, bool (I,); (0,), as without clipped, where unknown.
+        metrics: utility of the round by name, such as `offline_ndcg@10`; NaN where undefined.
+        intents: intent of each list, int64 (I,), from 0; None for a single one.
+        known: whether the clicks of a list are known, bool (I,); None where all are. Unknown ones are never
+            scored.
     """
 
-    clients: ArrayLike
-    clicks: ArrayLike
-    updates: NDArray[np.floating] | None = None
-    clipped: ArrayLike | None = None
-    known: ArrayLike | None = None
-    intents: ArrayLike | None = None
+    clients: Ints | Words
+    updates: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0)))
+    clicks: NDArray[np.bool_]
+    clipped: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     metrics: Mapping[str, float] = field(default_factory=dict)
+    intents: Ints | None = None
+    known: NDArray[np.bool_] | None = None
+
+    @property
+    def knows_clips(self) -> bool:
+        """Whether it is known which steps were clipped."""
+        return self.clipped.shape != (0,) or not len(self.clicks)
+
+    @property
+    def knows_updates(self) -> bool:
+        """Whether an update is known."""
+        # A look at the first row spares that at all others.
+        return self.updates.size > 0 and not (
+            np.isnan(self.updates[:1]).all() and np.isnan(self.updates).all()
+        )
 
 
 def round_tables(
@@ -133,12 +135,12 @@ def round_tables(
 ) -> Tables:
     """The rows of one round in every table that has some or must exist.
 
-    Arrays of messages and updates are the given ones, all others are copied.
+    Arrays of messages are the given ones, all others are copied.
 
     `arrays`: one array for each of `header.arrays`, (M, *shape), in the type in which it travelled (bfloat16
     as uint16; masked words as uint64). `truth`: what only the laboratory knows of it.
     """
-    slots = np.arange(np.size(seen.counts))
+    slots = np.arange(seen.counts.size)
     given: dict[str, dict[str, object]] = {
         "observed/rounds": _round(header, seen),
         "observed/messages": {
@@ -153,45 +155,46 @@ def round_tables(
         },
         "observed/interactions": {
             **{name: getattr(seen, name) for name in ("slot", "step", "part", "query", "features")},
-            "shown": np.asarray(seen.shown) + 1,
+            "shown": seen.shown + 1,
+            "candidates": seen.n_candidates,
         },
     }
     if seen.candidates is not None:
-        times = np.asarray(seen.n_candidates, dtype=np.int64)
-        keys = {name: np.repeat(np.asarray(getattr(seen, name)), times) for name in ("slot", "step")}
-        given["observed/candidates"] = {**keys, "features": seen.candidates}
-    if seen.cohort is not None:
-        asked = ("node", "outcome", "reason", "stage")
-        given["observed/cohort"] = {name: getattr(seen.cohort, name) for name in asked}
+        given["observed/candidates"] = {"features": seen.candidates}
+    if seen.cohort:
+        given["observed/cohort"] = {
+            name: [getattr(each, name) for each in seen.cohort]
+            for name in ("node", "outcome", "reason", "stage")
+        }
     if seen.clear:
-        values = np.stack([np.asarray(column, dtype=np.float64) for column in seen.clear.values()], axis=1)
+        values = np.stack([*seen.clear.values()], axis=1)
         slot, number = np.nonzero(~np.isnan(values))
         name = np.array(list(seen.clear), dtype=np.str_)[number]
         given["observed/metrics"] = {"slot": slot, "name": name, "value": values[slot, number]}
     if truth is not None:
         names, figures = list(truth.metrics), list(truth.metrics.values())
         given["truth/rounds"] = {"name": names, "value": figures}
-        given["truth/messages"] = {"slot": slots, "client": truth.clients, "update": truth.updates}
+        updates = truth.updates if truth.knows_updates else None
+        given["truth/messages"] = {"slot": slots, "client": truth.clients, "update": updates}
         given["truth/clicks"] = {
             "slot": seen.slot,
             "step": seen.step,
             "clicks": truth.clicks,
             "known": truth.known,
-            "clipped": truth.clipped,
+            "clipped": truth.clipped if truth.knows_clips else None,
             "intent": truth.intents,
         }
     return {table: _table(header, table, seen.round, columns) for table, columns in given.items()}
 
 
 def _round(header: HeaderFields, seen: RoundColumns) -> dict[str, object]:
-    unknown = np.full(np.shape(seen.parameters), math.nan)
     facts = json.dumps(dict(seen.facts), sort_keys=True, ensure_ascii=False) if seen.facts else None
     row = {
         "parameters": seen.parameters,
         "shares": seen.shares,
         "facts": facts,
         "state": seen.state,
-        "aggregate": unknown if seen.aggregate is None else seen.aggregate,
+        "aggregate": seen.aggregate,
         "started": seen.started,
         "ended": seen.ended,
     }
@@ -208,8 +211,9 @@ def _table(header: HeaderFields, table: str, number: int, given: Mapping[str, ob
         if (values := given.get(name)) is None:
             continue
         kinds = {"word": np.uint64, "text": np.str_, "float64": np.float64, "bool": np.bool_}
-        array: NDArray[Any] = column.stored(np.asarray(values, dtype=kinds.get(column.kind)))
-        own = array is not values or name.startswith(("array-", "update"))
+        with np.errstate(over="ignore"):  # an update beyond float32 is infinite, as in the message itself
+            array: NDArray[Any] = column.stored(np.asarray(values, dtype=kinds.get(column.kind)))
+        own = array is not values or name.startswith("array-")
         found[name] = array if own else array.copy()
     rows = len(next(iter(found.values())))
     return {"round": np.full(rows, number, np.min_scalar_type(number)), **found}

@@ -263,7 +263,7 @@ def table_columns(header: HeaderFields, table: str) -> dict[str, Column]:
         found["sent_at"] = Column("float64", (), False, math.nan)
     elif table == "observed/interactions":
         found = dict.fromkeys(("slot", "step", "part", "query"), WHOLE)
-        found["shown"] = Column("whole", (k,))
+        found |= {"shown": Column("whole", (k,)), "candidates": Column("whole", (), False, 0)}
         if header.embeds_features:
             found["features"] = Column("number", (k, None))
     elif table == "truth/messages":
@@ -281,7 +281,7 @@ def table_columns(header: HeaderFields, table: str) -> dict[str, Column]:
 
 
 _PLAIN: dict[str, dict[str, Column]] = {
-    "observed/candidates": {"slot": WHOLE, "step": WHOLE, "features": Column("number", (None,))},
+    "observed/candidates": {"features": Column("number", (None,))},
     "observed/cohort": {
         "node": Column("word"),
         "outcome": TEXT,

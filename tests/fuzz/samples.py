@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from foltr_audit.recorder.messages import NodeOutcome
 
-from foltr_audit.core.records.interactions import Cohort, RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.results import EvidenceRecord, Record, RunRecord, UtilityRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
@@ -223,8 +224,9 @@ def _round(number: int) -> tuple[RoundRecord, RoundTruth]:
         sizes=np.full(MESSAGES, 100),
         sent_at=np.full(MESSAGES, 1.7e9),
         clear={"loss": np.array([0.5, np.nan, 0.25])},
-        cohort=Cohort(
-            node=np.arange(2, dtype=np.uint64), outcome=("arrived", "late"), reason=("", "x"), stage=("", "")
+        cohort=(
+            NodeOutcome(node=0, outcome="arrived"),
+            NodeOutcome(node=1, outcome="late", reason="x"),
         ),
         facts={"learning_rate": 0.2},
         candidates=np.concatenate(list(features)),

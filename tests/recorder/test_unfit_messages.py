@@ -78,10 +78,9 @@ def test_a_message_that_does_not_fit_is_left_out_and_its_sender_failed(
     for record in Trace.open(tmp_path).rounds():
         assert there(record.senders).tolist() == [1, 2]
         np.testing.assert_array_equal(record.messages, [MODEL + 1, MODEL + 2])
-        cohort = there(record.cohort)
-        outcomes = dict(zip(cohort.node.tolist(), cohort.outcome, strict=True))
+        outcomes = {each.node: each.outcome for each in record.cohort}
         assert outcomes == {1: "arrived", 2: "arrived", 7: "failed"}
-        assert any("left out" in reason for reason in cohort.reason)
+        assert any("left out" in each.reason for each in record.cohort)
 
 
 @pytest.mark.parametrize("fields", [*UNFIT.values(), *UNFIT_TOLD.values()], ids=[*UNFIT, *UNFIT_TOLD])
@@ -176,7 +175,7 @@ def test_names_of_metrics_and_reasons_are_one_short_line_of_letters(tmp_path: Pa
         recorder.round(MODEL, sent, failures={9: reason})
     assert validate(tmp_path) == []
     [record] = Trace.open(tmp_path).rounds()
-    texts = (*record.clear, *there(record.cohort).reason)
+    texts = (*record.clear, *(each.reason for each in record.cohort))
     assert all(text.isprintable() and len(text) <= 200 for text in texts)
     assert len(record.clear) <= 1000
     np.testing.assert_array_equal(record.clear["loss"], [0.5, np.nan, 0.25])

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
+from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES, NodeOutcome
 
-from foltr_audit.core.records.interactions import Cohort, RoundRecord
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import Fact, TraceHeader, TraceWriter
 from foltr_audit.trace.lint import CHECKS, LintResult, lint
@@ -111,15 +111,12 @@ def test_lists_features_and_lost_messages_are_noted() -> None:
     assert not found_in(header_of(), played(header_of()))
 
 
-def failed(*reasons: str) -> Cohort:
+def failed(*reasons: str) -> list[NodeOutcome]:
     """A cohort of two nodes that answered, and one that failed for each reason."""
-    count = len(reasons)
-    return Cohort(
-        node=np.arange(2 + count, dtype=np.uint64),
-        outcome=("arrived", "arrived", *("failed",) * count),
-        reason=("", "", *reasons),
-        stage=("",) * (2 + count),
-    )
+    return [
+        *(NodeOutcome(node=node, outcome="arrived") for node in (0, 1)),
+        *(NodeOutcome(node=node, outcome="failed", reason=text) for node, text in enumerate(reasons, 2)),
+    ]
 
 
 def test_requests_without_an_answer_are_noted() -> None:
@@ -210,15 +207,15 @@ def test_seeds_of_unknown_length_are_not_called_clean() -> None:
 # --- shares of both secrets -----------------------------------------------------------------------
 
 
-def answers(seeds: list[int], keys: list[int]) -> Cohort:
+def answers(seeds: list[int], keys: list[int]) -> list[NodeOutcome]:
     """A cohort whose shares were answered: of the seeds of some nodes, of the keys of others."""
-    nodes = [2**64 - 1, *seeds, *keys]  # node numbers of Flower fill 64 bits
-    return Cohort(
-        node=np.array(nodes, dtype=np.uint64),
-        outcome=("arrived",) * len(nodes),
-        reason=("",) * len(nodes),
-        stage=("", *(SEED_SHARES,) * len(seeds), *(KEY_SHARES,) * len(keys)),
-    )
+    # Node numbers of Flower fill 64 bits.
+    stages = {"": [2**64 - 1], SEED_SHARES: seeds, KEY_SHARES: keys}
+    return [
+        NodeOutcome(node=node, outcome="arrived", stage=stage)
+        for stage, nodes in stages.items()
+        for node in nodes
+    ]
 
 
 def test_shares_of_both_secrets_of_a_client_are_found() -> None:

@@ -85,16 +85,21 @@ ARRAYS: list[NDArray[Any]] = [WEIGHT, BUFFER]
 ROUND = RoundColumns(
     round=0,
     parameters=np.zeros(6),
-    aggregate=None,
-    counts=[2, 1],
-    survivors=[True, False],
-    slot=[0, 0, 1],
-    step=[0, 1, 0],
-    part=[0, 0, 0],
-    query=[4, 300, 5],
-    shown=[[1, 0], [2, -1], [-1, -1]],
+    aggregate=np.full(6, np.nan),
+    counts=np.array([2, 1]),
+    survivors=np.array([True, False]),
+    slot=np.array([0, 0, 1]),
+    step=np.array([0, 1, 0]),
+    part=np.zeros(3, dtype=np.int64),
+    query=np.array([4, 300, 5]),
+    shown=np.array([[1, 0], [2, -1], [-1, -1]]),
 )
-TRUTH = TruthColumns(clients=[5, 6], clicks=[[1, 0], [0, 0], [0, 0]], metrics={"ndcg": 0.5, "mrr": 0.25})
+TRUTH = TruthColumns(
+    clients=np.array([5, 6]),
+    clicks=np.array([[True, False], [False, False], [False, False]]),
+    metrics={"ndcg": 0.5, "mrr": 0.25},
+)
+NOBODY = np.empty(0, dtype=np.int64)
 
 
 HEADER = HeaderFields(
@@ -150,10 +155,11 @@ def test_sums_of_masked_words() -> None:
 
 
 def test_rounds_of_a_part_are_joined_and_what_some_lack_is_filled() -> None:
-    large = replace(ROUND, round=300, senders=np.array([2**64 - 1, 0], np.uint64), counts=[0.5, 1])
-    small = replace(ROUND, senders=[1, 2], started=7.0, facts={"pairs": "all"}, sizes=[4, 5])
-    nobody = replace(ROUND, round=1, counts=[], survivors=[], slot=[], step=[], part=[], query=[])
-    nobody = replace(nobody, shown=np.empty((0, 2), dtype=np.int64))
+    large = replace(ROUND, round=300, senders=np.array([2**64 - 1, 0], np.uint64), counts=np.array([0.5, 1]))
+    small = replace(ROUND, started=7.0, facts={"pairs": "all"}, sizes=np.array([4, 5]))
+    small = replace(small, senders=np.array([1, 2], dtype=np.uint64))
+    none = dict.fromkeys(("counts", "survivors", "slot", "step", "part", "query"), NOBODY)
+    nobody = replace(ROUND, round=1, shown=np.empty((0, 2), dtype=np.int64), **none)  # type: ignore[arg-type]
     empty = [values[:0] for values in ARRAYS]
     found = part_of(
         round_tables(HEADER, nobody, empty), *(round_tables(HEADER, each, ARRAYS) for each in (small, large))
@@ -169,11 +175,12 @@ def test_rounds_of_a_part_are_joined_and_what_some_lack_is_filled() -> None:
 
 def test_rounds_that_do_not_go_together_are_refused() -> None:
     part = OpenPart(replace(HEADER, kind="es", knowledge={"width": 6}))
-    seen = replace(ROUND, state=[1.0, 2.0], seeds=[1, 2])
+    numbers = np.array([1, 2], dtype=np.uint64)
+    seen = replace(ROUND, state=np.array([1.0, 2.0]), seeds=numbers)
     part.take(round_tables(part.header, seen, ARRAYS))
     for other, what in (
-        (replace(seen, state=[1.0]), "state has other axes"),
-        (replace(seen, senders=[1, 2]), "sender is missing"),
+        (replace(seen, state=np.array([1.0])), "state has other axes"),
+        (replace(seen, senders=numbers), "sender is missing"),
     ):
         with pytest.raises(ValueError, match=f"column {what} in some rounds of a part"):
             part.take(round_tables(part.header, other, ARRAYS))

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.recorder.messages import OUTCOMES
-from foltr_audit.recorder.round_tables import CohortColumns, RoundColumns
-from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Weights, Words, freeze, read_only
+from foltr_audit.recorder.round_tables import RoundColumns, TruthColumns
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, freeze, read_only
 
 Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""
@@ -86,34 +85,6 @@ def _exact(who: str, given: ArrayLike, kind: str | _Chosen) -> NDArray[Any]:
     return array
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cohort(CohortColumns):
-    """The nodes that a server asked in a round.
-
-    Raises:
-        UsageError: inconsistent lengths, or an unknown outcome.
-    """
-
-    node: Words
-    outcome: tuple[str, ...]
-    reason: tuple[str, ...]
-    stage: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", read_only(self.node, np.uint64))
-        for name in ("outcome", "reason", "stage"):
-            texts = tuple(str(text) for text in getattr(self, name))
-            object.__setattr__(self, name, texts)
-            if len(texts) != self.node.size:
-                raise UsageError(f"cohort: {len(texts)} entries in {name}, expected {self.node.size}")
-        for text in self.outcome:
-            if text not in OUTCOMES:
-                raise UsageError(f"cohort: outcome is {text[:60]!r}, expected {' or '.join(OUTCOMES)}")
-
-    def __len__(self) -> int:
-        return int(self.node.size)
-
-
 class GlobalModel(NamedTuple):
     """What a server continues with in the next round.
 
@@ -168,34 +139,8 @@ class RoundRecord(RoundColumns):
         UsageError: inconsistent shapes, indices out of range, rows out of order.
     """
 
-    round: int
-    parameters: Floats
-    aggregate: Floats
-    shares: int
-    survivors: Bools
-    counts: Weights
     messages: Payload
-    slot: Ints
-    step: Ints
-    part: Ints
-    query: Ints
-    shown: Ints
-    features: Features | None = None
-    total: NDArray[np.uint64] | None = None
-    aborted: str = ""
-    seeds: Words | None = None
-    state: Floats | None = None
     buffers: tuple[NDArray[np.generic], ...] = ()
-    senders: Words | None = None
-    sizes: Ints | None = None
-    sent_at: Floats | None = None
-    started: float | None = None
-    ended: float | None = None
-    clear: Mapping[str, Floats] = field(default_factory=dict)
-    cohort: Cohort | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)
-    candidates: Features | None = None
-    n_candidates: Ints | None = None
 
     def __post_init__(self) -> None:
         who = f"round {self.round}"
@@ -232,6 +177,7 @@ class RoundRecord(RoundColumns):
         object.__setattr__(self, "buffers", buffers)
         object.__setattr__(self, "clear", clear)
         object.__setattr__(self, "facts", dict(self.facts))
+        object.__setattr__(self, "cohort", tuple(self.cohort))
         self._check_lists(who)
         if (self.candidates is None) != (self.n_candidates is None):
             raise UsageError(f"{who}: expected both candidates and n_candidates, or neither")
@@ -286,20 +232,8 @@ class RoundRecord(RoundColumns):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RoundTruth:
+class RoundTruth(TruthColumns):
     """The parts of a round that no observer sees; rows match those of its RoundRecord.
-
-    Attributes:
-        clients: int64, shape (M,); the real client behind each message; uint64 where numbers need it.
-        updates: float64, shape (M, P); each client's update before any defense, a row of NaN where unknown;
-            (M, 0), as without updates, where all are.
-        clicks: bool, shape (I, k); False where the shown list is padded.
-        clipped: bool, shape (I,); whether this local step was clipped; (0,), as without clipped, where
-            unknown.
-        metrics: utility of the round by name, e.g. `offline_ndcg@10`; NaN where undefined.
-        intents: int64, shape (I,); the intent of each interaction, from 0; None for a single intent.
-        known: bool, shape (I,); whether the clicks of an interaction are known; None where all are. Unknown
-            ones are never scored.
 
     Raises:
         UsageError: inconsistent shapes, a negative client, or a metric named `round`.
@@ -307,11 +241,6 @@ class RoundTruth:
 
     clients: Ints
     updates: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    clicks: Bools
-    clipped: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    intents: Ints | None = None
-    known: Bools | None = None
 
     def __post_init__(self) -> None:
         if np.shape(self.updates) == (0, 0):
@@ -328,8 +257,3 @@ class RoundTruth:
         object.__setattr__(self, "metrics", metrics)
         if "round" in metrics:
             raise UsageError("truth: a metric must not be named 'round'")
-
-    @property
-    def knows_clips(self) -> bool:
-        """Whether it is known which steps were clipped."""
-        return self.clipped.shape != (0,) or not len(self.clicks)

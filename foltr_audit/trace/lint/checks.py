@@ -274,8 +274,8 @@ class ClearFieldCheck(LintCheck):
         self.listed_rounds += record.n_interactions > 0
         self.features |= record.features is not None and record.n_interactions > 0
         self.lost.messages_of(seen.round, ~seen.survivors)
-        if record.cohort is not None:
-            failed = sum(outcome != "arrived" for outcome in record.cohort.outcome)
+        if record.cohort:
+            failed = sum(each.outcome != "arrived" for each in record.cohort)
             self.failed.add(failed, len(record.cohort), f"round {seen.round}")
 
     def findings(self) -> Findings:
@@ -385,12 +385,13 @@ class ShareAnswerCheck(LintCheck):
 
     def look(self, seen: ServerView) -> None:
         """Compare whose shares of either secret were answered in a round."""
-        cohort = seen.record.cohort
-        if cohort is None or not any(stage in (SEED_SHARES, KEY_SHARES) for stage in cohort.stage):
+        owners = [
+            {each.node for each in seen.record.cohort if each.stage == stage}
+            for stage in (SEED_SHARES, KEY_SHARES)
+        ]
+        if not any(owners):
             self.without += 1
             return
-        stages = np.asarray(cohort.stage)
-        owners = [set(cohort.node[stages == stage].tolist()) for stage in (SEED_SHARES, KEY_SHARES)]
         both = sorted(owners[0] & owners[1])
         self.tally.add(
             len(both), len(owners[0] | owners[1]), f"round {seen.round}, node {both[0] if both else ''}"
