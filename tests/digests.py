@@ -9,6 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,11 @@ def digest(arrays: Iterable[tuple[str, Any]]) -> str:
 
 
 def arrays_of(record: object) -> Iterator[tuple[str, Any]]:
-    for name in type(record).__annotations__:  # in the order of the class, which declares every field
+    names = [item.name for item in fields(record)]  # type: ignore[arg-type]
+    if "messages" in names:  # they stand behind the counts, wherever a record declares them
+        names.remove("messages")
+        names.insert(names.index("counts") + 1, "messages")
+    for name in names:
         value = getattr(record, name)
         if isinstance(value, np.ndarray):
             yield name, value
