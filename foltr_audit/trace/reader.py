@@ -22,7 +22,7 @@ from foltr_audit.recorder.trace_format import WORDS, Column, table_columns
 from foltr_audit.trace.facts import Fact
 from foltr_audit.trace.header import MOST_WHOLE, TraceHeader, read_header
 from foltr_audit.trace.parts import TracePart, read_markers
-from foltr_audit.trace.schema import misfit
+from foltr_audit.trace.schema import misfits
 from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import LONGEST, read_archive
@@ -332,10 +332,10 @@ class Trace:
         for i in range(part.n_rounds):
             try:
                 record = decoder.record(i)
-                problem = misfit(self.header, record)
+                problem = next((f"round {record.round}: {one}" for one in misfits(self.header, record)), "")
             except UsageError as error:
                 problem = str(error)
-            if problem is not None:
+            if problem:
                 raise TraceError(f"trace: {self.folder}: part {part.index}: {problem}")
             yield record
 

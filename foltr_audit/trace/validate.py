@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from foltr_audit.trace.facts import problems_of
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.parts import TracePart
 from foltr_audit.trace.reader import Columns, Tables, Trace
-from foltr_audit.trace.schema import FeatureFormat, contradiction, fact_problem, truth_misfit
+from foltr_audit.trace.schema import contradictions, fact_problems, truth_misfits
 
 
 def validate(folder: Path) -> list[str]:
@@ -33,12 +35,12 @@ def validate(folder: Path) -> list[str]:
     problems += [f"trace: {folder / HEADER}: {problem}" for problem in of_facts]
     if (folder / "truth").is_dir() and not header.has_truth:
         problems.append(f"trace: {folder / 'truth'}: exists, but {HEADER} has has_truth = false")
-    forms: set[FeatureFormat] = set()
+    forms: dict[str, set[object]] = {"number": set(), "type": set()}
     for part in trace.parts:
         problems += _part_problems(trace, part, forms)
-    for what, values in (("number", {f.width for f in forms}), ("type", {f.dtype for f in forms})):
+    for what, values in forms.items():
         if len(values) > 1:
-            problems.append(f"trace: {folder}: embedded features differ in {what}: {sorted(values)}")
+            problems.append(f"trace: {folder}: embedded features differ in {what}: {sorted(values, key=str)}")
     return problems
 
 
@@ -83,7 +85,7 @@ def _bytes_on_disk(trace: Trace) -> int:
     return sum(path.stat().st_size for path in paths if path.exists())
 
 
-def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> list[str]:
+def _part_problems(trace: Trace, part: TracePart, forms: Mapping[str, set[object]]) -> list[str]:
     problems, where = [], f"trace: {trace.folder}: part {part.index}: "
     most = trace.header.rounds_per_part
     if part.n_rounds > most:
@@ -102,7 +104,8 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
                 problems += [where + problem for problem in _record_problems(trace.header, record)]
                 records.append(record)
                 if record.features is not None:
-                    forms.add(FeatureFormat.of(record.features))
+                    forms["number"].add(record.features.shape[-1])
+                    forms["type"].add(record.features.dtype.name)
         if trace.has_truth and all(table in tables for table in part.truth):
             problems += _truth_problems(trace, part, tables, records)
     except TraceError as error:
@@ -115,29 +118,29 @@ def _record_problems(header: TraceHeader, record: RoundRecord) -> list[str]:
     if not np.all(np.isnan(record.aggregate)):  # unknown
         arrays["aggregate"] = record.aggregate
     problems = [
-        f"round {record.round}: {name} hold a value that is not finite"
+        f"{name} hold a value that is not finite"
         for name, array in arrays.items()
         if array is not None and not np.all(np.isfinite(array))
     ]
     ordered = np.sort(record.shown, axis=1)
     if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
-        problems.append(f"round {record.round}: a shown list holds a document twice")
-    wrong = fact_problem(header, record) if record.facts else None
-    wrong = wrong if wrong or problems else contradiction(header, record)
-    return problems if wrong is None else [*problems, wrong]
+        problems.append("a shown list holds a document twice")
+    wrong = [*islice(fact_problems(header, record), 1)]
+    if not wrong and not problems:
+        wrong = [*islice(contradictions(header, record), 1)]
+    return [f"round {record.round}: {problem}" for problem in (*problems, *wrong)]
 
 
 def _truth_problems(trace: Trace, part: TracePart, tables: Tables, records: list[RoundRecord]) -> list[str]:
-    problems, where = trace.row_problems(part, tables), f"trace: {trace.folder}: part {part.index}: "
+    problems = trace.row_problems(part, tables)
     truths = list(trace.truths_in(part, tables))
     if problems or len(records) != len(truths):
         return problems
     for record, truth in zip(records, truths, strict=True):
-        misfit = truth_misfit(trace.header, record, truth)
-        if misfit is not None:
-            problems.append(where + misfit)
+        where = f"trace: {trace.folder}: part {part.index}: round {record.round}: "
+        problems += [where + one for one in islice(truth_misfits(trace.header, record, truth), 1)]
         # A row of NaN is an update that nobody knows.
         known = ~np.isnan(truth.updates).all(axis=1)
         if not np.isfinite(truth.updates[known]).all():
-            problems.append(f"{where}round {record.round}: true updates hold a value that is not finite")
+            problems.append(f"{where}true updates hold a value that is not finite")
     return problems

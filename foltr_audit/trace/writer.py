@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,7 +29,7 @@ from foltr_audit.recorder.trace_files import (
 from foltr_audit.trace.facts import problems_of
 from foltr_audit.trace.header import TraceHeader, read_header
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import FeatureFormat, contradiction, fact_problem, misfit, truth_misfit
+from foltr_audit.trace.schema import contradictions, fact_problems, misfits, truth_misfits
 
 
 class TraceWriter:
@@ -49,7 +50,7 @@ class TraceWriter:
         self.header = header
         self.next_round = 0
         self._next_part = 0
-        self._form: FeatureFormat | None = None  # of the embedded features; None until known
+        self._form: tuple[int, str] | None = None  # number and type of embedded features; None until known
         self._open = OpenPart(header)
         self._closed = False
         problems = problems_of(header.knowledge, ours=bool(header.spec_hash))
@@ -95,15 +96,14 @@ class TraceWriter:
             given = "without truth" if truth is None else "with a truth"
             promised = "has_truth = true" if self.header.has_truth else "has_truth = false"
             raise UsageError(f"trace: round {record.round}: comes {given}, but the header says {promised}")
-        problem = (
-            misfit(self.header, record)
-            or (None if truth is None else truth_misfit(self.header, record, truth))
-            or self._other_form(record)
-            or fact_problem(self.header, record)
-            or contradiction(self.header, record)
-        )
-        if problem is not None:
-            raise UsageError(f"trace: {problem}")
+        for problem in chain(
+            misfits(self.header, record),
+            () if truth is None else truth_misfits(self.header, record, truth),
+            self._other_form(record),
+            fact_problems(self.header, record),
+            contradictions(self.header, record),
+        ):
+            raise UsageError(f"trace: round {record.round}: {problem}")
         try:
             self._open.take(_encode(self.header, record, truth))
         except ValueError as error:
@@ -163,23 +163,21 @@ class TraceWriter:
         if stored:
             self.next_round, self._next_part = stored[-1].last_round + 1, stored[-1].index + 1
             if self.header.embeds_features:
-                lists = trace.columns(stored[-1], "observed/interactions")
-                self._form = FeatureFormat.of(lists["features"])
+                features = trace.columns(stored[-1], "observed/interactions")["features"]
+                self._form = features.shape[-1], features.dtype.name
         return trace_id
 
-    def _other_form(self, record: RoundRecord) -> str | None:
+    def _other_form(self, record: RoundRecord) -> Iterator[str]:
         if record.features is None:
-            return None
-        found = FeatureFormat.of(record.features)
-        if not found.width:
-            wanted = self._form.width if self._form else "1 or more"
-            return f"round {record.round}: 0 features a document, expected {wanted}"
+            return
+        width, dtype = found = record.features.shape[-1], record.features.dtype.name
+        if not width:
+            yield f"0 features a document, expected {self._form[0] if self._form else '1 or more'}"
         first = self._form = self._form or found
-        if found.width != first.width:
-            return f"round {record.round}: {found.width} features a document, expected {first.width}"
-        if found.dtype != first.dtype:
-            return f"round {record.round}: features of type {found.dtype}, expected {first.dtype} as before"
-        return None
+        if width != first[0]:
+            yield f"{width} features a document, expected {first[0]}"
+        if dtype != first[1]:
+            yield f"features of type {dtype}, expected {first[1]} as before"
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:

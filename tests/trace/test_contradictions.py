@@ -58,7 +58,7 @@ def test_a_round_that_contradicts_itself_is_refused_and_found(
             writer.write(change(record))
         writer.write(record)
     assert validate(tmp_path / "here") == []
-    monkeypatch.setattr("foltr_audit.trace.writer.contradiction", lambda header, record: None)
+    monkeypatch.setattr("foltr_audit.trace.writer.contradictions", lambda header, record: ())
     with fa.TraceWriter(tmp_path / "theirs", header) as writer:
         writer.write(change(record))
     [problem] = validate(tmp_path / "theirs")
