@@ -116,7 +116,6 @@ def warn(
 
     codes = set(map(warning_code, always))
     told = dict.fromkeys(warnings)
-    others = [warning for warning in told if warning.code not in codes]
     shown = [warning for warning in told if warning.code in codes]
     others = [] if quiet else [warning for warning in told if warning.code not in codes]
     whole = dict.fromkeys(" ".join(str(warning).split()) for warning in (*shown, *(others if full else ())))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 from foltr_audit.core.settings.defaults import SEEDED
+from foltr_audit.core.settings.experiment import flat
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.accounting.walk import Kind, kind_of
 from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent, UnknownNoise, parse_event
@@ -245,19 +246,7 @@ class TraceHeader(HeaderFields):
 
     def first_difference(self, other: TraceHeader) -> tuple[str, object, object] | None:
         """Name of the first field that differs and both values (None: absent); None where all are equal."""
-        mine, theirs = (
-            {
-                f"{prefix}{name}": value
-                for prefix, part in (
-                    ("", table),
-                    ("dataset.", table["dataset"]),
-                    ("knowledge.", table["knowledge"]),
-                )
-                for name, value in part.items()
-                if name not in ("dataset", "knowledge")
-            }
-            for table in (self.table(), other.table())
-        )
+        mine, theirs = flat(self.table()), flat(other.table())
         for name in mine | theirs:
             a, b = mine.get(name), theirs.get(name)
             if type(a) is not type(b) or a != b:

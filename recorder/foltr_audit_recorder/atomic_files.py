@@ -6,13 +6,10 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
-
-_AT_ONCE = 16  # files that are open together
 
 
 @contextmanager
@@ -23,18 +20,15 @@ def whole_file(path: Path) -> Iterator[BufferedIOBase]:
         OSError: the folder is missing or unwritable, the disk is full, or `path` is a folder or device;
             `path` is then as it was.
     """
-    with _temporary(path) as (file, temporary):
+    with _renamed(path, lasting=True) as file:
         yield file
-        file.flush()
-        os.fsync(file.fileno())
-        temporary.replace(path)
     # The rename changes the folder, not the file. Without this a power cut may undo it.
     sync_folders(path.parent)
 
 
 @contextmanager
-def _temporary(path: Path) -> Iterator[tuple[BufferedIOBase, Path]]:
-    """A stream and its file, which is there until it is renamed, or else until the end."""
+def _renamed(path: Path, *, lasting: bool) -> Iterator[BufferedIOBase]:
+    """A stream to a file that gets the path's name at the end, flushed to the disk if `lasting`."""
     # The rename at the end would replace a device such as /dev/null by a plain file.
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "no regular file", str(path))
@@ -43,7 +37,11 @@ def _temporary(path: Path) -> Iterator[tuple[BufferedIOBase, Path]]:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
-            yield file, temporary
+            yield file
+            file.flush()
+            if lasting:
+                os.fsync(file.fileno())
+        temporary.replace(path)
     # Ctrl-C must not leave the temporary file behind either.
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -68,31 +66,11 @@ def write_files(folder: Path, files: Mapping[str, bytes], *, lasting: bool = Tru
     Raises:
         OSError: as `whole_file`; files before that one may be written.
     """
-    names = list(files)
-    for begin in range(0, len(names), _AT_ONCE):
-        some = names[begin : begin + _AT_ONCE]
-        with ExitStack() as stack:
-            opened = [stack.enter_context(_temporary(folder / name)) for name in some]
-            for name, (file, _) in zip(some, opened, strict=True):
-                file.write(files[name])
-                file.flush()
-            if lasting:
-                _flush([file.fileno() for file, _ in opened])
-            for name, (_, temporary) in zip(some, opened, strict=True):
-                temporary.replace(folder / name)
+    for name, content in files.items():
+        with _renamed(folder / name, lasting=lasting) as file:
+            file.write(content)
     if lasting:
-        sync_folders(*dict.fromkeys((folder / name).parent for name in names))
-
-
-def _flush(handles: Sequence[int]) -> None:
-    """Flush open files to the disk, at once: the disk takes about as long for all as for one."""
-    if len(handles) > 1:
-        # Python starts no thread once it is about to end, when a recorder may write its last round.
-        with suppress(RuntimeError), ThreadPoolExecutor(len(handles), thread_name_prefix="flush") as threads:
-            list(threads.map(os.fsync, handles))
-            return
-    for handle in handles:
-        os.fsync(handle)
+        sync_folders(*dict.fromkeys((folder / name).parent for name in files))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -102,11 +80,12 @@ def write_text(path: Path, text: str) -> None:
 
 def sync_folders(*folders: Path) -> None:
     """Make renames and removals in folders survive a power cut."""
-    with ExitStack() as stack:
-        handles = [os.open(folder, os.O_RDONLY) for folder in folders]
-        for handle in handles:
-            stack.callback(os.close, handle)
-        _flush(handles)
+    for folder in folders:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def is_temporary(name: str) -> bool:

@@ -129,6 +129,8 @@ _OF_TRUTH = {
 class RoundRecord(RoundColumns):
     """What an honest-but-curious server sees of one round: M messages and I interactions, read-only.
 
+    It has the fields of `RoundColumns`, and the messages themselves.
+
     Attributes:
         messages: float32 or float64, or uint64 where encoded for secure aggregation, shape (M, P); (M, W)
             where they are encoded with more words, or are not models, in which case `state` is set. Of
@@ -233,7 +235,7 @@ class RoundRecord(RoundColumns):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundTruth(TruthColumns):
-    """The parts of a round that no observer sees; rows match those of its RoundRecord.
+    """The parts of a round that no observer sees, the fields of `TruthColumns`; rows match its RoundRecord.
 
     Raises:
         UsageError: inconsistent shapes, a negative client, or a metric named `round`.
