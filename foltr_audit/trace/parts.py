@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foltr_audit.errors import TraceError
-from foltr_audit.recorder.trace_files import PART_SCHEMA, file_name, marker_indices, marker_name
+from foltr_audit.recorder.trace_files import PART_SCHEMA, PartRange, file_name, marker_indices, marker_name
 from foltr_audit.recorder.trace_format import OBSERVED, OBSERVED_TOO, TRUTH
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.reading import file_bytes, is_whole, json_table
@@ -29,16 +29,12 @@ class PartFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TracePart:
+class TracePart(PartRange):
     """A committed part: whole rounds first_round .. last_round, and its files by table name.
 
     Tables are named as their files without number and suffix, e.g. `observed/messages`.
     """
 
-    trace: str
-    index: int
-    first_round: int
-    last_round: int
     files: dict[str, PartFile]
 
     @property

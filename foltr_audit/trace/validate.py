@@ -80,9 +80,8 @@ def info(folder: Path) -> dict[str, object]:
 
 def _bytes_on_disk(trace: Trace) -> int:
     names = [HEADER, *(marker_name(part.index) for part in trace.parts)]
-    names += [part.file_name(table) for part in trace.parts for table in trace.tables(part)]
-    paths = [trace.folder / name for name in names]
-    return sum(path.stat().st_size for path in paths if path.exists())
+    tables = sum(part.files[table].size for part in trace.parts for table in trace.tables(part))
+    return tables + sum((trace.folder / name).stat().st_size for name in names)
 
 
 def _part_problems(trace: Trace, part: TracePart, forms: Mapping[str, set[object]]) -> list[str]:

@@ -18,6 +18,7 @@ from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, inf
 from tests.fixtures.command import files
 from tests.fixtures.rounds import round_of
 from tests.fixtures.there import there
+from tests.trace.test_forged_tables import Change, forge, made, put, without
 
 LAYOUT = (
     LayoutArray("weight", (2, 3), "float16"),
@@ -224,3 +225,25 @@ def test_rounds_that_no_part_holds_together_are_refused_one_by_one(tmp_path: Pat
             writer.write(*full(1))
         writer.write(*plain(1))
     assert Trace.open(tmp_path).n_rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "expected"),
+    [
+        ("observed/interactions", put("candidates", 9), "candidates has shape (8, 2), expected (15, 2)"),
+        ("observed/interactions", made("candidates", np.zeros_like), "expected (0, 2)"),
+        ("observed/interactions", without("candidates"), "expected both candidates and n_candidates"),
+        (
+            *("observed/interactions", made("candidates", lambda x: np.full(x.size, 2**63 - 1))),
+            "expected (27670116110564327421, 2)",
+        ),
+        ("observed/cohort", made("outcome", lambda x: np.full(x.size, "lost")), "cohort: outcome is 'lost'"),
+    ],
+)
+def test_forged_candidates_and_outcomes_are_one_line(
+    tmp_path: Path, table: str, change: Change, expected: str
+) -> None:
+    write(tmp_path / "t", [full(0), full(1)])
+    forge(tmp_path / "t", table, change)
+    [problem] = validate(tmp_path / "t")
+    assert expected in problem

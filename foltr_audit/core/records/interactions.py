@@ -184,7 +184,8 @@ class RoundRecord(RoundColumns):
         if (self.candidates is None) != (self.n_candidates is None):
             raise UsageError(f"{who}: expected both candidates and n_candidates, or neither")
         if self.candidates is not None and self.n_candidates is not None:
-            _freeze(self, who, _CANDIDATES, {"C": int(self.n_candidates.sum())})
+            # Whole numbers of Python: those of a forged file may wrap round.
+            _freeze(self, who, _CANDIDATES, {"C": sum(self.n_candidates.tolist())})
             if np.any(self.shown >= self.n_candidates[:, np.newaxis]):
                 raise UsageError(f"{who}: a shown list has a document that is not among its candidates")
 
