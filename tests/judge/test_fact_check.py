@@ -52,6 +52,11 @@ def checked(folder: Path) -> FactCheck:
     return check_facts(trace, Observer(trace.header, None))
 
 
+def truth_checked(folder: Path) -> TruthCheck:
+    trace = Trace.open(folder)
+    return check_truth(trace, Observer(trace.header, None))
+
+
 def clipped_updates(record: RoundRecord) -> dict[str, Any]:
     norms = np.linalg.norm(record.messages, axis=1, keepdims=True) + 1e-300
     return {"messages": record.messages * np.minimum(1.0, 0.01 / norms)}
@@ -74,15 +79,21 @@ def other_order(record: RoundRecord) -> dict[str, Any]:
 # --- right facts ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shares", [None, SHARES, 1000])
+@pytest.mark.parametrize(("shares", "lists"), [(None, 1), (SHARES, 1), (1000, 1), (None, 4), (1000, 4)])
 @pytest.mark.parametrize("pairs", ["all", "last-click+1"])
 @pytest.mark.parametrize("clip", [None, 0.3])
-def test_right_facts_explain_all(tmp_path: Path, shares: int | None, pairs: str, clip: float | None) -> None:
-    found = checked(trace_of(tmp_path / "t", System(pairs=pairs, shares=shares, clip=clip)))
-    assert found.state == "explained"
-    assert found.explained == 1.0
-    assert found.messages > 100
-    assert found.warnings == ()
+def test_right_facts_and_clicks_explain_all(
+    tmp_path: Path, shares: int | None, lists: int, pairs: str, clip: float | None
+) -> None:
+    folder = trace_of(tmp_path / "t", System(pairs=pairs, shares=shares, clip=clip, lists=lists))
+    if lists == 1:
+        found = checked(folder)
+        assert (found.state, found.explained, found.warnings) == ("explained", 1.0, ())
+        assert found.messages > 100
+    if shares != SHARES:
+        truth = truth_checked(folder)
+        assert truth.reason is None
+        assert truth.messages > 40
 
 
 @pytest.mark.parametrize("noise", ["none", "gamma-share:n=1000,scale=0.25", None, "gamma-share:n=60,scale=9"])
@@ -96,8 +107,10 @@ def test_the_noise_need_not_be_declared_rightly(tmp_path: Path, noise: str | Non
 def test_rounded_numbers_are_explained(tmp_path: Path, dtype: str) -> None:
     system = replace(B, shares=None)
     rounds = foreign_trace.records(system, feature_dtype="float32", dtype=dtype)
-    found = checked(foreign_trace.write(tmp_path / "t", foreign_trace.header(system, dtype=dtype), rounds))
+    folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(system, dtype=dtype), rounds)
+    found = checked(folder)
     assert (found.state, found.explained) == ("explained", 1.0)
+    assert truth_checked(folder).reason is None
 
 
 def test_models_are_explained_as_updates_are(tmp_path: Path) -> None:
@@ -145,12 +158,16 @@ REASONS = {"order": "the order of the lists", "normaliser": "over all candidates
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_wrong_declaration_is_found(tmp_path: Path, name: str) -> None:
-    found = checked(trace_of(tmp_path / "t", SYSTEMS.get(name, B), **MISTAKES[name]))
+def test_a_wrong_declaration_is_found_and_not_blamed_on_the_truth(tmp_path: Path, name: str) -> None:
+    folder = trace_of(tmp_path / "t", SYSTEMS.get(name, B), **MISTAKES[name])
+    found = checked(folder)
     assert found.state == "wrong"
     assert (found.explained or 0) < {"order": 0.1, "normaliser": 0.7}.get(name, 0.6)
     assert found.text in found.warnings
     assert REASONS.get(name, "") in (found.reason or "")
+    truth = truth_checked(folder)
+    assert truth.reason is not None
+    assert truth.doubtful or name in ("pairs that reach too little far", "normaliser")
 
 
 def letor_of(path: Path) -> Path:
@@ -218,20 +235,6 @@ def test_noise_that_is_small_beside_the_updates_is_counted(tmp_path: Path, rate:
     assert checked(folder).state == state
 
 
-def test_an_unknown_change_of_messages_accuses_nobody(tmp_path: Path) -> None:
-    facts = {"events": ["opaque:sign"], "noise": None}
-    signs: dict[str, Any] = {"facts": facts, "change": lambda r: {"messages": np.sign(r.messages)}}
-    found = checked(trace_of(tmp_path / "t", replace(B, shares=None), **signs))
-    assert found.state == "cannot tell"
-    assert "opaque:sign may change messages" in (found.reason or "")
-
-
-def test_noise_that_is_not_declared_accuses_nobody(tmp_path: Path) -> None:
-    hidden = trace_of(tmp_path / "hidden", replace(B, shares=None), {"noise": None}, normal_noise(0.3))
-    found = checked(hidden)
-    assert (found.state, "does not say what noise there is" in found.text) == ("cannot tell", True)
-
-
 def test_a_factor_that_a_defense_makes_accuses_nobody(tmp_path: Path) -> None:
     """`random-k` multiplies what it sends: the declared step size is right, and map's step is not."""
     options = ("--data", "synthetic:mq2007:60", "--clients", 40, "--rounds", 2)
@@ -244,19 +247,34 @@ def test_a_factor_that_a_defense_makes_accuses_nobody(tmp_path: Path) -> None:
     assert "warning" not in found.out
 
 
+QUIET = replace(B, shares=None)
+SIGNS: Change = lambda record: {"messages": np.sign(record.messages)}  # noqa: E731
+
+
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "state", "reason"),
     [
-        ({"system": replace(B, lists=4)}, "messages of 4 lists"),
-        ({"facts": {"learning_rate": None}}, "the header does not say learning_rate"),
-        ({"facts": {"normaliser": "candidates"}}, "PDGD normalises over all candidates"),
+        ({"system": replace(B, lists=4)}, "not checked", "messages of 4 lists"),
+        ({"facts": {"learning_rate": None}}, "not checked", "the header does not say learning_rate"),
+        ({"facts": {"normaliser": "candidates"}}, "not checked", "PDGD normalises over all candidates"),
+        (
+            {"system": QUIET, "facts": {"events": ["opaque:sign"], "noise": None}, "change": SIGNS},
+            "cannot tell",
+            "opaque:sign may change messages",
+        ),
+        (
+            {"system": QUIET, "facts": {"noise": None}, "change": normal_noise(0.3)},
+            "cannot tell",
+            "does not say what noise there is",
+        ),
     ],
 )
-def test_what_cannot_be_checked_says_why(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_told_says_why(
+    tmp_path: Path, changes: dict[str, Any], state: str, reason: str
+) -> None:
     found = checked(trace_of(tmp_path / "t", **{"system": B, **changes}))
-    assert found.state == "not checked"
+    assert (found.state, found.warnings) == (state, ())
     assert reason in found.text
-    assert found.warnings == ()
 
 
 def test_messages_that_are_no_steps_are_not_checked(tmp_path: Path) -> None:
@@ -314,34 +332,26 @@ def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def facts(folder: Path, *options: Any) -> Any:
-    return run("trace", "check-facts", folder, *options, "--json").json()["facts"][0]
-
-
-def test_right_facts_explain_the_lists(own_run: Path) -> None:
-    assert facts(own_run)["text"] == "declared facts explain 100 % of 40 messages"
-
-
-@pytest.mark.parametrize("wrong", ["sigma=5", "antithetic=false", "perturbation=numpy-randomstate"])
-def test_wrong_facts_are_noticed(own_run: Path, wrong: str) -> None:
-    assert facts(own_run, "--know", wrong)["state"] == "wrong"
-
-
-def test_nothing_is_checked_without_the_fact(own_run: Path) -> None:
-    checked = facts(own_run, "--know", "perturbation=other")
-    assert checked["state"] == "not checked"
-    assert "perturbation" in checked["reason"]
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ("", "explain 100 % of 40 messages"),
+        ("sigma=5", "wrong"),
+        ("antithetic=false", "wrong"),
+        ("perturbation=numpy-randomstate", "wrong"),
+        ("perturbation=other", "not checked: the header does not say perturbation"),
+    ],
+)
+def test_seeds_and_facts_explain_the_lists(own_run: Path, known: str, said: str) -> None:
+    options = ("--know", known) if known else ()
+    found = run("trace", "check-facts", own_run, *options, "--json").json()["facts"][0]
+    assert said in f"{found['state']}: {found['text']}"
 
 
 Rounds = list[tuple[RoundRecord, RoundTruth]]
 TruthChange = Callable[[Rounds], Rounds]
 
 PLAIN = System(shares=None)
-
-
-def truth_checked(folder: Path) -> TruthCheck:
-    trace = Trace.open(folder)
-    return check_truth(trace, Observer(trace.header, None))
 
 
 def with_clicks(rounds: Rounds, clicks: Sequence[Any]) -> Rounds:
@@ -372,18 +382,7 @@ def swapped(rounds: Rounds) -> Rounds:
     return with_clicks(rounds, out)
 
 
-def other_rounds(rounds: Rounds) -> Rounds:
-    """The truth of the next round."""
-    return with_clicks(
-        rounds,
-        [
-            rounds[(i + 1) % len(rounds)][1].clicks & (record.shown >= 0)
-            for i, (record, _) in enumerate(rounds)
-        ],
-    )
-
-
-CHANGES = {"shift": shifted, "swap": swapped, "rounds": other_rounds}
+CHANGES = {"shift": shifted, "swap": swapped}
 
 
 def recorded(folder: Path, system: System, change: TruthChange | None = None, **header: Any) -> Path:
@@ -406,20 +405,6 @@ def rewrite(folder: Path, change: TruthChange) -> None:
 # --- the right truth ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lists", [1, 4])
-@pytest.mark.parametrize("clip", [None, 0.3])
-@pytest.mark.parametrize("shares", [None, 1000])
-def test_the_right_truth_passes(tmp_path: Path, lists: int, clip: float | None, shares: int | None) -> None:
-    found = truth_checked(recorded(tmp_path / "t", System(lists=lists, clip=clip, shares=shares)))
-    assert found.reason is None
-    assert found.messages > 40
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_rounded_messages_follow_from_their_clicks(tmp_path: Path, dtype: str) -> None:
-    assert truth_checked(recorded(tmp_path / "t", PLAIN, dtype=dtype)).reason is None
-
-
 @pytest.mark.parametrize("sigma", [1e-5, 1e-4, 5e-4, 5e-3, 0.3])
 def test_noise_never_accuses_the_right_truth(tmp_path: Path, sigma: float) -> None:
     """More rounds than one sample, with noise from next to nothing to far above the updates."""
@@ -427,13 +412,6 @@ def test_noise_never_accuses_the_right_truth(tmp_path: Path, sigma: float) -> No
         system, facts = replace(B, shares=None, seed=seed), {"noise": f"gaussian:sigma={sigma}"}
         found = truth_checked(trace_of(tmp_path / f"{seed}", system, facts, normal_noise(sigma)))
         assert (found.reason is None) == (sigma < 0.3), found.text
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_wrong_facts_are_not_blamed_on_the_truth(tmp_path: Path, name: str) -> None:
-    found = truth_checked(trace_of(tmp_path / "t", SYSTEMS.get(name, B), **MISTAKES[name]))
-    assert found.reason is not None
-    assert found.doubtful or name in ("pairs that reach too little far", "normaliser")
 
 
 @pytest.mark.parametrize("pairs", ["all", "last-click+1"])

@@ -80,13 +80,8 @@ def lists_of(judged: ClickEvidence) -> list[tuple[NDArray[np.bool_], NDArray[np.
     return [(judged.clicks[i, here], guess[i, here]) for i, here in enumerate(judged.is_document)]
 
 
-def test_the_reference_agrees_with_scikit_learn_on_balanced_accuracy() -> None:
-    clicks, guess = np.array([1, 0, 0, 1, 0], dtype=np.bool_), np.array([1, 1, 0, 0, 0], dtype=np.bool_)
-    assert sklearn_metrics(clicks, guess)["balanced_accuracy"] == sk.balanced_accuracy_score(clicks, guess)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_list_metrics_equal_scikit_learn(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_metrics_equal_scikit_learn_and_their_intervals_plain_loops(seed: int) -> None:
     judged = random_evidence(seed)
     lists = lists_of(judged)
     expected = [sklearn_metrics(clicks, guess) for clicks, guess in lists]
@@ -99,7 +94,12 @@ def test_list_metrics_equal_scikit_learn(seed: int) -> None:
     for name in LIST_METRICS:
         values = np.array([one[name] for one in expected])
         np.testing.assert_allclose(found[name], values, rtol=1e-12)
-        assert row.metrics[name].value == pytest.approx(np.nanmean(values), rel=1e-12)
+        value, ends = by_loop(values, judged.query)
+        assert row.metrics[name].value == pytest.approx(value, rel=1e-12)
+        assert interval(row, name) == pytest.approx(ends, rel=1e-6)
+    here = judged.is_document
+    area = sk.roc_auc_score(judged.clicks[here], judged.guessed["attack"].scores[here])
+    assert row.metrics["auc"].value == pytest.approx(area, rel=1e-12)
     assert row.counts["precision_undefined"] == sum(not guess.any() for _, guess in lists) > 0
 
 
@@ -115,19 +115,13 @@ def test_an_all_clicked_list_without_a_guess() -> None:
         assert (np.isnan(silent.metrics[name].value), silent.metrics[name].ci95) == (True, None)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_auc_equals_scikit_learn_over_pooled_documents(seed: int) -> None:
-    judged = random_evidence(seed)
-    here = judged.is_document
-    expected = sk.roc_auc_score(judged.clicks[here], judged.guessed["attack"].scores[here])
-    assert scored(judged)["attack"].metrics["auc"].value == pytest.approx(expected, rel=1e-12)
-
-
 def random_guess_means(judged: ClickEvidence, size: float) -> dict[str, float]:
     """Means of the metrics over all guesses of `size` documents; a fraction mixes two whole sizes."""
     names = (*LIST_METRICS, "accuracy_identifiable")
 
-    def metrics(clicks: NDArray[np.bool_], guess: NDArray[np.bool_], known: NDArray[np.bool_]) -> Row:
+    def metrics(
+        clicks: NDArray[np.bool_], guess: NDArray[np.bool_], known: NDArray[np.bool_]
+    ) -> dict[str, float]:
         right = (clicks == guess)[known]
         return {**sklearn_metrics(clicks, guess), names[-1]: right.mean() if right.size else np.nan}
 
@@ -187,14 +181,6 @@ def test_accuracy_on_identifiable_documents_leaves_out_ties_and_twins() -> None:
     assert found.ci95 == pytest.approx(ends, rel=1e-6)
 
 
-def test_nothing_identifiable() -> None:
-    clicks = np.ones((2, 3), dtype=np.bool_)
-    row = scored(evidence(["a", "b"], clicks, clicks))
-    for method in ("attack", "random:k=3"):
-        score = row[method].metrics["accuracy_identifiable"]
-        assert (np.isnan(score.value), score.ci95) == (True, None)
-
-
 def test_a_message_is_exact_if_all_its_lists_are() -> None:
     """Four messages: right, right but for a list without a click, wrong, and without a click."""
     yes, no = [True, False], [False, False]
@@ -224,16 +210,6 @@ def test_messages_are_resampled_by_the_query_of_their_first_list() -> None:
     assert found.ci95 == pytest.approx(ends, rel=1e-6)
 
 
-def test_intervals_equal_those_of_plain_loops() -> None:
-    judged = random_evidence(11)
-    row = scored(judged)["attack"]
-    lists = [sklearn_metrics(clicks, guess) for clicks, guess in lists_of(judged)]
-    for name in LIST_METRICS:
-        value, ends = by_loop(np.array([one[name] for one in lists]), judged.query)
-        assert row.metrics[name].value == pytest.approx(value, rel=1e-12)
-        assert interval(row, name) == pytest.approx(ends, rel=1e-6)
-
-
 def test_same_seed_same_interval() -> None:
     judged = random_evidence(7, lists=150, queries=50)
     one, two, other = (scored(judged, seed)["attack"].metrics for seed in (1, 1, 2))
@@ -245,13 +221,6 @@ def test_same_seed_same_interval() -> None:
     moved = scored(judged.at(np.random.default_rng(0).permutation(judged.query.size)))["attack"]
     for name in (*LIST_METRICS, "auc", "accuracy_identifiable"):
         assert interval(moved, name) == pytest.approx(one[name].ci95, rel=1e-12)
-
-
-def test_one_query_has_no_interval() -> None:
-    judged = random_evidence(3, queries=1)
-    row = scored(judged)["attack"]
-    assert all(score.ci95 is None for score in row.metrics.values())
-    assert not np.isnan([row.metrics[name].value for name in OF_LISTS]).any()
 
 
 @pytest.mark.parametrize("lists", [0, 3])
@@ -275,56 +244,11 @@ def test_lists_without_a_click_change_no_metric_of_lists() -> None:
     assert scorer.unclicked == sum(int((~row).sum()) for row in clicks)
 
 
-def test_no_interval_where_a_metric_is_defined_in_one_query_only() -> None:
-    """The second query has no guess, so precision comes from the first alone."""
-    clicks = np.array([[True, False, False], [True, False, False]])
-    guess = np.array([[True, True, False], [False, False, False]])
-    precision = scored(evidence(["a", "b"], clicks, guess))["attack"].metrics["precision"]
-    assert precision.value == 0.5
-    assert precision.ci95 is None
-
-
-def clustered(rng: np.random.Generator, queries: int, per_query: int) -> ClickEvidence:
-    """Lists of ten with three clicks; each mark of a guess is wrong with its query's Beta(1, 3) chance.
-
-    The expected accuracy and recall are both 3/4.
-    """
-    wrong = np.repeat(rng.beta(1, 3, size=queries), per_query)
-    clicks = np.tile(np.arange(10) < 3, (queries * per_query, 1))
-    flips = rng.random(clicks.shape) < wrong[:, np.newaxis]
-    return evidence([f"q{i // per_query}" for i in range(wrong.size)], clicks, clicks ^ flips)
-
-
-def unclustered(judged: ClickEvidence) -> ClickEvidence:
-    """The same lists as if each were a query of its own."""
-    guess = judged.guessed["attack"].guess
-    return evidence([str(i) for i in range(judged.query.size)], judged.clicks, guess)
-
-
-def test_intervals_are_wider_where_lists_of_a_query_are_alike() -> None:
-    judged = clustered(np.random.default_rng(2), queries=40, per_query=6)
-
-    def width(of: ClickEvidence, metric: str) -> float:
-        low, high = interval(scored(of)["attack"], metric)
-        return high - low
-
-    for metric in ("accuracy", "recall", "f1", "auc"):
-        assert width(judged, metric) > 1.5 * width(unclustered(judged), metric)
-
-
 # --- whether a list has any click -----------------------------------------------------------------
 
 
-def base_rate(judged: ClickEvidence) -> Estimate:
-    return resamples_of(judged).share(judged.has_click.astype(np.float64))
-
-
-def resamples_of(judged: ClickEvidence) -> QueryBootstrap:
-    return QueryBootstrap(judged.query, Streams(1))
-
-
 def any_click(judged: ClickEvidence) -> AttackRecord:
-    (found,) = any_click_records(judged, resamples_of(judged), {})
+    (found,) = any_click_records(judged, QueryBootstrap(judged.query, Streams(1)), {})
     return found
 
 
@@ -350,33 +274,6 @@ def test_a_probability_predicts_a_click_where_it_is_likelier_than_none() -> None
     found = any_click(judged)
     assert found.metrics["accuracy"].value == 0.8
     assert any_click(replace(judged, probabilities=frozenset())).metrics["accuracy"].value == 0.2
-
-
-@pytest.mark.parametrize("clicked", [True, False])
-def test_where_all_or_no_lists_have_a_click_there_is_no_curve(clicked: bool) -> None:
-    judged = evidence(["a", "b", "b"], np.full((3, 2), clicked), np.array([[True, False]] * 3))
-    found = any_click(judged)
-    assert np.isnan(found.metrics["auc"].value)
-    assert found.metrics["auc"].ci95 is None
-    assert found.metrics["accuracy"].value == float(clicked)
-    assert base_rate(judged).value == float(clicked)
-
-
-def test_a_guess_at_the_padding_does_not_count() -> None:
-    clicks, guess = np.array([[False, False]]), np.array([[False, True]])
-    judged = evidence(["a"], clicks, guess, lengths=np.array([1]))
-    found = any_click(judged)
-    assert found.metrics["accuracy"].value == 1.0
-
-
-def test_infinite_certainty_and_no_list() -> None:
-    clicks = np.array([[True], [False], [True], [False]])
-    judged = evidence(["a", "b", "a", "b"], clicks, clicks, any_click=np.array([np.inf, -np.inf, 0.0, 0.0]))
-    found = any_click(judged)
-    assert found.metrics["auc"].value == 3.5 / 4
-    nothing = judged.at(np.zeros(4, dtype=np.bool_))
-    empty = any_click(nothing)
-    assert np.isnan([score.value for score in empty.metrics.values()]).all()
 
 
 DOCUMENTS = st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 3)), max_size=25)
@@ -486,13 +383,6 @@ def test_a_false_positive_rate_may_reach_its_level_and_not_pass_it() -> None:
         assert found["tpr_at_1"].value == expected
         assert found["tpr_at_01"].value == 0.25
         assert found["tpr_at_1"].ci95 is None
-
-
-def test_ties_are_not_split() -> None:
-    """A clicked and an unclicked document of equal score are named together or not at all."""
-    scores, positive = np.array([3.0, 2.0, 2.0, 0.0]), np.array([True, True, False, False])
-    found = ScoreRanking.of(scores, positive, np.array([0, 1, 0, 1])).true_positives(queries_of(2))
-    assert found["tpr_at_1"].value == 0.5
 
 
 @pytest.mark.parametrize(("size", "positive"), [(4, True), (4, False), (0, True)])
