@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 from unittest.mock import Mock
 
@@ -17,8 +17,6 @@ from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.core.records.view import Knowledge
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import attack_fresh, judge_attacks, make_attacks, train
@@ -82,16 +80,6 @@ def equal(a: ClickEvidence, b: ClickEvidence) -> bool:
 # --- the truth is out of reach --------------------------------------------------------------------
 
 
-def test_no_field_of_what_an_attack_gets_is_one_of_the_truth() -> None:
-    truth = {field.name for field in fields(RoundTruth)}
-    how_many_not_who = {"clients"}
-    assert not truth & {field.name for field in fields(View)} - how_many_not_who
-    whether_not_which = {"intents"}  # whether grades under each are known
-    assert not truth & {field.name for field in fields(Knowledge)} - whether_not_which
-    assert all(isinstance(getattr(Knowledge(), name), bool) for name in whether_not_which)
-    assert not truth & {field.name for field in fields(RoundRecord)}
-
-
 def test_answers_do_not_depend_on_the_truth(setup_of: SetupOf, collection: Collection) -> None:
     recording = recording_of(setup_of())
     honest = judge(recording, collection, ATTACKS, Streams(1))
@@ -121,17 +109,6 @@ def test_every_list_stands_in_the_evidence(setup_of: SetupOf, collection: Collec
     assert evidence.steps == 64
     assert evidence.clipped == sum(int(truth.clipped.sum()) for truth in recording.truth) > 0
     assert list(evidence.guessed) == ["olsr", "first-position", "max-gain"]
-
-
-def test_answers_stand_beside_their_own_lists(setup_of: SetupOf, collection: Collection) -> None:
-    recording = recording_of(setup_of(), rounds=1)
-    evidence = judge(recording, collection, ATTACKS, Streams(1))
-    record = recording.records[0]
-    (seen,) = Observer(recording.header, collection).views(record)
-    for attack in ATTACKS:
-        said = attack.infer(seen.view, np.random.default_rng())
-        rows = [said.scores[record.slot[i], record.step[i]] for i in range(record.n_interactions)]
-        assert np.array_equal(evidence.guessed[attack.label].scores, rows)
 
 
 def test_nothing_clicked_at_all(setup_of: SetupOf, collection: Collection) -> None:
@@ -399,24 +376,6 @@ def test_a_document_stands_for_itself_if_the_rank_falls_without_it(
     falls = [np.linalg.matrix_rank(np.delete(flat, j, axis=0)) < rank for j in range(6)]
     assert found.told.reshape(-1).tolist() == falls
     assert not falls[nothing]
-
-
-def test_more_documents_than_parameters_are_reported() -> None:
-    """Ten random documents and six parameters: no click is told for sure; six documents: every one."""
-    for k, independent in ((10, False), (6, True)):
-        rows = np.random.default_rng(k).normal(size=(5, 1, k, 6))
-        found = alone(with_features(full(k, n=5), rows))
-        assert np.all(found.rank == 6)
-        assert np.all(found.unknowns == k)
-        assert np.all(found.told == independent)
-
-
-def test_a_sum_of_others_takes_them_all_along() -> None:
-    features = np.random.default_rng(0).normal(size=(1, 1, 5, 9))
-    features[0, 0, 4] = features[0, 0, 1] - 2 * features[0, 0, 3]
-    found = alone(with_features(full(5), features))
-    assert found.told[0, 0].tolist() == [True, False, True, False, False]
-    assert found.rank[0, 0] == 4
 
 
 def test_nearly_equal_documents_are_told_apart_by_exact_messages_only() -> None:

@@ -18,12 +18,9 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import with_messages
 from foltr_audit.judge.protocol import without_colluders
 from foltr_audit.judge.published_models import PublishedModels, SingledOut
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, summed
@@ -77,17 +74,12 @@ def test_a_sum_adds_what_arrived_and_keeps_its_lists() -> None:
     assert found.clients == 3
     assert found.origins.tolist() == [0, 1, 2]
     assert np.array_equal(found.shown, record.shown[[0, 2, 3]])
+    models = replace(lost, messages=record.parameters + record.messages)
+    change = summed(models, foreign_trace.header(PLAIN, kind="model")).messages[0] - record.parameters
+    np.testing.assert_allclose(change, by_hand, atol=1e-12)
     one = replace(store(PLAIN), records=[lost], truth=[truth], rows=[{}])
     (its_truth,) = RoundSums(one).truths()
     assert np.array_equal(its_truth.clicks, truth.clicks[[0, 2, 3]])
-
-
-def test_models_sum_to_the_model_plus_all_changes() -> None:
-    record, _ = rounds(PLAIN)[0]
-    header = foreign_trace.header(PLAIN, kind="model")
-    models = replace(record, messages=record.parameters + record.messages)
-    found = summed(models, header).messages[0]
-    np.testing.assert_allclose(found - record.parameters, record.messages.sum(axis=0), atol=1e-12)
 
 
 def test_a_replay_of_a_sum_starts_every_client_again() -> None:
@@ -308,30 +300,23 @@ def krum_choice(updates: Floats, malicious: int) -> int:
     return int(np.argmin(scores))
 
 
-@pytest.mark.parametrize("system", [SMALL, SEVERAL_ROUNDS])
-def test_krum_publishes_the_update_of_a_client_who_is_found(system: System) -> None:
+@pytest.mark.parametrize(
+    ("system", "several"), [(SMALL, 0), (SEVERAL_ROUNDS, 0), (replace(SMALL, clip=0.1), 1)]
+)
+def test_krum_publishes_the_update_of_a_client_who_is_found(system: System, several: int) -> None:
+    """Behind a clip two clients with the same documents explain one change; their clicks tell them apart."""
     rounds = ruled(system, RULE)
     changes = published(system, rounds)
     for found, truth, (record, everyone) in zip(changes.rounds(), changes.truths(), rounds, strict=True):
-        chosen = krum_choice(everyone.updates, 1)
-        np.testing.assert_allclose(found.messages[0], everyone.updates[chosen], atol=1e-12)
+        chosen = krum_choice(np.asarray(record.messages), 1)
+        np.testing.assert_allclose(found.messages[0], record.messages[chosen], atol=1e-12)
         assert (found.clients, found.isolated) == (1, True)
         np.testing.assert_array_equal(found.shown, record.shown[record.slot == chosen])
         np.testing.assert_array_equal(truth.clicks, everyone.clicks[record.slot == chosen])
     every = len(rounds)
-    assert changes.tally == SingledOut(rounds=every, singled_out=every, right=every, published=every)
-
-
-def test_the_attack_on_the_change_is_that_on_the_message() -> None:
-    rounds = ruled(SMALL, RULE)
-    changes, attacks = published(SMALL, rounds), make_attacks(["olsr", "map"])
-    for found, (record, truth) in zip(changes.rounds(), rounds, strict=True):
-        alone, rows = with_messages(record, np.array([krum_choice(truth.updates, 1)]))
-        server = infer_round(alone, Observer(changes.header, None), attacks, Streams(1)).guessed
-        client = infer_round(found, Observer(changes.header, None), attacks, Streams(1)).guessed
-        for method in ("olsr", "map"):
-            np.testing.assert_array_equal(client[method].guess, server[method].guess)
-            np.testing.assert_array_equal(client[method].guess, truth.clicks[rows])
+    assert changes.tally == SingledOut(
+        rounds=every, singled_out=every, several=several, right=every, published=every
+    )
 
 
 MIXTURES = ("median", "trimmed-mean:share=.2", "norm-bound:norm=9", "bulyan:malicious=1")
@@ -384,31 +369,6 @@ def test_nobody_is_named_without_lists_or_features() -> None:
     rounds = ruled(SMALL, RULE)
     for name in ("features", "shown", "query"):
         assert not any(found.isolated for found in published(SMALL, rounds, frozenset({name})).rounds())
-
-
-def test_a_clip_does_not_hide_the_client() -> None:
-    clipped = replace(SMALL, clip=0.1)
-    rounds = ruled(clipped, RULE)
-    changes = published(clipped, rounds)
-    for found, (record, _) in zip(changes.rounds(), rounds, strict=True):
-        chosen = krum_choice(np.asarray(record.messages), 1)
-        assert found.isolated
-        np.testing.assert_array_equal(found.shown, record.shown[[chosen]])
-    # Two clients with the same documents explain one change; their clicks tell them apart.
-    assert (changes.tally.right, changes.tally.several) == (5, 1)
-
-
-def test_clients_with_the_same_list_both_fit() -> None:
-    (record, truth), *_ = ruled(SMALL, RULE)
-    chosen = krum_choice(truth.updates, 1)
-    other = (chosen + 1) % 8
-    shown, query = record.shown.copy(), record.query.copy()
-    features = np.array(record.features)
-    for values in (shown, query, features):
-        values[other] = values[chosen]
-    twins = published(SMALL, [(replace(record, shown=shown, query=query, features=features), truth)])
-    assert len(list(twins.rounds())) == 1
-    assert (twins.tally.singled_out, twins.tally.several) == (1, 1)
 
 
 def test_a_round_without_a_change_tells_nothing() -> None:
@@ -519,13 +479,3 @@ def test_masks_hide_everything(message: str, target: str, setup_of: SetupOf, sho
         spread = np.hypot(reads.std() / np.sqrt(reads.size), knows.std() / np.sqrt(knows.size))
         assert abs(reads.mean() - knows.mean()) < CHANCE * spread, label
         assert concordance(bare, label).mean() > 0.85, label
-
-
-def test_the_sum_still_trains(setup_of: SetupOf, short_lists: Collection) -> None:
-    """Masked rounds go the way of unmasked ones: the average differs by rounding only."""
-    for message in ("model", "update"):
-        given = {"data": short_lists, "clients": 40, "message": message}
-        plain = Federation(setup_of(**given)).play(MODEL, 0)
-        masked = Federation(setup_of(defense=("secure-aggregation",), **given)).play(MODEL, 0)
-        assert np.abs(plain.aggregate - masked.aggregate).max() < 2.0**-24
-        assert not np.array_equal(plain.aggregate, MODEL)
