@@ -18,7 +18,7 @@ from scipy.special import logsumexp, softmax
 from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import Attack, Ball, ClickModel, Inference, Knowledge, View
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.records.view import Candidates, ClickBelief
+from foltr_audit.core.records.view import Candidates
 from foltr_audit.inference.count_decoder import cascade_rates, median_rates, weighted_median
 from foltr_audit.inference.pattern_decoder import (
     PatternDecoder,
@@ -398,13 +398,6 @@ def test_medians_are_those_over_all_lists_of_grades(k: int) -> None:
     for j, median in enumerate(median_rates(BELIEF, k)):
         errors = [weights @ np.abs(table[:, j] - other) for other in np.unique(table[:, j])]
         assert weights @ np.abs(table[:, j] - median) == pytest.approx(min(errors), rel=1e-9)
-
-
-def test_positions_beyond_the_known_ones_are_like_the_last() -> None:
-    short = ClickBelief(click=BELIEF.click, stop=BELIEF.stop, grades=BELIEF.grades[:2])
-    longer = np.concatenate([BELIEF.grades[:2], BELIEF.grades[1:2].repeat(3, axis=0)])
-    same = ClickBelief(click=BELIEF.click, stop=BELIEF.stop, grades=longer)
-    assert np.array_equal(median_rates(short, 5), median_rates(same, 5))
 
 
 @settings(derandomize=True)

@@ -82,38 +82,6 @@ def test_against_a_slow_loop(text: str, compare: str, what: str) -> None:
             assert bool(said.guess[message, b, place]) == guess
 
 
-def view_of(features: list[list[float]], parameters: list[float], after: list[float]) -> View:
-    """One message with one list of these documents, in this order."""
-    return View(
-        observer="individual",
-        kind="model",
-        parameters=np.array([parameters]),
-        messages=np.array([after]),
-        shown=np.arange(len(features))[np.newaxis, np.newaxis],
-        features=np.array([[features]]),
-        knowledge=tiny.EVERYTHING,
-    )
-
-
-def test_a_climbing_document_leaves_its_evidence_at_another_rank() -> None:
-    # Scores 3 2 1 become 3 2 5: only the third document rose. Sorted, 3 2 1 became 5 3 2: every rank rose.
-    climbed = view_of([[3, 0], [2, 0], [1, 4]], [1, 0], [1, 1])
-    assert infer(attack("higher-score", "documents"), climbed).guess.tolist() == [[[False, False, True]]]
-    published = infer(attack("higher-score", "positions"), climbed)
-    assert published.guess.tolist() == [[[True, True, True]]]
-    np.testing.assert_allclose(published.scores, [[[2, 1, 1]]])
-    assert infer(attack("max-gain", "documents"), climbed).guess.tolist() == [[[False, False, True]]]
-    assert infer(attack("max-gain", "positions"), climbed).guess.tolist() == [[[True, False, False]]]
-
-
-@EVERY
-def test_both_agree_where_the_order_stays(text: str) -> None:
-    stays = view_of([[9, 3], [6, -1], [3, 2], [0, 0], [-3, -2], [-6, 4], [-9, 1]], [1, 0], [1, 0.3])
-    documents, positions = (infer(attack(text, compare), stays) for compare in ("documents", "positions"))
-    np.testing.assert_array_equal(documents.guess, positions.guess)
-    np.testing.assert_allclose(documents.scores, positions.scores, atol=1e-12)
-
-
 def test_by_rank_sorts_documents_only_wherever_the_padding_stands() -> None:
     scores = np.array([[[5.0, -7.0, 9.0, 1.0]], [[2.0, 3.0, 0.0, 4.0]]])
     there = np.array([[[True, True, False, True]], [[False, True, True, True]]])

@@ -206,17 +206,6 @@ def test_the_joint_search_finds_the_best_of_all_patterns(lists: int) -> None:
     assert (found.guess == clicks).mean() > 0.95
 
 
-def test_the_joint_search_follows_the_drift_that_a_regression_does_not() -> None:
-    seen, clicks = sent(listwise, n=6, B=4, k=6, d=30)
-    some = clicks.any(axis=2)
-    read = {
-        attack.name: float((answer(attack, seen).guess == clicks).all(axis=2)[some].mean())
-        for attack in (JointMaximumPosterior(), LeastAbsolute())
-    }
-    assert read["joint-map"] == 1.0
-    assert read["lad"] < 0.8
-
-
 def test_the_joint_search_of_one_list_is_map() -> None:
     seen, _ = sent(listwise, n=8)
     one, other = answer(JointMaximumPosterior(), seen), answer(MaximumPosterior(), seen)
