@@ -87,23 +87,14 @@ def covered(law: Law, truth: float, queries: int, lowest: float) -> tuple[float,
 
 
 @pytest.mark.parametrize("queries", QUERIES)
-@pytest.mark.parametrize("name", NDCG)
-def test_of_ndcg(name: str, queries: int) -> None:
-    two, upper, _, middle = covered(*NDCG[name], queries, 0.0)
-    assert two >= LEAST
-    assert upper >= LEAST
-    if queries == 10:
-        assert middle < LEAST, "a percentile bootstrap fails this test"
-
-
-@pytest.mark.parametrize("queries", QUERIES)
-@pytest.mark.parametrize("name", DIFFERENCES)
-def test_of_differences_of_ndcg(name: str, queries: int) -> None:
-    two, upper, student, _ = covered(*DIFFERENCES[name], queries, -1.0)
+@pytest.mark.parametrize("name", [*NDCG, *DIFFERENCES])
+def test_of_ndcg_and_its_differences(name: str, queries: int) -> None:
+    law, lowest = (NDCG[name], 0.0) if name in NDCG else (DIFFERENCES[name], -1.0)
+    two, upper, student, middle = covered(*law, queries, lowest)
     assert two >= LEAST
     assert upper >= (LEAST_OF_SKEWED if "zeros" in name else LEAST)
-    if queries == 10 and "zeros" in name:
-        assert student < LEAST, "Student's t fails this test"
+    if queries == 10 and (name in NDCG or "zeros" in name):
+        assert (middle if name in NDCG else student) < LEAST, "a textbook's interval fails this test"
 
 
 def clicked_lists(rng: np.random.Generator, queries: int) -> Bools:

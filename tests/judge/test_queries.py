@@ -222,27 +222,10 @@ def test_one_query_alone_cannot_be_told_from_others(setup_of: SetupOf) -> None:
     assert evidence.placed == {}
 
 
-@pytest.mark.parametrize("change", [{"interactions": 2}, {"lists": "sampled"}])
-def test_recordings_that_do_not_fit_are_refused(change: dict[str, Any], setup_of: SetupOf) -> None:
-    evidence = judged(*fresh(setup_of, clients=100, **change), [Blind()])
-    assert set(evidence.refused) == {"toy-blind"}
-    word = "sampled" if "lists" in change else "one interaction"
-    assert word in evidence.refused["toy-blind"]
-    assert list(evidence.scores(Streams(1))) == []
-
-
 @pytest.mark.parametrize("says", ["nothing", "nonsense"])
 def test_an_answer_without_probabilities_is_an_error(says: str, setup_of: SetupOf) -> None:
     with pytest.raises(PluginError, match="a probability for each list"):
         judged(*fresh(setup_of, clients=100), [Blind(says=says)])
-
-
-def test_without_truth_or_messages_nothing_is_scored(setup_of: SetupOf) -> None:
-    recording, data = fresh(setup_of, clients=100)
-    with pytest.raises(UsageError, match="holds no truth"):
-        judged(replace(recording, has_truth=False), data, [Blind()])
-    with pytest.raises(UsageError, match="no message"):
-        judged(replace(recording, records=[], truth=[]), data, [Blind()])
 
 
 # --- counts in sums -------------------------------------------------------------------------------
@@ -393,16 +376,22 @@ def test_attacks_on_single_messages_are_refused(setup_of: SetupOf) -> None:
 @pytest.mark.parametrize(
     ("change", "word"), [({"interactions": 2}, "one interaction"), ({"lists": "sampled"}, "sampled")]
 )
-def test_recordings_that_no_sum_fits_are_refused(
-    change: dict[str, Any], word: str, setup_of: SetupOf
-) -> None:
+def test_recordings_that_do_not_fit_are_refused(change: dict[str, Any], word: str, setup_of: SetupOf) -> None:
+    rounds = fresh(setup_of, clients=100, **change)
+    evidence = judged(*rounds, [Blind()])
+    assert word in evidence.refused["toy-blind"]
+    assert list(evidence.scores(Streams(1))) == []
     with pytest.raises(UsageError, match=f"view aggregate: .*{word}"):
-        counted(*fresh(setup_of, clients=100, **change))
+        counted(*rounds)
 
 
-def test_without_truth_or_messages_nothing_is_summed(setup_of: SetupOf) -> None:
+def test_without_truth_or_messages_nothing_is_scored(setup_of: SetupOf) -> None:
     recording, data = fresh(setup_of, clients=100)
-    with pytest.raises(UsageError, match="holds no truth"):
-        counted(replace(recording, has_truth=False), data)
-    with pytest.raises(UsageError, match="no message"):
-        counted(replace(recording, records=[], truth=[]), data)
+    for changes, why in (
+        ({"has_truth": False}, "holds no truth"),
+        ({"records": [], "truth": []}, "no message"),
+    ):
+        lacking = replace(recording, **changes)
+        for judging in (judged, counted):
+            with pytest.raises(UsageError, match=why):
+                judging(lacking, data, [Blind() if judging is judged else Peeking()])

@@ -497,8 +497,12 @@ def test_lists_of_fresh_clients_are_sorted_too(setup_of: SetupOf, collection: Co
 @pytest.mark.parametrize("name", KNOWLEDGE)
 def test_what_is_hidden_is_not_known(name: str, played: Round) -> None:
     everything = played.seen().view.knowledge
-    known = played.seen(name).view.knowledge
+    blind = played.seen(name).view
+    known = blind.knowledge
     assert not known.has(name)
+    without_data = played.collection is None
+    assert (blind.candidates is None) == (without_data or name in ("candidates", "query"))
+    assert (blind.labels is None) == (without_data or name in ("relevance", "query"))
     lost = {"belief"} if name == "click_model" and everything.belief is not None else set()
     if name == "query":  # with it goes all that is known of its documents
         lost = {"shown", "order", "candidates", "relevance"}
