@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit.core.pdgd import observed_documents
-from foltr_audit.core.plugins import Attack, Inference, View
+from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.attack import AttackSpec
@@ -31,6 +31,7 @@ from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, RoundStore, record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.attacks.test_regressions import tells
 from tests.conftest import SetupOf
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.judging import judge_clicks
@@ -38,6 +39,7 @@ from tests.fixtures.reference import dataset, observed_pairs
 from tests.fixtures.rounds import with_lists, without_messages
 from tests.fixtures.there import there
 from tests.fixtures.tiny import FEATURES, Drawing, collection_of, cut, rearranged, view, with_updates
+from tests.inference.test_pattern_decoder import answer
 from tests.inference.test_replay import SETTINGS, Sent, learner, sent, wide
 
 ATTACKS = [make(Attack, "olsr"), make(Attack, "first-position"), make(Attack, "max-gain")]
@@ -455,24 +457,12 @@ def test_without_pdgds_settings_columns_alone_decide() -> None:
 # --- real messages --------------------------------------------------------------------------------
 
 
-class Read(NamedTuple):
-    """Documents of real messages (n, k): right, identifiable, and shown in a list that is no tie."""
-
-    right: Bools
-    identifiable: Bools
-    shown: Bools
-
-
-def read(real: Sent) -> Read:
-    """What OLSR makes of messages with one list each, and what it should be able to."""
+def read(real: Sent) -> tuple[Bools, Bools, Bools]:
+    """Documents (n, k) that OLSR reads rightly, that messages tell, and that stand in lists that are no ties."""
     seen, clicks = real.view, real.clicks[:, 0]
-    there = seen.is_document[:, 0]
-    ties = ~clicks.any(axis=1) | (clicks == there).all(axis=1)
-    observed = observed_documents(clicks, there, only_observed=seen.knowledge.pairs == "last-click+1")
-    told = revealed(seen, real.clicks, observed[:, np.newaxis]).told[:, 0]
-    answer: Inference = OLSR().infer(seen, np.random.default_rng(0))
-    shown = there & ~ties[:, np.newaxis]
-    return Read(answer.guess[:, 0] == clicks, told & shown, shown)
+    here = seen.is_document[:, 0]
+    mixed = clicks.any(axis=1) & (clicks != here).any(axis=1)
+    return answer(OLSR(), seen).guess[:, 0] == clicks, tells(real), here & mixed[:, np.newaxis]
 
 
 def crowded(queries: int) -> Collection:
@@ -501,10 +491,10 @@ def test_least_squares_is_right_on_what_is_identifiable(
     known = total = 0
     for data in (wide(30), crowded(30), spread(30)):
         setup = setup_of(learner=learner(pairs, normaliser), dtype=dtype, message=message, data=data)
-        documents = read(sent(setup, ranker=ranker))
-        assert documents.right[documents.identifiable].all()
-        known += documents.identifiable.sum()
-        total += documents.shown.sum()
+        right, identifiable, shown = read(sent(setup, ranker=ranker))
+        assert right[identifiable].all()
+        known += identifiable.sum()
+        total += shown.sum()
     assert total > 1000
     assert 0.6 * total < known < 0.99 * total
 
@@ -526,10 +516,10 @@ def test_what_is_not_identifiable_is_not_read(setup_of: SetupOf) -> None:
     for name, data in (("wide", wide(30)), ("crowded", crowded(30)), ("spread", spread(30))):
         for dtype in ("float32", "float64"):
             setup = setup_of(learner=learner("all", "shown"), dtype=dtype, data=data)
-            documents = read(sent(setup))
-            others = documents.shown & ~documents.identifiable
+            right, identifiable, shown = read(sent(setup))
+            others = shown & ~identifiable
             lost[name, dtype] = others.sum()
-            assert others.sum() == 0 or not documents.right[others].all()
+            assert others.sum() == 0 or not right[others].all()
     assert lost["wide", "float64"] == lost["wide", "float32"] == 0
     assert lost["crowded", "float32"] > lost["crowded", "float64"] > 0
     assert lost["spread", "float32"] > lost["spread", "float64"] > 0

@@ -27,6 +27,7 @@ from tests.fixtures.evidence import evidence, influences, plain_ends, random_evi
 from tests.fixtures.judging import judge_clicks
 from tests.fixtures.result_rows import KINDS, attacked_clicks, kinds, report_on
 from tests.judge.test_clicks import recording_of
+from tests.judge.test_scoring import lists_of, sklearn_metrics
 
 SETTING: dict[str, Any] = {"trained_on": "perfect", "eps_claimed": 1.2, "sees": "message and lists"}
 SETTING |= dict.fromkeys(("defense", "pdgd"), "none") | {"learner": "fpdgd"}
@@ -117,22 +118,11 @@ def test_some_lists_keep_their_groups_and_pooled_evidence_goes_by_their_names() 
 
 def slow_metrics(judged: ClickEvidence, lists: NDArray[np.int64]) -> dict[str, float]:
     """Means over some lists with a click, one by one, and the AUC of their documents."""
-    found: dict[str, list[float]] = {name: [] for name in GROUP_METRICS if name != "auc"}
-    truth, values = [], []
-    guessed = judged.guessed["attack"]
-    for i in lists:
-        here = judged.is_document[i]
-        clicks, guess = judged.clicks[i, here], guessed.guess[i, here]
-        found["accuracy"].append(sk.accuracy_score(clicks, guess))
-        if guess.any():
-            found["precision"].append(sk.precision_score(clicks, guess))
-        found["recall"].append(sk.recall_score(clicks, guess))
-        found["f1"].append(sk.f1_score(clicks, guess, zero_division=0.0))
-        found["exact"].append(float((clicks == guess).all()))
-        truth += clicks.tolist()
-        values += guessed.scores[i, here].tolist()
-    area = sk.roc_auc_score(truth, values) if 0 < sum(truth) < len(truth) else float("nan")
-    return {**{name: float(np.mean(each)) for name, each in found.items()}, "auc": float(area)}
+    some = judged.at(lists)
+    here, scores = some.is_document, some.guessed["attack"].scores
+    rows = [sklearn_metrics(clicks, guess) for clicks, guess in lists_of(some)]
+    found = {name: float(np.nanmean([row[name] for row in rows])) for name in GROUP_METRICS if name != "auc"}
+    return {**found, "auc": float(sk.roc_auc_score(some.clicks[here], scores[here]))}
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -210,63 +210,47 @@ def about(view: View, *shape: int) -> Inference:
 
 
 class Even(Attack):
-    """Finds all queries equally likely, of more lists than there are.
-
-    Sees: nothing.
-    """
+    """Finds all queries equally likely, of more lists than there are."""
 
     name: ClassVar[str] = "even"
     asks: ClassVar[str | type] = "query"
-    more: int = 0
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        return about(view, len(view), view.shown.shape[1] + self.more)
+        return about(view, len(view), view.shown.shape[1] + 1)
 
 
 class EvenIntents(IntentAttack):
-    """Finds all intents equally likely, or knows one alone.
-
-    Sees: nothing.
-    """
+    """Knows one intent alone."""
 
     name: ClassVar[str] = "even-intents"
-    one: bool = False
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        return about(view, len(view), 1 if self.one else there(view.intent_labels).shape[3])
+        return about(view, len(view), 1)
 
 
 class EvenCounts(Attack):
-    """Counts half a click on each document, in sums of the first few.
-
-    Sees: nothing.
-    """
+    """Counts half a click on each document, in sums of the first three alone."""
 
     name: ClassVar[str] = "even-counts"
     asks: ClassVar[str | type] = "counts"
     observers: ClassVar[frozenset[str]] = frozenset({"aggregate", "individual"})
-    in_sums: int = 10
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         counts = np.where(view.is_document, 0.5, 0.0)
-        width = self.in_sums if view.observer == "aggregate" else None
+        width = 3 if view.observer == "aggregate" else None
         return Inference(scores=counts[:, :, :width], guess=np.zeros(view.shown.shape, np.bool_))
 
 
 class Alike(LinkAttack):
-    """Finds all messages alike, or says so once of each.
-
-    Sees: nothing.
-    """
+    """Finds all messages alike, and says so once of each."""
 
     name: ClassVar[str] = "alike"
-    flat: bool = False
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         return about(view, len(view), 2)
 
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
-        return np.zeros(len(offered) if self.flat else offered.shape)
+        return np.zeros(len(offered))
 
 
 def refusals(attack: Attack) -> list[dict[str, str]]:
@@ -277,15 +261,16 @@ def refusals(attack: Attack) -> list[dict[str, str]]:
     ]
 
 
-SLOPPY: list[tuple[Attack, str]] = [
-    (Even(more=1), r"an answer of shape \(3, 4\); expected a probability for each list, shape \(3, 3\)"),
-    (EvenIntents(one=True), r"of shape \(3, 1\); expected a log likelihood for each intent, shape \(3, 2\)"),
-    (EvenCounts(in_sums=3), r"scores of shape \(3, 1, 3\); expected \(3, 1, 10\)"),
-    (Alike(flat=True), r"likeness.* shape \(3,\)"),
-]
-
-
-@pytest.mark.parametrize(("attack", "why"), SLOPPY, ids=str)
+@pytest.mark.parametrize(
+    ("attack", "why"),
+    [
+        (Even(), r"an answer of shape \(3, 4\); expected a probability for each list, shape \(3, 3\)"),
+        (EvenIntents(), r"of shape \(3, 1\); expected a log likelihood for each intent, shape \(3, 2\)"),
+        (EvenCounts(), r"scores of shape \(3, 1, 3\); expected \(3, 1, 10\)"),
+        (Alike(), r"likeness.* shape \(3,\)"),
+    ],
+    ids=str,
+)
 def test_an_answer_that_its_task_does_not_accept_is_refused(attack: Attack, why: str) -> None:
     with pytest.raises(PluginError, match=why):
         refusals(attack)
