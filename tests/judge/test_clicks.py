@@ -458,7 +458,7 @@ def test_without_pdgds_settings_columns_alone_decide() -> None:
 
 
 def read(real: Sent) -> tuple[Bools, Bools, Bools]:
-    """Documents (n, k) that OLSR reads rightly, that messages tell, and that stand in lists that are no ties."""
+    """Documents (n, k) that OLSR reads rightly, that messages tell, and that stand in lists without a tie."""
     seen, clicks = real.view, real.clicks[:, 0]
     here = seen.is_document[:, 0]
     mixed = clicks.any(axis=1) & (clicks != here).any(axis=1)

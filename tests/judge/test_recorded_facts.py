@@ -662,15 +662,6 @@ def test_embedded_candidates_take_the_place_of_the_data(tmp_path: Path) -> None:
     assert "map: cannot run: the observer does not know: candidates" in said
 
 
-def test_hidden_candidates_are_out_of_reach(tmp_path: Path) -> None:
-    trace = trace_in(tmp_path / "t", CANDIDATES, candidates=True)
-    record = next(trace.rounds())
-    [seen] = Observer(trace.header, None).views(record)
-    assert np.array_equal(there(seen.view.candidates).offsets[1:], np.cumsum(there(record.n_candidates)))
-    [hidden] = Observer(trace.header, None, frozenset({"candidates"})).views(record)
-    assert hidden.view.candidates is None
-
-
 def test_a_round_keeps_the_candidates_of_chosen_messages(tmp_path: Path) -> None:
     trace = trace_in(tmp_path / "t", CANDIDATES, candidates=True)
     record = next(trace.rounds())
