@@ -384,7 +384,16 @@ def swapped(rounds: Rounds) -> Rounds:
     return with_clicks(rounds, out)
 
 
-CHANGES = {"shift": shifted, "swap": swapped}
+def other_rounds(rounds: Rounds) -> Rounds:
+    """The truth of the next round, which only a search of other clicks finds."""
+    following = [truth for _, truth in (*rounds[1:], rounds[0])]
+    return with_clicks(
+        rounds,
+        [truth.clicks & (record.shown >= 0) for (record, _), truth in zip(rounds, following, strict=True)],
+    )
+
+
+CHANGES = {"shift": shifted, "swap": swapped, "rounds": other_rounds}
 
 
 def recorded(folder: Path, system: System, change: TruthChange | None = None, **header: Any) -> Path:
