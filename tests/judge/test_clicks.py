@@ -280,7 +280,7 @@ def test_the_order_is_another_one_in_every_round(setup_of: SetupOf) -> None:
 
 
 def test_every_message_keeps_what_is_its_own(setup_of: SetupOf) -> None:
-    """Also what only recorders know: senders, sizes, what is in clear, buffers, candidates, unknown clicks."""
+    """Also what only recorders know: senders, sizes, what is in clear, buffers, candidates, unknown rows."""
     scenario = "intent-skew+quantity-skew:batches=1/3"
     setup = setup_of(clients=14, scenario=scenario, data=intent_collection(), embed_features=True)
     record, truth = Federation(setup).play(np.zeros(FEATURES), 0).recorded()

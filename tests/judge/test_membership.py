@@ -15,7 +15,9 @@ from foltr_audit.inference.membership_attacks import (
     RelativeAttack,
     update_evidence,
 )
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.membership import FederationEvidence, membership_metrics
+from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.there import there
@@ -147,5 +149,10 @@ def test_an_interval_covers_candidates_that_differ_and_federations_that_differ()
         found = membership_metrics(np.where(members, effect, 0.0) + noise, members, Streams(1))["auc"]
         low, high = there(found.ci95)
         ends.append(high - low)
+        for cluster in np.indices(shape):
+            resamples = QueryBootstrap(cluster.ravel().astype(np.str_), Streams(1))
+            scores = (np.where(members, effect, 0.0) + noise).ravel()
+            own = there(ScoreRanking.of(scores, members.ravel(), resamples.cluster).auc(resamples).ci95)
+            assert low <= own[0] < own[1] <= high
     assert ends[0] > 2 * ends[2]
     assert ends[1] > 1.2 * ends[2]
