@@ -314,7 +314,7 @@ def test_every_message_keeps_what_is_its_own(setup_of: SetupOf) -> None:
         (order * 2.0).tolist(),
         order.tolist(),
     )
-    assert np.array_equal(there(seen.candidates)[:, 0], np.repeat(came, sizes[came]))
+    assert np.array_equal(np.asarray(seen.candidates)[:, 0], np.repeat(came, sizes[came]))
     back, _ = reordered(seen, told, np.argsort(order))
     assert back.messages.tobytes() == record.messages.tobytes()
 
