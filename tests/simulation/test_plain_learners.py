@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from benchmarks import plain_central, plain_neural
-from benchmarks.plain_central import COLTRMemory, PlainCOLTR, PlainDBGD, PlainPDGD
+from benchmarks.plain_central import PlainPDGD
 from benchmarks.plain_evolution import AdamState, PlainEvolution, adam, evolution_gradient
-from benchmarks.plain_interleaving import place_odds
 from benchmarks.plain_neural import PlainNeuralLoop
 from benchmarks.plain_users import PlainUsers, click_setting
-from foltr_audit.core.plugins import CentralResult, Users
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.synthetic import synthesise
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.learners.coltr import COLTR
-from foltr_audit.simulation.learners.dbgd import DBGD
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from tests.fixtures.plain_searches import INFORMATIONAL, PERFECT, Clicking, K, asked, played, searching
-from tests.fixtures.reference import dataset, normals
-
-P = 6
-LENGTHS = (1, 14, 7, 10, 2, 30, 5, 3, 13, 11)
-WEIGHTS = 1.0 / np.arange(1.0, 31.0) ** 3
-
-
-def searched() -> Any:
-    rng = np.random.default_rng(8)
-    rows = sum(LENGTHS)
-    features = rng.normal(size=(rows, P))
-    labels = np.clip(np.floor(1.5 * features[:, 0] + rng.normal(size=rows)), 0, 2)
-    return dataset(features, labels, LENGTHS)
-
-
-DATA = searched()
+from tests.fixtures.plain_searches import K
 
 
 class Given:
@@ -75,10 +55,8 @@ def lists_of(shown: Ints, clicks: Bools) -> list[tuple[Ints, Bools]]:
     return [(row[row >= 0], clicked[row >= 0]) for row, clicked in zip(shown, clicks, strict=True)]
 
 
-def scripted(data: Any, lists: list[tuple[Ints, Bools]], clicking: Clicking = PERFECT) -> Scripted:
-    features, labels = PlainNeuralLoop.queries_of(data)
-    click, stop = (np.array(values) for values in clicking)
-    return Scripted(features, labels, click, stop, iter(lists))
+def scripted(data: Any, lists: list[tuple[Ints, Bools]]) -> Scripted:
+    return Scripted(*PlainNeuralLoop.queries_of(data), *click_setting("perfect", 2), iter(lists))
 
 
 def collection(*, certain: bool = False) -> Collection:
@@ -145,97 +123,6 @@ def test_plain_central_pdgd_is_that_of_the_engine(batch: int, monkeypatch: pytes
     assert np.abs(model - other).max() > 1e-6  # batches of another size are seen
 
 
-# --- DBGD -----------------------------------------------------------------------------------------
-
-
-def directions_of(users: Users, purpose: str, i: int, size: int) -> Floats:
-    """Normal numbers 0 .. size-1 of interaction i."""
-    stream = users.streams(purpose)
-    names = (stream.round, stream.purpose_code, np.uint64(stream.key))
-    numbers: Floats = normals(size, stream.clients[i : i + 1], *names)[0]
-    return numbers
-
-
-@pytest.mark.parametrize("clicking", [PERFECT, INFORMATIONAL])
-@pytest.mark.parametrize("kind", ["team-draft", "probabilistic"])
-def test_plain_dbgd_is_that_of_the_engine(
-    kind: str, clicking: Clicking, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A team draft makes the same lists of the same coins; probabilistic lists are those of the engine."""
-    learner = DBGD.model_validate({"interleaving": kind, "learning_rate": 0.2, "delta": 0.7})
-    start, n = np.linspace(-1.0, 1.3, P), 60
-    done = played(learner, [0], start, np.empty(0), data=DATA, n=n, clicking=clicking)[0]
-    users, lists = searching(DATA, n=n, clicking=clicking), lists_of(done.shown, done.clicks)
-    rows = iter(lists)
-
-    def given_list(rankings: Ints, rng: np.random.Generator) -> tuple[Ints, Floats]:
-        shown = next(rows)[0]
-        return shown, place_odds(rankings, shown, WEIGHTS[: rankings.shape[1]])
-
-    monkeypatch.setattr(plain_central, "probabilistic", given_list)
-    coins = users.streams("show").uniform(K // 2)
-    given = Given(
-        integers=iter([asked(DATA, n)]),
-        standard_normal=(directions_of(users, "dbgd/direction", i, P) for i in range(n)),
-        random=(1.0 - row for row in coins),
-    )
-    rules = {"probabilistic": kind != "team-draft", "delta": 0.7, "learning_rate": 0.2}
-    loop = PlainDBGD(scripted(DATA, lists), n, **rules)  # type: ignore[arg-type]
-    np.testing.assert_allclose(loop.rounds(start, 1, given.rng), done.parameters, rtol=1e-12, atol=1e-12)
-    assert np.abs(done.parameters - start).max() > 0.1
-
-
-# --- COLTR ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class GivenCOLTR(PlainCOLTR):
-    """COLTR with known fresh directions, (N, M, P), of the interactions that need them."""
-
-    fresh: Iterator[Floats] = field(default_factory=lambda: iter(()))
-
-    def directions(self, winners: Floats, rng: np.random.Generator) -> Floats:
-        drawn = next(self.fresh).copy()
-        drawn[: winners.shape[0]] = winners
-        return drawn
-
-
-def fresh_of(users: Users, learnt: CentralResult, M: int) -> Iterator[Floats]:
-    """The engine's fresh directions for each list with an unclicked document above a clicked one."""
-    for i, clicks in enumerate(learnt.clicks):
-        clicked = np.flatnonzero(clicks)
-        if clicked.size and not clicks[: clicked[-1]].all():
-            numbers = directions_of(users, "coltr/directions", i, M * P).reshape(M, P)
-            yield numbers / np.sqrt((numbers**2).sum(axis=1, keepdims=True))
-
-
-@pytest.mark.parametrize("clicking", [PERFECT, INFORMATIONAL])
-@pytest.mark.parametrize(("gamma", "step", "tau"), [(1.0, 1.0, 1.0), (0.3, 0.4, 0.5)])
-def test_plain_coltr_is_that_of_the_engine(
-    clicking: Clicking, gamma: float, step: float, tau: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Lists, clicks and directions of the engine; winners are carried over."""
-    rules = {"candidates": 70, "gamma": gamma, "step": step, "tau": tau, "decay": 0.9}
-    learner, n, start = COLTR.model_validate(rules), 40, np.linspace(-0.7, 1.0, P)
-    done = played(learner, [0], start, learner.first_state(P), data=DATA, n=n, clicking=clicking)[0]
-    users, lists = searching(DATA, n=n, clicking=clicking), lists_of(done.shown, done.clicks)
-    rows, seen = iter(lists), []
-
-    def given_list(scores: Floats, rng: np.random.Generator) -> Ints:
-        seen.append(scores)
-        return next(rows)[0]
-
-    monkeypatch.setattr(plain_central, "sample_list", given_list)
-    loop = GivenCOLTR(scripted(DATA, lists), n, **rules, fresh=fresh_of(users, done, 70))  # type: ignore[arg-type]
-    memory, queries = COLTRMemory(start, 0, np.empty((0, P))), asked(DATA, n)
-    for query in queries:
-        memory = loop.interact(memory, query, np.random.default_rng(0))
-    np.testing.assert_allclose(memory.model, done.parameters, rtol=1e-10, atol=1e-12)
-    assert memory.updates == done.state[0] > 3
-    assert memory.winners.shape[0] == np.count_nonzero(done.state[1:] >= 0) > 0
-    np.testing.assert_allclose(seen[0] * tau, loop.users.features[queries[0]] @ start)
-
-
 # --- neural FPDGD ---------------------------------------------------------------------------------
 
 
@@ -247,8 +134,7 @@ def test_plain_neural_rounds_are_those_of_the_engine(ranker: str, monkeypatch: p
     model = start = setup.ranker.initial(np.random.default_rng(10))
     data = setup.collection.train
     users = scripted(data, [])
-    click, stop = click_setting("perfect", 2)
-    parts = (users.features, users.labels, click, stop, 7, 3)
+    parts = (users.features, users.labels, users.click, users.stop, 7, 3)
     loop = PlainNeuralLoop(*parts, hidden=hidden, layers=layers)
     for round_ in Federation(setup).rounds(start):
         done = round_.sent.interactions
