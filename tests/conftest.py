@@ -55,7 +55,8 @@ def collection() -> Collection:
 def setup_of(collection: Collection) -> SetupOf:
     """Makes a small experiment: `setup_of(rounds=3, clients=5, defense=("clip:norm=1",))`.
 
-    `chain` puts objects in the place of registered plug-ins; `data` other data.
+    `chain` puts objects in the place of registered plug-ins; `data` other data; `train` holds more of that
+    table.
     """
 
     def made(
@@ -80,6 +81,7 @@ def setup_of(collection: Collection) -> SetupOf:
         server: str | None = None,
         cohorts: str | None = None,
         data: Collection | None = None,
+        train: dict[str, Any] | None = None,
     ) -> Setup:
         spec = Spec.parse(
             {
@@ -101,6 +103,7 @@ def setup_of(collection: Collection) -> SetupOf:
                     "click_model": click_model,
                     "no_relevant": no_relevant,
                     **({} if server is None else {"server": server}),
+                    **(train or {}),
                 },
                 "trace": {"message": message, "dtype": dtype, "embed_features": embed_features},
                 "attack": attack,

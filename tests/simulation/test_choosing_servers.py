@@ -45,13 +45,6 @@ def test_the_second_of_two_rounds_lacks_one_client() -> None:
     assert left_out == [pair % COHORT for pair in range(10)]
 
 
-def test_the_difference_of_two_sums_is_a_message_if_clients_repeat_themselves() -> None:
-    first, second = cohorts("differencing", 2)
-    messages = np.random.default_rng(1).normal(size=(CLIENTS, 4))
-    (one,) = set(first.tolist()) - set(second.tolist())
-    np.testing.assert_allclose(messages[first].sum(axis=0) - messages[second].sum(axis=0), messages[one])
-
-
 def test_a_cohort_of_one_client_is_not_emptied() -> None:
     server = make(Server, "differencing")
     assert server.cohort(1, lambda _: np.array([4])).tolist() == [4]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -131,9 +129,8 @@ def test_tables_of_a_mixture(largest: int, order: list[CascadeClickModel]) -> No
 
 @pytest.mark.parametrize("ranker", ["linear", "neural:hidden=4,layers=2"])
 def test_the_kernel_plays_every_trait_as_arrays_do(ranker: str, setup_of: SetupOf) -> None:
-    setup = setup_of(clients=70, scenario=ALL, data=intent_collection(), defense=("clip:norm=0.5",))
-    train = setup.spec.train.model_copy(update={"ranker": ranker})
-    setup = replace(setup, spec=setup.spec.model_copy(update={"train": train}))
+    given = {"data": intent_collection(), "defense": ("clip:norm=0.5",), "train": {"ranker": ranker}}
+    setup = setup_of(clients=70, scenario=ALL, **given)
     clientele = Federation(setup).clientele
     model = np.random.default_rng(1).normal(size=setup.ranker.n_parameters)
     context = setup.context(3, np.arange(70), 6, model)

@@ -148,10 +148,9 @@ def test_online_lists_may_count_otherwise_than_offline_ones(
     """A setup differs from the one without `no_relevant_online` in online metrics alone."""
 
     def metrics(no_relevant: str, online: str | None) -> tuple[float, float]:
-        setup = setup_of(rounds=1, clients=60, no_relevant=no_relevant)
-        train = setup.spec.train.model_copy(update={"no_relevant_online": online})
-        changed = Setup(setup.spec.model_copy(update={"train": train}), setup.collection)
-        (played,) = Federation(changed).rounds(MODEL)
+        train = {"no_relevant_online": online}
+        setup = setup_of(rounds=1, clients=60, no_relevant=no_relevant, train=train)
+        (played,) = Federation(setup).rounds(MODEL)
         return played.metrics["offline_ndcg@10"], played.metrics["online_ndcg@10"]
 
     found = metrics(offline, online)

@@ -11,14 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.click_models import PerfectClickModel
-from foltr_audit.core.defense_chain import parse_chain
-from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.errors import DataError, UsageError
+from foltr_audit.errors import DataError
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.conftest import SetupOf
@@ -59,7 +55,10 @@ def test_the_next_round_starts_where_the_last_one_ended(setup_of: SetupOf) -> No
     for (before, _), (after, _) in pairwise(rounds):
         assert after.parameters.tobytes() == before.aggregate.tobytes()
         assert not np.array_equal(after.query, before.query)
-    half = Federation(setup_of(rounds=4)).rounds(rounds[1][0].aggregate, first=2)
+    federation = Federation(setup_of(rounds=4))
+    for record, truth in rounds:
+        assert truth.metrics["offline_ndcg@10"] == federation.evaluation.ndcg(record.aggregate)
+    half = federation.rounds(rounds[1][0].aggregate, first=2)
     same_rounds([one.recorded() for one in half], rounds[2:])
 
 
@@ -73,42 +72,6 @@ def test_same_spec_same_records(setup_of: SetupOf) -> None:
     same_rounds(run(), run())
     for changes in ({"seed": 2}, {"repetition": 1}):
         assert not np.array_equal(run(**changes)[0][0].query, run()[0][0].query)
-
-
-@pytest.mark.parametrize(
-    ("defense", "steps_alike"),
-    [
-        (("gamma-laplace:eps=1,sensitivity=3",), 4),
-        (("clip:norm=1e9",), 4),
-        (("clip:norm=0.01", "gamma-laplace:eps=1,sensitivity=3"), 1),
-    ],
-)
-def test_a_defense_does_not_shift_the_draws_of_round_0(
-    defense: tuple[str, ...], steps_alike: int, setup_of: SetupOf
-) -> None:
-    plain, bare = played(setup_of(rounds=1))[0]
-    defended, truth = played(setup_of(rounds=1, defense=defense))[0]
-    assert np.array_equal(plain.query, defended.query)
-    alike = plain.step < steps_alike
-    assert np.array_equal(plain.shown[alike], defended.shown[alike])
-    assert np.array_equal(bare.clicks[alike], truth.clicks[alike])
-    assert not np.array_equal(plain.messages, defended.messages) or steps_alike == 4
-
-
-def test_the_click_model_does_not_shift_queries_or_first_lists(setup_of: SetupOf) -> None:
-    perfect, _ = played(setup_of(rounds=1, click_model="perfect"))[0]
-    other, _ = played(setup_of(rounds=1, click_model="navigational"))[0]
-    assert np.array_equal(perfect.query, other.query)
-    first = perfect.step == 0
-    assert np.array_equal(perfect.shown[first], other.shown[first])
-
-
-def test_a_client_does_the_same_in_any_cohort(setup_of: SetupOf) -> None:
-    everybody, all_truth = played(setup_of(rounds=1, clients=12))[0]
-    some, truth = played(setup_of(rounds=1, clients=12, cohort=5))[0]
-    at = np.searchsorted(all_truth.clients, truth.clients)
-    assert everybody.messages[at].tobytes() == some.messages.tobytes()
-    assert all_truth.updates[at].tobytes() == truth.updates.tobytes()
 
 
 # --- cohorts --------------------------------------------------------------------------------------
@@ -199,16 +162,6 @@ def single_documents() -> Collection:
     return collection_of(train, vali, test)
 
 
-@pytest.mark.parametrize("defense", [("none",), ("clip:norm=0.5", "gamma-laplace:eps=1.2,sensitivity=1")])
-def test_one_client(defense: tuple[str, ...], setup_of: SetupOf) -> None:
-    record, truth = played(setup_of(rounds=1, clients=1, defense=defense))[0]
-    assert record.n_messages == 1
-    assert record.shares == 1
-    assert record.counts.tolist() == [4]
-    assert truth.clients.tolist() == [0]
-    assert record.aggregate.tobytes() == record.messages[0].tobytes()
-
-
 def test_one_document_a_query(setup_of: SetupOf) -> None:
     start = np.linspace(0.3, -0.4, FEATURES)
     setup = setup_of(data=single_documents(), rounds=2)
@@ -232,6 +185,9 @@ def test_a_client_without_clicks_is_normal(clips: bool, setup_of: SetupOf, colle
     clip = ("clip:norm=1",)
     setup = setup_of(rounds=1, click_model="perfect", learner=learner, defense=clip, data=data)
     record, truth = played(setup, start)[0]
+    assert (record.counts == 4).all(), "interactions, not clicks"
+    assert np.array_equal(record.slot, np.repeat(np.arange(8), 4))
+    assert np.array_equal(record.step, np.tile(np.arange(4), 8))
     assert not truth.clicks.any()
     assert not truth.updates.any()
     assert truth.metrics["maxrr"] == 0.0
@@ -246,14 +202,6 @@ def test_a_client_without_clicks_is_normal(clips: bool, setup_of: SetupOf, colle
     assert np.isfinite(record.aggregate).all()
 
 
-def test_counts_are_interactions_also_without_clicks(setup_of: SetupOf, collection: Collection) -> None:
-    setup = setup_of(rounds=1, data=with_nothing_relevant(collection), click_model="perfect")
-    record, _ = played(setup)[0]
-    assert (record.counts == 4).all()
-    assert np.array_equal(record.slot, np.repeat(np.arange(8), 4))
-    assert np.array_equal(record.step, np.tile(np.arange(4), 8))
-
-
 @pytest.mark.parametrize("message", ["model", "update"])
 @pytest.mark.parametrize(("dtype", "factor"), [("float32", 1e60), ("float64", 1e308)])
 def test_a_model_that_is_too_large_is_refused(
@@ -264,12 +212,6 @@ def test_a_model_that_is_too_large_is_refused(
     said = rf"round 0: .* too large for {dtype}; .*normalise the features"
     with np.errstate(over="ignore"), pytest.raises(DataError, match=said):
         Federation(setup).play(np.ones(FEATURES), 0)
-
-
-def test_local_steps_are_of_learners_that_send_models(setup_of: SetupOf) -> None:
-    setup = setup_of(learner="pdgd")
-    with pytest.raises(UsageError, match="learner pdgd: it sends clicks; expected one that sends models"):
-        setup.rules(PerfectClickModel(), sampled=True)
 
 
 def test_features_are_embedded_on_request(setup_of: SetupOf, collection: Collection) -> None:
@@ -285,32 +227,9 @@ def test_features_are_embedded_on_request(setup_of: SetupOf, collection: Collect
 # --- evaluation and accounting --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("no_relevant", ["zero", "skip"])
-def test_offline_ndcg(no_relevant: str, setup_of: SetupOf, collection: Collection) -> None:
-    """That of the model after the round; `test_evaluation` has it by hand."""
-    setup = setup_of(no_relevant=no_relevant, rounds=2)
-    evaluation = Federation(setup).evaluation
-    for record, truth in played(setup):
-        assert truth.metrics["offline_ndcg@10"] == evaluation.ndcg(record.aggregate)
-        assert truth.metrics["offline_ndcg@10"] != evaluation.ndcg(record.parameters)
-    relevant = ideal_dcg(collection.test) > 0
-    assert evaluation.ceiling == (1.0 if no_relevant == "skip" else relevant.mean())
-    assert 0 < relevant.mean() < 1
-
-
 def test_clipped_share_counts_changed_steps(setup_of: SetupOf) -> None:
     wide = played(setup_of(rounds=1, defense=("clip:norm=1e6",)))[0][1]
     tight = played(setup_of(rounds=1, defense=("clip:norm=1e-6",)))[0][1]
     assert wide.metrics["clipped"] == 0.0
     assert tight.metrics["clipped"] == tight.clipped.mean() > 0.5
     assert played(setup_of(rounds=1, chain=(ToyStep(),)))[0][1].metrics["clipped"] == 0.0
-
-
-def test_what_a_setup_claims_and_says_of_its_noise(setup_of: SetupOf) -> None:
-    setup = setup_of(clients=50, cohort=20, defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"))
-    assert setup.privacy.claim() == 1.2
-    assert setup.privacy.noise() == "gamma-share:n=20,scale=2.5"
-    assert setup_of().privacy.claim() == math.inf
-    assert setup_of().privacy.noise() is None
-    assert parse_chain(setup.spec.defense) == setup.chain.defenses
-    assert isinstance(setup.learner, FPDGD)

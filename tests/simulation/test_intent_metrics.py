@@ -85,26 +85,6 @@ def test_one_interaction_a_round_is_the_papers_formula() -> None:
     np.testing.assert_allclose(drops(rows_of(values), found, 1), [(0.8 - 0.6) / 0.8, 0.0], rtol=1e-14)
 
 
-def test_a_round_of_many_interactions_has_one_model_at_the_change() -> None:
-    """At a round's end the labels alone change; later models have learnt the new intent already."""
-    found = environment("abrupt", 60)
-    values = np.array([[0.1, 0, 0], [0.8, 0.4, 0], [0.9, 0.5, 0.1], [0.9, 0.6, 0.3], [0, 0, 1], [0, 0, 1]])
-    expected = [(0.8 - 0.4) / 0.8, (0.6 - 0.3) / 0.6]
-    np.testing.assert_allclose(drops(rows_of(values), found, 10), expected, rtol=1e-14)
-    values[[2, 4]] = 0.0  # what the model becomes in the round of the change has no say
-    np.testing.assert_allclose(drops(rows_of(values), found, 10), expected, rtol=1e-14)
-    values[3] = 0.0
-    assert drops(rows_of(values), found, 10)[1] == 0.0
-
-
-def test_a_change_within_a_round_takes_the_model_that_users_had_then() -> None:
-    found = environment("abrupt:period=25", 60)
-    values = [[0.1, 0, 0], [0.8, 0.4, 0], [0.9, 0.5, 0.1], [0.9, 0.6, 0.3], [0, 0.5, 0.1], [0, 0, 1]]
-    assert found.change_points == (25, 50)
-    expected = [(0.8 - 0.4) / 0.8, (0.5 - 0.1) / 0.5]
-    np.testing.assert_allclose(drops(rows_of(values), found, 10), expected, rtol=1e-14)
-
-
 def test_without_a_model_before_the_change_there_is_no_drop() -> None:
     found = environment("abrupt", 6)
     values = np.full((6, INTENTS), 0.5)

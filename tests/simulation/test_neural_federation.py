@@ -9,59 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foltr_audit.core.click_models import PerfectClickModel
-from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.stages import first_model, train
-from foltr_audit.simulation.client import ClientRules
-from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from tests.conftest import SetupOf
 from tests.fixtures.command import files, run
-from tests.fixtures.reference import numba_threads
 from tests.fixtures.tiny import FEATURES
 
 TRAIN = "train --data synthetic:mq2007:60 --ranker neural:hidden=4"
-
-
-def with_ranker(setup: Setup, text: str) -> Setup:
-    """The same experiment with another ranker."""
-    table = setup.spec.table()
-    table_in(table, "train")["ranker"] = text
-    return Setup(Spec.parse(table), setup.collection)
-
-
-def test_rankers_go_through_the_fused_kernel(setup_of: SetupOf) -> None:
-    def rules(text: str) -> ClientRules:
-        return with_ranker(setup_of(), text).rules(PerfectClickModel(), sampled=True)
-
-    shapes = {"linear": (None, None), "neural": (64, 1), "neural:hidden=4": (4, 1)}
-    for text, shape in {**shapes, "neural:hidden=4,layers=2": (4, 2)}.items():
-        declared = rules(text).kernel_rules()
-        assert declared is not None
-        assert (declared.hidden, declared.layers) == shape
+NEURAL = {"ranker": "neural:hidden=4"}
 
 
 def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:
-    one, same, other = (with_ranker(setup_of(seed=seed), "neural:hidden=4") for seed in (1, 1, 2))
+    one, same, other = (setup_of(seed=seed, train=NEURAL) for seed in (1, 1, 2))
     assert first_model(one).tobytes() == first_model(same).tobytes()
     assert not np.array_equal(first_model(one), first_model(other))
     assert not first_model(setup_of()).any()
 
 
-def test_claims_and_noise_laws_need_no_model(setup_of: SetupOf) -> None:
-    chain = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
-    linear = setup_of(defense=chain)
-    neural = with_ranker(linear, "neural:hidden=4")
-    assert neural.privacy.claim() == linear.privacy.claim()
-    assert neural.privacy.noise() == linear.privacy.noise()
-
-
 @pytest.mark.parametrize("message", ["model", "update"])
 def test_a_neural_federation(message: str, setup_of: SetupOf) -> None:
-    plain = setup_of(rounds=3, message=message, defense=("clip:norm=2",))
-    setup = with_ranker(plain, "neural:hidden=4")
+    setup = setup_of(rounds=3, message=message, defense=("clip:norm=2",), train=NEURAL)
     trained = train(setup, keep=True)
     recording = trained.recording
     assert recording is not None
@@ -99,17 +66,3 @@ def test_a_model_of_another_ranker_is_no_first_model(tmp_path: Path) -> None:
     np.save(tmp_path / "linear.npy", np.zeros(46), allow_pickle=False)
     line = run(f"{TRAIN} --init", tmp_path / "linear.npy").one_error()
     assert line.endswith("an array of float64 and shape (46,); expected 192 real numbers, one per parameter")
-
-
-@pytest.mark.parametrize("text", ["neural:hidden=4", "neural:hidden=4,layers=2"])
-def test_threads_change_no_byte_of_a_neural_round(text: str, setup_of: SetupOf) -> None:
-    setup = with_ranker(setup_of(clients=70, defense=("clip:norm=2",)), text)
-
-    def round_bytes(threads: int) -> list[bytes]:
-        with numba_threads(threads):
-            played = Federation(setup).play(first_model(setup), 0)
-            done = played.sent.interactions
-            arrays = (played.sent.messages, played.sent.updates, done.shown, done.clicks, played.aggregate)
-            return [np.ascontiguousarray(array).tobytes() for array in arrays]
-
-    assert round_bytes(2) == round_bytes(1)

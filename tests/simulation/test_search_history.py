@@ -65,11 +65,17 @@ def test_queries_of_nobody_have_no_users() -> None:
     assert SearchHistory.of(dataset([1, 2], seed=1)) is None
 
 
-def test_round_t_is_the_next_batch_of_each_users_queries(log: Collection) -> None:
-    for number, round_ in enumerate(played(setup_of(log))):
+@pytest.mark.parametrize(
+    "more", [{}, {"cohort": 2}, {"clients": 2}, {"scenario": "quantity-skew:batches=1/2"}]
+)
+def test_round_t_is_the_next_batch_of_each_users_queries(log: Collection, more: dict[str, object]) -> None:
+    """Whoever else takes part; the most active users are the first clients."""
+    for number, round_ in enumerate(played(setup_of(log, **more))):
         for user, queries in zip(round_.context.clients.tolist(), round_.asked.queries, strict=True):
-            mine = own(log, user)
-            assert queries.tolist() == [mine[(3 * number + b) % len(mine)] for b in range(3)]
+            mine, size = own(log, user), 1 + user % 2 if "scenario" in more else 3
+            expected = [mine[(size * number + b) % len(mine)] for b in range(size)]
+            assert queries[queries >= 0].tolist() == expected
+    assert len(own(log, 0)) >= len(own(log, 1)) >= len(own(log, 2))
 
 
 @pytest.mark.parametrize(
@@ -106,28 +112,6 @@ def test_no_click_is_learnt_from_in_more_rounds_than_is_counted(
         assert often == counted.repeats
 
 
-def test_a_sampled_user_is_at_the_same_place_whoever_else_took_part(log: Collection) -> None:
-    everybody = played(setup_of(log))
-    for whole, some in zip(everybody, played(setup_of(log, cohort=2)), strict=True):
-        assert some.asked.queries.tolist() == whole.asked.queries[some.context.clients].tolist()
-
-
-def test_users_with_more_interactions_go_on_where_they_stopped(log: Collection) -> None:
-    rounds = played(setup_of(log, scenario="quantity-skew:batches=1/2"))
-    for user in range(USERS):
-        size = 1 + user % 2
-        row = [queries for one in rounds for queries in one.asked.queries[user].tolist() if queries >= 0]
-        mine = own(log, user)
-        assert row == [mine[step % len(mine)] for step in range(3 * size)]
-
-
-def test_the_most_active_users_are_the_first_clients(log: Collection) -> None:
-    few = played(setup_of(log, clients=2))
-    for one, all_ in zip(few, played(setup_of(log)), strict=True):
-        assert one.asked.queries.tolist() == all_.asked.queries[:2].tolist()
-    assert len(own(log, 0)) >= len(own(log, 1)) >= len(own(log, 2))
-
-
 def test_perfect_users_click_what_they_clicked_where_it_is_shown(log: Collection) -> None:
     seen = 0
     for round_ in played(setup_of(log)):
@@ -141,9 +125,11 @@ def test_perfect_users_click_what_they_clicked_where_it_is_shown(log: Collection
 
 def test_another_click_model_clicks_on_the_same_lists(log: Collection) -> None:
     setup = setup_of(log, interactions=1, rounds=1)
-    train = setup.spec.train.model_copy(update={"click_model": "informational"})
-    other = replace(setup, spec=setup.spec.model_copy(update={"train": train}))
-    (mine, real), (theirs, simulated) = (played(one)[0].recorded() for one in (setup, other))
+    table = setup.spec.table()
+    table["train"] = {**table["train"], "click_model": "informational"}  # type: ignore[dict-item]
+    (mine, real), (theirs, simulated) = (
+        played(one)[0].recorded() for one in (setup, Setup(Spec.parse(table), log))
+    )
     np.testing.assert_array_equal(mine.shown, theirs.shown)
     assert simulated.clicks.sum() > real.clicks.sum()
 

@@ -70,13 +70,8 @@ def test_an_attack_on_training_needs_its_messages() -> None:
 
 @pytest.mark.parametrize("every", [1, 3, 10])
 def test_evaluation_every_k_rounds_and_after_the_last(every: int, setup_of: SetupOf) -> None:
-    from dataclasses import replace
-
-    setup = setup_of(rounds=7)
-    whole = [played.metrics for played in Federation(setup).rounds(np.zeros(FEATURES))]
-    train = setup.spec.train.model_copy(update={"evaluate_every": every})
-    spec = setup.spec.model_copy(update={"train": train})
-    sparse = Federation(replace(setup, spec=spec)).rounds(np.zeros(FEATURES))
+    whole = [played.metrics for played in Federation(setup_of(rounds=7)).rounds(np.zeros(FEATURES))]
+    sparse = Federation(setup_of(rounds=7, train={"evaluate_every": every})).rounds(np.zeros(FEATURES))
     for round_, (mine, played) in enumerate(zip(whole, sparse, strict=True)):
         due = (round_ + 1) % every == 0 or round_ == 6
         assert np.isnan(played.metrics["offline_ndcg@10"]) == (not due)
