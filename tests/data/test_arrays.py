@@ -42,16 +42,6 @@ def test_arrays_and_the_file_of_them_are_the_same_data(tmp_path: Path) -> None:
     np.testing.assert_array_equal(made.test.features, read.test.features)
 
 
-def test_rows_of_a_query_may_stand_anywhere() -> None:
-    order = RNG.permutation(240)
-    mixed = fa.make_data(X[order], Y[order], QUERY[order], normalise="none")
-    plain = fa.make_data(X, Y, QUERY, normalise="none")
-    rows = {tuple(row) for row in np.concatenate([plain.part(p).features for p in plain.PARTS])}
-    again = {tuple(row) for row in np.concatenate([mixed.part(p).features for p in mixed.PARTS])}
-    assert rows == again
-    assert (mixed.train.lengths == 12).all()
-
-
 def test_frames_name_columns() -> None:
     frame = pl.DataFrame({"grade": Y, "a": X[:, 0], "qid": QUERY, **{f"f{n}": X[:, n] for n in (1, 2, 3)}})
     assert fa.make_data(frame, "grade", "qid").fingerprint == fa.make_data(X, Y, QUERY).fingerprint
@@ -97,8 +87,9 @@ def test_a_spec_of_arrays_runs_here_and_nowhere_else() -> None:
     other = fa.Spec(data={"source": "arrays:data-000000000000"}, train={"rounds": 1})
     with pytest.raises(DataError, match="made of arrays in another Python process"):
         fa.simulate(other)
-    with pytest.raises(UsageError, match="made with normalise=zscore"):
-        fa.simulate(fa.Spec(data={"source": made.source, "normalise": "none"}, train={"rounds": 1}))
+    for field, value, kept in (("normalise", "none", "zscore"), ("missing", "min", "None")):
+        with pytest.raises(UsageError, match=f"made with {field}={kept}"):
+            fa.simulate(fa.Spec(data={"source": made.source, field: value}, train={"rounds": 1}))
 
 
 # Data frames: columns of any type, with missing values.
@@ -247,38 +238,36 @@ def test_sparse_columns_of_pandas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "features", "message"),
     [
-        ({"relevance": 32}, "label 32 is above 31; expected 0 to 31"),
-        ({"relevance": 1.5}, "label 1.5 is fractional"),
-        ({"relevance": None}, "label nan is not a number"),
-        ({"relevance": "1"}, "relevance of qrels: row 3: expected numbers, not str"),
-        ({"query_id": None}, "query_id of qrels: row 3: no name"),
-        ({"doc_id": ""}, "doc_id of qrels: row 3: no name"),
-        ({"doc_id": "d2"}, "qrels: query q0, document d2 is judged twice"),
+        ({"relevance": 1.5}, None, "label 1.5 is fractional"),
+        ({"relevance": None}, None, "label nan is not a number"),
+        ({"relevance": "1"}, None, "relevance of qrels: row 3: expected numbers, not str"),
+        ({"query_id": None}, None, "query_id of qrels: row 3: no name"),
+        ({"doc_id": ""}, None, "doc_id of qrels: row 3: no name"),
+        ({"doc_id": "d2"}, None, "qrels: query q0, document d2 is judged twice"),
+        ({}, lambda *_: 1.0, r"X of train: shape \(240,\)"),
+        ({}, lambda _, name: [0.0] * len(name), "different numbers of features"),
+        ({}, lambda *_: [math.nan], "X of train: row 0, column 0: value nan"),
+        ({}, lambda *_: [1e39], "X of train: row 0, column 0: value 1e[+]39 is beyond float32"),
+        ({}, lambda *_: ["a"], "X of train: row 0, column 0: expected numbers, not str"),
     ],
 )
-def test_judgements_that_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_judgements_that_are_refused(changes: dict[str, Any], features: Any, message: str) -> None:
     qrels = [Qrel(f"q{row // 12}", f"d{row}", int(Y[row])) for row in range(240)]
+    assert fa.make_data_of_qrels(qrels, lambda *_: [1.0, math.nan], missing="mean").n_missing == 240
     qrels[3] = qrels[3]._replace(**changes)
     with pytest.raises(DataError, match=message):
-        fa.make_data_of_qrels(qrels, lambda query, document: X[len(query + document)])
+        fa.make_data_of_qrels(qrels, features or (lambda query, document: X[len(query + document)]))
 
 
-def test_features_of_judgements_that_are_refused() -> None:
-    qrels = [Qrel(f"q{row // 12}", f"d{row}", int(Y[row])) for row in range(240)]
-    refused: tuple[tuple[Any, str], ...] = (
-        (lambda *_: 1.0, r"X of train: shape \(240,\)"),
-        (lambda _, name: [0.0] * len(name), "different numbers of features"),
-        (lambda *_: [math.nan], "X of train: row 0, column 0: value nan"),
-        (lambda *_: [1e39], "X of train: row 0, column 0: value 1e[+]39 is beyond float32"),
-        (lambda *_: ["a"], "X of train: row 0, column 0: expected numbers, not str"),
-    )
-    for features, message in refused:
-        with pytest.raises(DataError, match=message):
-            fa.make_data_of_qrels(qrels, features)
-    with pytest.raises(DataError, match="no attribute 'query_id'; expected judgements with query_id, doc_id"):
-        fa.make_data_of_qrels([(1, 2, 3)], {})
-    with pytest.raises(DataError, match="qrels: no judgement"):
-        fa.make_data_of_qrels([], lambda *_: [1.0])
-    assert fa.make_data_of_qrels(qrels, lambda *_: [1.0, math.nan], missing="mean").n_missing == 240
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([(1, 2, 3)], "no attribute 'query_id'; expected judgements with query_id, doc_id"),
+        ([], "no judgement"),
+    ],
+)
+def test_what_are_no_judgements(given: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        fa.make_data_of_qrels(given, lambda *_: [1.0])

@@ -20,7 +20,7 @@ LAYOUTS = {
     "text": [f"{part}.txt" for part in PARTS],
     "valid": [f"{part}.txt" for part in ("train", "valid", "test")],
     "yahoo": [f"set1.{part}.txt" for part in ("train", "valid", "test")],
-    "name": [f"web.{part}" for part in PARTS],
+    "name": [f"web.{part}" for part in ("train", "valid", "test")],
     "fold": [f"Fold1/{part}.txt" for part in PARTS],
     "name in a fold": [f"Fold1/web.{part}" for part in PARTS],
     "pieces": [f"S{number}.txt" for number in range(1, 6)],

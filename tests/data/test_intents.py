@@ -213,30 +213,6 @@ def test_an_intent_can_be_learnt_and_helps_others_less() -> None:
     assert others == pytest.approx(own, rel=1e-6)
 
 
-@pytest.mark.slow
-def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
-    from foltr_audit.core.settings.experiment import Spec
-    from foltr_audit.experiments.stages import train
-    from foltr_audit.simulation.federation import Federation
-    from foltr_audit.simulation.setup import Setup
-
-    whole = balance_collection(normalise(synthesise("clueweb-intents"), "zscore"), Streams(1))
-    under = [whole.train.under(intent) for intent in range(4)]
-    shown = [replace(whole, train=part, vali=part, test=part) for part in under]
-    spec = Spec(
-        population={"clients": 1},
-        train={"learner": "pdgd:interactions=100,batch=1", "rounds": 500, "evaluate_every": 500},
-        trace={"every": 0},
-    )
-    found = np.empty((4, 4))
-    for intent, collection in enumerate(shown):
-        parameters = train(Setup(spec, collection)).parameters
-        found[intent] = [Federation(Setup(spec, other)).evaluation.ndcg(parameters) for other in shown]
-    own = np.diag(found).mean()
-    assert own > 0.35
-    assert (found.sum() - 4 * own) / 12 < 0.95 * own
-
-
 # --- the option -----------------------------------------------------------------------------------
 
 

@@ -78,22 +78,6 @@ def test_what_missing_features_become(tmp_path: Path, how: str | None, normalise
         assert np.abs(ours).max() < 100
 
 
-@pytest.mark.parametrize(
-    "marker",
-    [
-        "1.7976931348623157e308", "-1.7976931348623157e+308", "1.797693e+308", "1.798E308",
-        "1.797693134862316e+308", f"{float(MARKER):f}",
-    ],
-)  # fmt: skip
-def test_every_form_of_the_marker_is_one(tmp_path: Path, marker: str) -> None:
-    for dtype in ("float32", "float64"):
-        one, other = (
-            fa.load_data(written(tmp_path / f"{place}.txt", text), dtype=dtype)
-            for place, text in enumerate((MARKER, marker))
-        )
-        assert one.fingerprint == other.fingerprint
-
-
 @pytest.mark.parametrize("text", ["nan", "-NaN", "NULL", "null", "NA"])
 def test_no_numbers_are_missing_only_where_the_user_says_so(tmp_path: Path, text: str) -> None:
     path = written(tmp_path / "data.txt", text)
@@ -148,22 +132,6 @@ def test_the_mean_of_a_constant_feature_is_exactly_its_value() -> None:
         assert not any(made.part(name).features.any() for name in Collection.PARTS)
 
 
-def test_the_validation_and_test_splits_change_nothing() -> None:
-    holes = np.where(GONE, float(MARKER), KNOWN)
-    parts: dict[str, Any] = {"vali": (holes, Y, QUERY), "test": (holes, Y, QUERY)}
-    shifted: dict[str, Any] = {name: (np.where(GONE, float(MARKER), KNOWN + 50), Y, QUERY) for name in parts}
-    for how in ("min", "mean"):
-        one, other = (
-            fa.make_data(holes, Y, QUERY, missing=how, normalise="none", **given)
-            for given in (parts, shifted)
-        )
-        np.testing.assert_array_equal(one.train.features, other.train.features)
-        values = filled_by_hand(np.arange(60), how).astype(np.float32)
-        for column, gone in enumerate(GONE.T):
-            (value,) = np.unique(values[gone, column])
-            assert np.count_nonzero(other.test.features[:, column] == value) == np.count_nonzero(gone)
-
-
 @pytest.mark.parametrize(
     ("given", "text"),
     [(0, "0"), (-0.0, "0"), ("0.50", "0.5"), (1e-3, "0.001"), ("mean", "mean"), (None, None)],
@@ -200,12 +168,3 @@ def test_a_run_and_its_bare_trace_remember_the_setting(tmp_path: Path) -> None:
     bare = trace.rename(tmp_path / "bare")
     found = answer("attack --method max-gain --trace", bare, "--data", path)
     assert [row["auc"] for row in found["results"]] == [row["auc"] for row in first["results"]]
-
-
-def test_arrays_that_a_spec_wants_otherwise(tmp_path: Path) -> None:
-    made = fa.make_data(np.where(GONE, float(MARKER), KNOWN), Y, QUERY, missing="mean")
-    spec = fa.Spec(data=made, train={"rounds": 1}, population={"clients": 3})
-    assert spec.data.missing == "mean"
-    fa.simulate(spec)
-    with pytest.raises(UsageError, match="made with missing=mean; expected the same, not min"):
-        fa.simulate(fa.Spec(data={"source": made.source, "missing": "min"}))

@@ -77,8 +77,6 @@ def test_pieces_are_in_the_order_of_their_numbers(tmp_path: Path, names: list[st
     ("comment", "name"),
     [
         ("#docid = GX008-86-4444840 inc = 1 prob = 0.086622", "GX008-86-4444840"),
-        ("# docid=clueweb09-en0000-00-00000 inc = 1", "clueweb09-en0000-00-00000"),
-        ("# docid = X", "X"),
         ("#docid =  X  ", "X"),
         ("#DocID: X inc = 1", "X"),
         ("# inc = 1 doc_id = X", "X"),
@@ -90,7 +88,6 @@ def test_pieces_are_in_the_order_of_their_numbers(tmp_path: Path, names: list[st
         ("#docid = https://x.org/?docid=7&a=b inc = 1", "https://x.org/?docid=7&a=b"),
         ("# https://x.org/?docid=7 Title", ""),
         ("# doi:10.1145/3746252.3761651", "doi:10.1145/3746252.3761651"),
-        ("# clueweb09-en0000-00-00000", "clueweb09-en0000-00-00000"),
         ("# a=b", "a=b"),
         ("# a:", "a:"),
         ("## X", "X"),
@@ -98,12 +95,10 @@ def test_pieces_are_in_the_order_of_their_numbers(tmp_path: Path, names: list[st
         ("# 7555 Some title", ""),
         ("# docid=", ""),
         ("# DOC-ID:", ""),
-        ("#docid = X inc = 1 prob = 0.2", "X"),
         ("# 1A\t", "1A"),
         ("#", ""),
         ("#docid = = inc = 1", "="),
         ("#docid = :x inc = 1", ":x"),
-        ("# docid =", ""),
         ("# two words", ""),
         ("# mydocid = X", ""),
     ],
@@ -113,20 +108,6 @@ def test_spellings_of_document_ids(tmp_path: Path, comment: str, name: str, end:
     (tmp_path / "data.txt").write_bytes(f"1 qid:a-b/c 1:2 {comment}{end}".encode())
     part = read_letor(tmp_path / "data.txt").dataset
     assert (tuple(part.document_ids), part.query_ids, part.features.tolist()) == ((name,), ("a-b/c",), [[2]])
-
-
-def test_carriage_returns_and_trailing_blanks_change_nothing(tmp_path: Path) -> None:
-    text = "".join(
-        f"{row} qid:WT09-{query} 1:{10.5**row} 2:{-row * 1e-6:.9f} 3:{query * 1_000_003} \n"
-        for query in range(5)
-        for row in range(3)
-    )
-    plain = load_data(lay(tmp_path / "a", {"train.txt": text, "vali.txt": rows("v", width=3)}))
-    blank = rows("v", width=3).replace("\n", "\t \r\n\r\n")
-    other = load_data(lay(tmp_path / "b", {"train.txt": text.replace("\n", "\r\n"), "vali.txt": blank}))
-    assert other.fingerprint == plain.fingerprint
-    # Features of very different scales all count the same after the default normalisation.
-    np.testing.assert_allclose(plain.train.features.std(axis=0), 1, rtol=1e-4)
 
 
 # --- commands -------------------------------------------------------------------------------------

@@ -25,19 +25,12 @@ from foltr_audit.data.intents import (
 )
 from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import DataError
+from tests.data.test_sources import lay
 from tests.fixtures.command import SHARED, answer, run
 from tests.fixtures.data_cache import load_data
 from tests.fixtures.reference import dataset
 
 TREC = SHARED / "data" / "trec-web-intents"
-
-
-def lay(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, text in files.items():
-        data = text.encode() if isinstance(text, str) else text
-        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    return folder
 
 
 def judged(qrels: Qrels) -> dict[tuple[str, str], list[int]]:
@@ -61,7 +54,7 @@ def test_grades_by_topic_and_document(tmp_path: Path) -> None:
         "2.txt.gz": "8\t2  a\t3\n\n7 2 c 1\n7 2 a 0\n",
         "README": "not qrels",
     }
-    qrels = read_qrels(str(lay(tmp_path, files)))
+    qrels = read_qrels(lay(tmp_path, files))
     assert judged(qrels) == {("7", "a"): [1, 0], ("7", "b"): [0, 0], ("8", "a"): [0, 3], ("7", "c"): [0, 1]}
     assert (qrels.grades > 0).sum(axis=1).tolist() == [1, 2]
     assert qrels.topics == ("7", "8")
@@ -101,39 +94,18 @@ def test_gzip_is_known_by_its_content_and_refused_if_damaged(tmp_path: Path) -> 
         read_qrels(str(tmp_path))
 
 
-def test_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^qrels: .*none: cannot be read: No such file"):
-        qrels_files(tmp_path / "none")
-
-
 # --- one file of all subtopics --------------------------------------------------------------------
 
-WEB_TRACK = """\
-1 0 a 0
-1 3 b 1
-1 0 a 2
-1 1 b 2
-51 2 c 1
-101 1 d -2
-101 2 d 3
-101 5 e 1
-"""
-"""2009 with a document of no subtopic and its ad hoc line, 2010 with relevant ones only, 2011 with spam."""
 
-
-def test_grades_under_the_first_subtopics(tmp_path: Path) -> None:
-    lay(tmp_path, {"qrels.diversity": WEB_TRACK, "packed.gz": WEB_TRACK, "folder:3": "no folder"})
-    expected = {
-        ("1", "a"): [0, 0, 0], ("1", "b"): [1, 0, 1], ("51", "c"): [0, 1, 0],
-        ("101", "d"): [0, 1, 0], ("101", "e"): [0, 0, 0],
-    }  # fmt: skip
+def test_places_of_qrels(tmp_path: Path) -> None:
+    lay(tmp_path, {"qrels.diversity": GOOD, "folder:3": "no folder"})
     file = str(tmp_path / "qrels.diversity")
-    assert judged(read_qrels(f"{file}:3")) == judged(read_qrels(f"{tmp_path}/packed.gz:3")) == expected
-    assert judged(read_qrels(f"{file}:2")) == {names: grades[:2] for names, grades in expected.items()}
     assert qrels_file(file) == (Path(file), 4)
     assert qrels_file(str(tmp_path / "folder:3")) == (tmp_path / "folder:3", 4)
     assert qrels_file(str(tmp_path)) is qrels_file("none:3") is None
     assert intent_files(f"{file}:3") == (Path(file),)
+    with pytest.raises(DataError, match=r"^qrels: .*none: cannot be read: No such file"):
+        qrels_files(tmp_path / "none")
 
 
 _lines = st.dictionaries(
@@ -141,11 +113,12 @@ _lines = st.dictionaries(
 )
 
 
-@given(_lines, st.integers(2, 5))
-def test_any_file_line_by_line(lines: dict[tuple[str, int, str], int], first: int) -> None:
+@given(_lines, st.integers(2, 5), st.booleans())
+def test_any_file_line_by_line(lines: dict[tuple[str, int, str], int], first: int, packed: bool) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "qrels"
-        path.write_text("".join(f"{t} {i}  {d}\t{label}\n" for (t, i, d), label in lines.items()))
+        text = "".join(f"{t} {i}  {d}\t{label}\n" for (t, i, d), label in lines.items()).encode()
+        path.write_bytes(gzip.compress(text) if packed else text)
         numbers = {intent for _, intent, _ in lines}
         if not set(range(1, first + 1)) <= numbers:
             with pytest.raises(DataError, match=r"empty|no line of subtopic \d"):
@@ -187,7 +160,7 @@ def test_refused(tmp_path: Path, files: Mapping[str, str | bytes], line: str) ->
 
 @pytest.mark.parametrize("number", [0, 1, 11, 9999])
 def test_refused_numbers_of_subtopics(tmp_path: Path, number: int) -> None:
-    lay(tmp_path, {"f": WEB_TRACK})
+    lay(tmp_path, {"f": GOOD})
     with pytest.raises(DataError, match=rf"f:{number}: expected from 2 to 10 subtopics$"):
         read_qrels(f"{tmp_path}/f:{number}")
 
@@ -255,13 +228,13 @@ def test_a_source_is_joined_before_it_is_split(tmp_path: Path) -> None:
     (tmp_path / "all.txt").write_text(LETOR)
     text = "".join(f"{query} I D{row} {row % 2}\n" for query in range(1, 6) for row in range(1, 4))
     qrels = lay(tmp_path / "qrels", {f"{i}.txt": text.replace("I", str(i)) for i in (1, 2)})
-    collection = load_data(str(tmp_path / "all.txt"), normalise="none", intents=str(qrels))
+    collection = load_data(str(tmp_path / "all.txt"), normalise="none", intents=qrels)
     parts = [collection.part(name) for name in collection.PARTS]
     assert [part.n_queries for part in parts] == [3, 1, 1]
     assert {name for part in parts for name in part.query_ids} == set("12345")
     assert {part.lengths.tolist()[0] for part in parts} == {3}
     assert collection.n_intents == 2
-    assert collection.intents_from == str(qrels)
+    assert collection.intents_from == qrels
     assert not collection.synthetic
     assert collection.fingerprint != load_data(str(tmp_path / "all.txt"), normalise="none").fingerprint
 

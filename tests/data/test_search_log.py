@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 
 import foltr_audit as fa
 from foltr_audit.core.records import Collection
-from foltr_audit.data import load as store
 from foltr_audit.data.search_log import number_of_clients
 from foltr_audit.errors import DataError, FoltrAuditError, UsageError
-from tests.fixtures.data_cache import assert_same, contents, is_mapped
 from tests.fixtures.search_logs import Search, letor, metadata, searches, write_log
 
 ROWS = searches(users=4, count=20, documents=3, features=2)
@@ -156,19 +154,6 @@ def test_lists_that_are_not_in_the_log_are_left_out(tmp_path: Path) -> None:
     found = load(tmp_path)
     assert found.left_out == len(ROWS) - len(kept) > 0 == fewer.left_out == everything.left_out
     assert found.fingerprint == fewer.fingerprint
-
-
-def test_the_cache_returns_the_same_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(store.FOLDER_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(store, "SMALLEST_BYTES", 0)
-    write_log(tmp_path / "log", ROWS)
-    (tmp_path / "log" / "metadata.csv").write_text(metadata(ROWS[2:]))
-    parsed, mapped = load(tmp_path / "log"), load(tmp_path / "log")
-    assert is_mapped(mapped)
-    assert len(contents(tmp_path / "cache" / "data")) == 1
-    assert_same(parsed, mapped)
-    assert mapped.left_out == parsed.left_out == 2
-    np.testing.assert_array_equal(mapped.test.users, parsed.test.users)
 
 
 def test_users_are_part_of_the_fingerprint(tmp_path: Path) -> None:

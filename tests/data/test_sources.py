@@ -35,11 +35,12 @@ def hash_of(query: str) -> int:
     return sum(map(ord, query))
 
 
-def lay(folder: Path, files: Mapping[str, str]) -> str:
+def lay(folder: Path, files: Mapping[str, str | bytes]) -> str:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        data = text.encode() if isinstance(text, str) else text
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     return str(folder)
 
 
@@ -168,23 +169,6 @@ def test_too_few_queries_to_split(tmp_path: Path, count: int, files: list[str]) 
     said = f"{count} training queries; expected at least {count + 1} to split off"
     with pytest.raises(DataError, match=said):
         load_data(source)
-
-
-def test_group_folder(tmp_path: Path) -> None:
-    ungrouped = "1 1:1\n0 1:2\n0 3:3\n1 1:4\n0 2:5\n"
-    files = {"web.train": ungrouped, "web.train.query": "2\n1\n2\n", "web.test.gz": "1 4:1\n"}
-    source = lay(tmp_path, {**files, "web.test.query": "1\n"})
-    data = load_data(source, normalise="none")
-    found = queries(data)
-    assert sorted(found["train"] + found["vali"]) == ["web.train:0", "web.train:1", "web.train:2"]
-    assert len(found["vali"]) == 1
-    assert found["test"] == ("web.test:0",)
-    assert data.n_features == 4
-    assert data.train.features.shape[1] == data.vali.features.shape[1] == 4
-    lay(tmp_path, {"web.valid": ungrouped, "web.valid.query": "5\n"})
-    assert queries(load_data(source))["vali"] == ("web.valid:0",)
-    single = load_data(f"{source}/web.train")
-    assert sum(map(len, queries(single).values())) == 3
 
 
 def test_sparse_parts_take_the_widest(tmp_path: Path) -> None:

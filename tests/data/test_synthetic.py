@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.synthetic import LIKES, synthesise
-from foltr_audit.errors import UsageError
 from tests.fixtures.reference import numba_threads
 
 FROZEN = {
@@ -92,16 +91,6 @@ def test_plain_interpreter_gives_the_same_bytes() -> None:
     assert literal_eval(done.stdout) == {like: synthesise(like, queries=5).fingerprint for like in LIKES}
 
 
-def test_every_step_is_exact() -> None:
-    # Stored values times their lattice stay below 2^53, so that no product was rounded.
-    from foltr_audit.data.synthetic import PROFILES, column_codes
-
-    features = pooled(data("mslr-web10k", 200), "features").astype(np.float64)
-    _, loadings, scales = column_codes(PROFILES["mslr-web10k"])
-    assert (np.abs(features).max(axis=0) * scales[:, 1] * 4096 < 2**50).all()
-    assert (loadings * 4096 == np.round(loadings * 4096)).all()
-
-
 def test_threads_do_not_matter() -> None:
     prints = []
     for count in (1, 2):
@@ -161,14 +150,6 @@ def test_mslr_numbers() -> None:
     idf = collection.train.features[:, 15:20]
     for start, stop in zip(collection.train.offsets[:-1], collection.train.offsets[1:], strict=True):
         assert (idf[start:stop] == idf[start]).all()
-
-
-def test_default_mslr_has_the_real_number_of_queries() -> None:
-    from foltr_audit.data.synthetic import PROFILES, column_codes
-
-    known = PROFILES["mslr-web10k"]
-    assert known.queries == 10_000
-    assert [len(array) for array in column_codes(known)] == [136, 136, 136]
 
 
 @pytest.mark.parametrize("like", LIKES)
@@ -260,14 +241,3 @@ def _bell_cdf(x: NDArray[np.float64]) -> NDArray[np.float64]:
     terms = [(1, 0), (-4, 1), (6, 2), (-4, 3)]
     total = sum(sign * np.maximum(s - k, 0.0) ** 4 for sign, k in terms)
     return np.asarray(total / 24)
-
-
-def test_unknown_likeness() -> None:
-    with pytest.raises(UsageError, match=r"^synthetic:mq2008: no such likeness; did you mean 'mq2007'\?"):
-        synthesise("mq2008")
-
-
-@pytest.mark.parametrize("queries", [4, 0, -1, 10**9])
-def test_too_few_queries(queries: int) -> None:
-    with pytest.raises(UsageError, match=rf"^synthetic:mq2007:{queries}: expected 5 to 1000000 queries$"):
-        synthesise("mq2007", queries=queries)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.core.click_models import PerfectClickModel
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.errors import DataError
+from foltr_audit.errors import DataError, UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
@@ -212,6 +213,11 @@ def test_a_model_that_is_too_large_is_refused(
     said = rf"round 0: .* too large for {dtype}; .*normalise the features"
     with np.errstate(over="ignore"), pytest.raises(DataError, match=said):
         Federation(setup).play(np.ones(FEATURES), 0)
+
+
+def test_local_steps_are_of_learners_that_send_models(setup_of: SetupOf) -> None:
+    with pytest.raises(UsageError, match="learner pdgd: it sends clicks; expected one that sends models"):
+        setup_of(learner="pdgd").rules(PerfectClickModel(), sampled=True)
 
 
 def test_features_are_embedded_on_request(setup_of: SetupOf, collection: Collection) -> None:
