@@ -43,7 +43,7 @@ def with_ids(sizes: Sequence[int]) -> str:
 
 
 def groups(sizes: Sequence[int]) -> str:
-    return "".join(f"{size}\n" for size in sizes)
+    return "".join(f"{size}\r\n\n" for size in sizes)
 
 
 @pytest.mark.parametrize("names", LAYOUTS.values(), ids=LAYOUTS)

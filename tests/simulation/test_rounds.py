@@ -89,6 +89,7 @@ def test_a_round_is_what_the_mathematics_say(
     setup = setup_of(rounds=1, learner=learner, click_model=click_model, defense=defense, **some)
     start = np.linspace(-0.5, 0.6, FEATURES)
     record, truth = Federation(setup).play(start, 0).recorded()
+    assert np.array_equal(truth.clients, setup.cohort(0))
     expected = round_by_hand(setup, start, truth.clients, norm)
     assert np.array_equal(record.query, expected["query"])
     assert np.array_equal(record.shown, expected["shown"])

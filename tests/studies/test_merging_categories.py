@@ -39,21 +39,23 @@ def test_texts_that_are_no_rule(text: str) -> None:
         CategoryRule.parse(text)
 
 
-@pytest.mark.parametrize("feature", [0, 3, -1])
-@pytest.mark.parametrize("rule", ["feature", "quantiles:2"])
-def test_no_such_column(rule: str, feature: int) -> None:
-    said = f"^--category-feature: {feature}; expected 1 to 2, the features of tiny"
-    with pytest.raises(UsageError, match=said):
-        of(rule, collection([(5, 1)]), feature)
-
-
-def test_a_column_that_is_no_category() -> None:
-    said = r"^tiny: feature 2 of a document of query q0 is 0\.5; expected a whole"
-    with pytest.raises(DataError, match=said):
-        of("feature", collection([(1, 5), (1, 0.5)]), 2)
-    many = collection([(0, number) for number in range(1200)])
-    with pytest.raises(DataError, match=r"^tiny: feature 2 has 1200 distinct values; .* at most 1000$"):
-        of("feature", many, 2)
+@pytest.mark.parametrize(
+    ("rule", "feature", "rows", "message"),
+    [
+        *((rule, n, [(5, 1)], f"--category-feature: {n}; expected 1 to 2, the features of tiny")
+          for rule in ("feature", "quantiles:2") for n in (0, 3, -1)),
+        ("feature", 2, [(1, 5), (1, 0.5)], r"tiny: feature 2 of .* query q0 is 0\.5; expected a whole"),
+        ("feature", 2, [(0, n) for n in range(1200)], "tiny: feature 2 has 1200 distinct .* 1000$"),
+        ("quantiles:4", 1, [(0, 0)] * 30 + [(1, 0), (2, 0)], "tiny: feature 1 has too many equal values for 4"),
+        ("quantiles:2", 1, [(1, 0)] + [(2, 0)] * 3, ".* for 2 quantiles"),  # a border, but nothing above it
+        ("kmeans:3", None, [(0, 7), (1, 7)] * 2, "tiny: fewer than 3 different documents"),
+    ],
+)  # fmt: skip
+def test_no_categories(rule: str, feature: int | None, rows: list[tuple[float, float]], message: str) -> None:
+    with pytest.raises((DataError, UsageError), match=f"^{message}"):
+        of(rule, collection(rows), feature)
+    if rule == "kmeans:3":
+        assert of("kmeans:2", collection(rows))["train"].tolist() == [1, 2, 1, 2], "a constant feature"
 
 
 def test_quantiles_by_sorting() -> None:
@@ -64,15 +66,6 @@ def test_quantiles_by_sorting() -> None:
     assert found["train"].tolist() == expected.tolist()
     # Other parts go by the borders of the training part, which the lower category has.
     assert found["vali"].tolist() == [1, 4, expected[7]]
-
-
-def test_too_many_equal_values_have_no_quantiles() -> None:
-    data = collection([(0, 0)] * 30 + [(1, 0), (2, 0)])
-    with pytest.raises(DataError, match=r"^tiny: feature 1 has too many equal values for 4 quantiles"):
-        of("quantiles:4", data, 1)
-    ends_equal = collection([(1, 0)] + [(2, 0)] * 3)  # a border, but nothing above it
-    with pytest.raises(DataError, match="for 2 quantiles"):
-        of("quantiles:2", ends_equal, 1)
 
 
 def test_clusters_are_the_best_of_all_partitions() -> None:
@@ -107,10 +100,3 @@ def test_clusters_do_not_depend_on_the_scale_and_are_numbered_as_documents_have_
     for seed, scale in ((2, 1), (3, 1000)):  # also from other starts
         again = of("kmeans:3", collection(rows * (1, scale)), seed=seed)
         assert again["train"].tolist() == found["train"].tolist()
-
-
-def test_constant_features_and_too_few_documents() -> None:
-    rows = [(0, 7), (1, 7), (0, 7), (1, 7)]
-    assert of("kmeans:2", collection(rows))["train"].tolist() == [1, 2, 1, 2]
-    with pytest.raises(DataError, match=r"^tiny: fewer than 3 different documents"):
-        of("kmeans:3", collection(rows))

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from foltr_audit.studies.model_merging.categories import CategoryRule
 from foltr_audit.studies.model_merging.splits import (
     QueryTopics,
     category_rows,
     split_statistics,
 )
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.data.synthetic import synthesise
-from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from tests.fixtures.reference import dataset
 from tests.fixtures.tiny import collection_of
@@ -59,12 +55,6 @@ def test_equally_frequent_topics_come_in_the_order_of_categories() -> None:
     assert [topics.categories[place] for place in topics.most_frequent(3)] == [7, 5, 9]
 
 
-def test_unknown_category() -> None:
-    topics = QueryTopics.of(collection(TRAIN), COLUMN, Streams(1))
-    with pytest.raises(UsageError, match=r"^--category: 6; no document has it \(known: 5, 7, 9, 11\)$"):
-        topics.place(6)
-
-
 def test_statistics_by_hand() -> None:
     data = collection(TRAIN)
     rows = split_statistics(data, QueryTopics.of(data, COLUMN, Streams(1)), (1,))
@@ -83,21 +73,3 @@ def test_the_histogram_by_hand() -> None:
     topics = QueryTopics.of(collection(TRAIN), COLUMN, Streams(1))
     rows = [(row["category"], row["relevant_documents"], row["queries"]) for row in category_rows(topics)]
     assert rows == [(5, 2, 1), (7, 2, 0), (9, 0, 0), (11, 2, 2)]
-
-
-def counted(data: Dataset, categories: tuple[int, ...]) -> NDArray[np.int64]:
-    """Relevant documents of each query by category, document by document."""
-    found = np.zeros((data.n_queries, len(categories)), dtype=np.int64)
-    for query in range(data.n_queries):
-        for row in range(data.offsets[query], data.offsets[query + 1]):
-            if data.labels[row] > 0:
-                found[query, categories.index(int(data.features[row, 219]))] += 1
-    return found
-
-
-def test_the_embedded_data_are_counted_right() -> None:
-    data = synthesise("istella-s", queries=40)
-    topics = QueryTopics.of(data, CategoryRule(feature=220), Streams(1))
-    for name in data.PARTS:
-        expected = counted(data.part(name), topics.categories)
-        np.testing.assert_array_equal(topics.counts[name].relevant, expected)
