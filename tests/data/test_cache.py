@@ -19,20 +19,21 @@ from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data import load as store
 from foltr_audit.data.load import FACTS, load_collection
 from tests.fixtures.data_cache import PARTS, TEXT, assert_same, contents, is_mapped, load, names
-from tests.fixtures.search_logs import searches, write_log
+from tests.fixtures.search_logs import metadata, searches, write_log
 
 
 @pytest.mark.parametrize("kind", ["file", "log", "synthetic:mq2007:30"])
 def test_the_cache_gives_what_reading_gives(cache_place: Path, letor_file: Path, kind: str) -> None:
-    rows = searches(users=4, count=20, documents=3, features=2)
-    source = {"file": letor_file, "log": write_log(cache_place.parents[1] / "log", rows)}.get(kind, kind)
+    rows, log = searches(users=4, count=20, documents=3, features=2), cache_place.parents[1] / "log"
+    source = {"file": letor_file, "log": write_log(log, rows)}.get(kind, kind)
+    (log / "metadata.csv").write_text(metadata(rows[2:]))
     plain = load(source, cache=False)
     assert not cache_place.exists()
     first, second = load(source), load(source)
     assert [is_mapped(data) for data in (plain, first, second)] == [False, True, True]
     assert_same(first, plain)
     assert_same(second, plain)
-    assert second.left_out == plain.left_out
+    assert second.left_out == plain.left_out == (2 if kind == "log" else 0)
     for name in PARTS:
         users = [data.part(name).users for data in (plain, second)]
         assert (users[0] is None) == (kind != "log")

@@ -165,7 +165,7 @@ def test_record(like: str) -> None:
     assert collection.test.document_ids[-1] == f"synthetic-9-{collection.test.lengths[-1]}"
 
 
-@pytest.mark.parametrize(("like", "queries"), [("mq2007", None), ("mslr-web10k", 400)])
+@pytest.mark.parametrize(("like", "queries"), [("mq2007", None), ("mslr-web10k", 400), ("istella-s", 500)])
 def test_order_says_nothing_about_labels(like: str, queries: int | None) -> None:
     part = data(like, queries).train
     assert abs(order_z(part)) < 3

@@ -17,7 +17,7 @@ from foltr_audit.data.synthetic import CATEGORY_FEATURE, PROFILES, _bounds, synt
 from foltr_audit.kernels.philox import philox
 from foltr_audit.kernels.synthetic import query_topics
 from foltr_audit.rng import Streams
-from tests.data.test_synthetic import ndcg10, order_z
+from tests.data.test_synthetic import ndcg10
 
 
 @cache
@@ -56,10 +56,6 @@ def test_queries_are_mixed_as_in_the_paper() -> None:
     assert 0.06 < row["tie"] < 0.18
     assert 0.35 < row["lead_1_to_3"] < 0.55
     assert 0.30 < row["lead_over_3"] < 0.50
-
-
-def test_order_says_nothing_about_labels() -> None:
-    assert abs(order_z(data().train)) < 3
 
 
 def test_what_makes_a_document_relevant_differs_by_category() -> None:

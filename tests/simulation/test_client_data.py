@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -205,17 +207,20 @@ def test_averages_weigh_clients_by_their_interactions(setup_of: SetupOf) -> None
     assert not np.allclose(record.aggregate, record.messages.mean(axis=0), atol=1e-6)
 
 
-def test_odd_numbers_are_refused_where_half_of_them_are_mirrored(setup_of: SetupOf) -> None:
-    setup = setup_of(learner="foltr-es", scenario="quantity-skew:batches=3/4")
-    with pytest.raises(UsageError, match="client with 3 interactions; expected even numbers"):
-        Federation(setup).play(np.zeros(FEATURES), 0)
-
-
-def test_grades_that_no_document_has_are_refused() -> None:
-    with pytest.raises(UsageError, match="no document has grade 7; expected one at least"):
-        world(holdings=[(7,)])
-
-
-def test_more_click_models_than_can_be_told_apart_are_refused() -> None:
-    with pytest.raises(UsageError, match="65 click models for labels up to 1; expected 64 at most"):
-        ClientData.of(DATA, QueryOrigin.of_part(0, DATA), (PerfectClickModel(),) * 65, largest_label=1)
+def test_worlds_that_cannot_be_played_are_refused(setup_of: SetupOf) -> None:
+    odd = setup_of(learner="foltr-es", scenario="quantity-skew:batches=3/4")
+    many = (PerfectClickModel(),) * 65
+    refused: tuple[tuple[Callable[[], object], str], ...] = (
+        (
+            lambda: Federation(odd).play(np.zeros(FEATURES), 0),
+            "client with 3 interactions; expected even numbers",
+        ),
+        (lambda: world(holdings=[(7,)]), "no document has grade 7; expected one at least"),
+        (
+            lambda: ClientData.of(DATA, QueryOrigin.of_part(0, DATA), many, 1),
+            "65 click models .* 64",
+        ),
+    )
+    for call, message in refused:
+        with pytest.raises(UsageError, match=message):
+            call()

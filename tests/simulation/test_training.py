@@ -65,41 +65,31 @@ def query_of(setup: Setup, query: int | np.int64) -> tuple[Floats, Ints]:
 # --- the clicks themselves --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pairs", ["all", "last-click+1"])
-def test_pdgd_steps_after_every_interaction(setup_of: SetupOf, pairs: str) -> None:
-    setup = setup_of(learner=f"pdgd:interactions=3,learning_rate=0.4,pairs={pairs}", clients=5)
+@pytest.mark.parametrize(("pairs", "batch"), [("all", 1), ("last-click+1", 1), ("all", 4), ("all", 15)])
+def test_pdgd_steps_after_every_batch(setup_of: SetupOf, pairs: str, batch: int) -> None:
+    """The last batch of a round is what is left."""
+    learner = f"pdgd:interactions=3,learning_rate=0.4,pairs={pairs},batch="
+    with pytest.raises(UsageError, match="batch=16, but a round has 15 interactions; expected at most"):
+        Federation(setup_of(learner=f"{learner}16", clients=5))
+    setup = setup_of(learner=f"{learner}{batch}", clients=5)
     played = Federation(setup).play(START, 0)
-    theta = START.copy()
+    theta = after = START.copy()
     order = asked(setup, 5).T.reshape(-1)
     for i, query in enumerate(order):
+        theta = theta if i % batch else after
         x, labels = query_of(setup, query)
         f = (x * theta).sum(axis=1)
-        shown = drawn_list(f, draws(setup, "show", 0, 10 * i, 10))
-        clicks = clicked(setup, labels[shown], draws(setup, "clicks/informational", 0, 20 * i, 20))
+        client, first = (0, i) if batch == 1 else (i, 0)  # one for all steps, or one for each of a batch
+        shown = drawn_list(f, draws(setup, "show", client, 10 * first, 10))
+        numbers = draws(setup, "clicks/informational", client, 20 * first, 20)
+        clicks = clicked(setup, labels[shown], numbers)
         slot, step = i % 5, i // 5
         assert played.sent.interactions.shown[slot, step, : shown.size].tolist() == shown.tolist()
         assert played.sent.interactions.clicks[slot, step].tolist() == clicks.tolist()
         seen = clicks[: shown.size].tolist()
-        theta = theta + 0.4 * pdgd(f[shown], np.delete(f, shown), x[shown], seen, pairs)
-    np.testing.assert_allclose(played.aggregate, theta, rtol=0, atol=1e-12)
-    assert not np.allclose(theta, START)
-
-
-def test_a_batch_is_the_sum_of_what_clients_would_average(setup_of: SetupOf) -> None:
-    federated = Federation(setup_of(learner="fpdgd:interactions=1", clients=8)).play(START, 0)
-    summed = Federation(setup_of(learner="pdgd:interactions=1,batch=8", clients=8)).play(START, 0)
-    np.testing.assert_array_equal(summed.sent.interactions.shown, federated.sent.interactions.shown)
-    np.testing.assert_allclose(
-        summed.aggregate - START, 8 * (federated.aggregate - START), rtol=0, atol=1e-12
-    )
-    with pytest.raises(UsageError, match="batch=9, but a round has 8 interactions; expected at most"):
-        Federation(setup_of(learner="pdgd:interactions=1,batch=9", clients=8))
-    five = Federation(setup_of(learner="pdgd:interactions=1,batch=5", clients=8)).play(START, 0)
-    np.testing.assert_array_equal(five.sent.interactions.shown[:5], summed.sent.interactions.shown[:5])
-    assert np.isfinite(five.aggregate).all(), "the last batch of a round is what is left"
-    two = Federation(setup_of(learner="pdgd:interactions=1,batch=4", clients=8)).play(START, 0)
-    np.testing.assert_array_equal(two.sent.interactions.shown[:4], summed.sent.interactions.shown[:4])
-    assert not np.allclose(two.aggregate, summed.aggregate), "the second half starts from another model"
+        after = after + 0.4 * pdgd(f[shown], np.delete(f, shown), x[shown], seen, pairs)
+    np.testing.assert_allclose(played.aggregate, after, rtol=0, atol=1e-12)
+    assert not np.allclose(after, START)
 
 
 def test_the_server_learns_from_the_clicks_that_it_is_told(setup_of: SetupOf) -> None:
