@@ -209,17 +209,11 @@ def test_averages_weigh_clients_by_their_interactions(setup_of: SetupOf) -> None
 
 def test_worlds_that_cannot_be_played_are_refused(setup_of: SetupOf) -> None:
     odd = setup_of(learner="foltr-es", scenario="quantity-skew:batches=3/4")
-    many = (PerfectClickModel(),) * 65
+    many, origin = (PerfectClickModel(),) * 65, QueryOrigin.of_part(0, DATA)
     refused: tuple[tuple[Callable[[], object], str], ...] = (
-        (
-            lambda: Federation(odd).play(np.zeros(FEATURES), 0),
-            "client with 3 interactions; expected even numbers",
-        ),
+        (lambda: Federation(odd).play(np.zeros(FEATURES), 0), "with 3 interactions; expected even numbers"),
         (lambda: world(holdings=[(7,)]), "no document has grade 7; expected one at least"),
-        (
-            lambda: ClientData.of(DATA, QueryOrigin.of_part(0, DATA), many, 1),
-            "65 click models .* 64",
-        ),
+        (lambda: ClientData.of(DATA, origin, many, largest_label=1), "65 click models .* 1; expected 64"),
     )
     for call, message in refused:
         with pytest.raises(UsageError, match=message):
