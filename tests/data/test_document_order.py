@@ -21,7 +21,7 @@ from foltr_audit.core.records.dataset import joined, ranks
 from foltr_audit.data.document_order import in_content_order
 from foltr_audit.data.letor import read_letor
 from foltr_audit.data.load import load_collection
-from foltr_audit.errors import TraceError
+from foltr_audit.errors import DataError, TraceError
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import FRESH, TRAINING
 from foltr_audit.experiments.stages import train
@@ -176,6 +176,17 @@ def test_joined_data_keep_the_places_of_each() -> None:
         queries, places = ours.in_file(np.array([q]), shown)
         rows = there.shown_features(queries, places)
         np.testing.assert_array_equal(rows, ours.shown_features(np.array([q]), shown))
+
+
+def test_joined_parts_are_kept_until_others_are_wanted(collection: Collection) -> None:
+    both = collection.joined_parts(("vali", "test"))
+    assert collection.joined_parts(["vali", "test"]) is both
+    assert both.n_queries == collection.vali.n_queries + collection.test.n_queries
+    assert np.array_equal(both.labels, np.concatenate([collection.vali.labels, collection.test.labels]))
+    assert collection.joined_parts(("train",)) is collection.train
+    assert collection.joined_parts(("test", "vali")) is not both
+    with pytest.raises(DataError, match="no part 'all'"):
+        collection.joined_parts(("all",))
 
 
 def test_ranks() -> None:

@@ -197,12 +197,3 @@ def test_relevant_documents_of_a_query_line_by_line() -> None:
             assert found[name]["relevant_per_intent"][str(intent)] == count
             mean = found[name]["relevant_per_query_and_intent"][str(intent)]
             assert mean == pytest.approx(count / len(queries))
-
-
-@needs_data
-def test_raw_features_of_mslr_become_comparable() -> None:
-    raw = load_data(str(DATA / "mslr-sample"), normalise="none")
-    assert raw.train.features.max() > 1e6
-    scaled = load_data(str(DATA / "mslr-sample"))
-    deviations = scaled.train.features.std(axis=0)
-    assert np.all((np.abs(deviations - 1) < 1e-3) | (deviations == 0))

@@ -134,8 +134,8 @@ def test_what_cannot_be_judged_says_what_is_missing(
         (
             "max_measured_eps",
             0.8,
-            subject(audits=[claim(measured=0.9, most=0.9)]),
-        ),  # few trials excuse nothing
+            subject(audits=[claim(measured=0.9), claim(measured=0.1, most=0.7)]),
+        ),
         ("max_proven_eps", 0.9, subject(warnings=VOIDED, proof=proof(1.0))),
         ("max_ceiling_auc", 0.9, subject(warnings=VOIDED, proof=proof(1.0))),
         ("max_ceiling_auc", 0.9, subject(proof=proof(1.0), **UNTESTED)),

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.click_models import PerfectClickModel
+from foltr_audit.core.plugins import WireMessages
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError, UsageError
+from foltr_audit.simulation import training
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training import weighted_mean
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, ToyMessage, ToyStep, collection_of, dataset
@@ -73,6 +76,42 @@ def test_same_spec_same_records(setup_of: SetupOf) -> None:
     same_rounds(run(), run())
     for changes in ({"seed": 2}, {"repetition": 1}):
         assert not np.array_equal(run(**changes)[0][0].query, run()[0][0].query)
+
+
+@pytest.mark.parametrize(
+    "defense",
+    [
+        ("none",),
+        ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"),
+        ("clip:norm=1.5", "laplace:eps=1.2,sensitivity=3", "trimmed-mean:share=0.2"),
+        ("clip:norm=1.5", "secure-aggregation"),
+    ],
+)
+@pytest.mark.parametrize("message", ["model", "update"])
+def test_the_size_of_a_block_changes_no_byte(
+    setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch, defense: tuple[str, ...], message: str
+) -> None:
+    found = []
+    for numbers in (1_000_000, 3 * FEATURES, 1):
+        monkeypatch.setattr(training, "BLOCK_NUMBERS", numbers)
+        sent = {"message": message, "dtype": "float32"}
+        setup = setup_of(defense=defense, clients=7, learner="fpdgd:interactions=2", **sent)
+        played = Federation(setup).play(np.linspace(-0.4, 0.5, FEATURES), 0)
+        done = played.sent.interactions
+        arrays = (played.sent.messages, played.sent.updates, played.aggregate, done.shown, done.clicks)
+        found.append([array.tobytes() for array in arrays])
+    assert found[0] == found[1] == found[2]
+
+
+def test_messages_in_their_format_are_averaged_as_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = np.random.default_rng(3).normal(size=(9, 5)).astype(np.float32)
+    survivors, counts = np.arange(9) != 4, np.arange(1, 10)
+    monkeypatch.setattr("foltr_audit.simulation.training._CONVERTED", 18)  # two columns at once
+    short, long = (
+        weighted_mean(WireMessages(messages=given, survivors=survivors), counts)[0]
+        for given in (messages, messages.astype(np.float64))
+    )
+    assert short.tobytes() == long.tobytes()
 
 
 # --- cohorts --------------------------------------------------------------------------------------
