@@ -65,7 +65,7 @@ class Searcher(PlainUsers):
     @property
     def show(self) -> Floats:
         """Its numbers for a list."""
-        return self.users.streams("show").uniform(2 * K)[self.place]
+        return cast(Floats, self.users.streams("show").uniform(2 * K)[self.place])
 
     def clicks(self, query: int, shown: Ints, rng: np.random.Generator) -> Bools:
         numbers = self.users.streams(self.users.clicks).uniform(2 * K)[self.place]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def test_queries_of_nobody_have_no_users() -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"cohort": 2}, {"clients": 2}, {"scenario": "quantity-skew:batches=1/2"}]
 )
-def test_round_t_is_the_next_batch_of_each_users_queries(log: Collection, more: dict[str, object]) -> None:
+def test_round_t_is_the_next_batch_of_each_users_queries(log: Collection, more: dict[str, Any]) -> None:
     """Whoever else takes part; the most active users are the first clients."""
     for number, round_ in enumerate(played(setup_of(log, **more))):
         for user, queries in zip(round_.context.clients.tolist(), round_.asked.queries, strict=True):
