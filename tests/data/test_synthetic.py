@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.data.synthetic import LIKES, synthesise
+from foltr_audit.data.synthetic import LIKES, PROFILES, synthesise
 from tests.fixtures.reference import numba_threads
 
 FROZEN = {
@@ -131,6 +131,7 @@ def test_mq2007_is_minmax_normalised_by_query() -> None:
 
 
 def test_mslr_numbers() -> None:
+    assert PROFILES["mslr-web10k"].queries == 10_000
     collection = data("mslr-web10k", 400)
     lengths, labels = pooled(collection, "lengths"), pooled(collection, "labels").astype(np.int64)
     assert collection.n_features == 136
