@@ -472,3 +472,12 @@ def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
     wrong = with_bits(np.array([np.inf]), np.array([1.0]))
     (row,) = rows(wrong)
     assert (row["bits"], row["share"], row["bias_bound"], row["wrong_prior"]) == (None, None, None, 1)
+
+
+def test_probabilities_that_are_what_they_say_have_a_small_error() -> None:
+    """Of 100,000 documents each bin's share is within about 1/100 of its probability; halved ones are not."""
+    rng = np.random.default_rng(0)
+    p = rng.random(100_000)
+    clicked = rng.random(p.size) < p
+    assert calibration_error(reliability(p, clicked)) < 0.01
+    assert calibration_error(reliability(p / 2, clicked)) > 0.2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 from unittest.mock import Mock
 
@@ -17,6 +17,8 @@ from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.view import Knowledge
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import attack_fresh, judge_attacks, make_attacks, train
@@ -565,3 +567,13 @@ def test_one_metric_tells_a_list(metric: str, B: int, antithetic: bool, alone: l
             assert told[i, b].tolist() == expected.tolist()
     assert (ranks == rank).all()
     assert (unknowns[:, 0] == here.sum(axis=(1, 2))).all()
+
+
+def test_no_field_of_what_an_attack_gets_is_one_of_the_truth() -> None:
+    truth = {field.name for field in fields(RoundTruth)}
+    how_many_not_who = {"clients"}
+    assert not truth & {field.name for field in fields(View)} - how_many_not_who
+    whether_not_which = {"intents"}  # whether grades under each are known
+    assert not truth & {field.name for field in fields(Knowledge)} - whether_not_which
+    assert all(isinstance(getattr(Knowledge(), name), bool) for name in whether_not_which)
+    assert not truth & {field.name for field in fields(RoundRecord)}

@@ -646,3 +646,14 @@ def test_of_the_best_of_equal_attacks(choices: int, runs: int, queries: int) -> 
     assert count[0] / runs >= LEAST
     assert count[1] / runs < 0.045
     assert count[2] / runs > (0.045 if choices == 3 else 0.08), "the interval of one attack fails this test"
+
+
+@pytest.mark.slow
+def test_shares_of_documents_hold_the_truth_too() -> None:
+    """Accuracy of ten documents a list, of which few lists are wrong, but those on most documents."""
+    rng, count = np.random.default_rng(5), 0
+    resamples, truth = queries_of(14), 0.97 + 0.03 * 0.3
+    for _ in range(1000):
+        wrong = rng.random(14) < 0.03
+        count += held(resamples.share(np.where(wrong, 0.3, 1.0)).ci95, truth)
+    assert count / 1000 >= 0.95
