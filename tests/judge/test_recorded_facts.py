@@ -316,7 +316,7 @@ def test_map_below_lad_is_a_doubt(tmp_path: Path) -> None:
 
 def test_counts_against_interactions_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another writer may have left them: this one refuses."""
-    monkeypatch.setattr("foltr_audit.trace.writer.contradiction", lambda header, record: None)
+    monkeypatch.setattr("foltr_audit.trace.writer.contradictions", lambda header, record: [])
     folder = trace_of(tmp_path / "t", B, {"interactions": 4})
     assert checked(folder).contradictions == ("interactions is 4, but a message of round 0 counts 1",)
     assert run("trace", "check-facts", folder).code == 1
