@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.plugins.answers import facts_of
@@ -115,13 +118,64 @@ def record_rounds(
         first = writer.next_round
         last = Trace.open(folder).last_model() if first else None
         tick.skip(first)
-        for played in play(first, last):
-            record, truth = played.recorded(messages=_is_due(played, every))
+
+        def write(record: RoundRecord, truth: RoundTruth) -> None:
             places = record.part, record.query, record.shown
             query, shown = collection.in_file(Collection.PARTS, *places)
             writer.write(replace(record, query=query, shown=shown), truth)
-            tick(played.metrics)
+
+        with BackgroundWriter(write, header.rounds_per_part) as behind:
+            for played in play(first, last):
+                behind.write(played, messages=_is_due(played, every))
+                tick(played.metrics)
     return Trace.open(folder).on(collection)
+
+
+class BackgroundWriter:
+    """Writes records of rounds to a trace in the background, in order, while the next rounds are played.
+
+    As a context manager it waits for all rounds at the end. After an exception waiting rounds are dropped:
+    as without another thread, whole parts stay.
+    """
+
+    def __init__(self, take: Callable[[RoundRecord, RoundTruth], None], room: int) -> None:
+        """`take` writes a round; at most `room` rounds wait or are being written."""
+        self.take = take
+        self.room = room
+        self._pool = ThreadPoolExecutor(1)  # one thread, so that rounds keep their order
+        self._written: deque[Future[None]] = deque()
+        self._failed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After Ctrl-C too: nobody works on the trace once this has returned.
+        self._pool.shutdown(cancel_futures=kind is not None)
+        if kind is None:
+            for written in self._written:
+                written.result()
+
+    def write(self, played: RoundResult, *, messages: bool) -> None:
+        """Queue one round, with its messages or without.
+
+        Raises:
+            FoltrAuditError: an earlier round could not be written.
+        """
+        while len(self._written) >= self.room:  # a full queue makes the player wait, which bounds memory
+            self._written.popleft().result()
+        self._written.append(self._pool.submit(self._write, played, messages))
+
+    def _write(self, played: RoundResult, messages: bool) -> None:
+        if self._failed:
+            return  # nothing may follow a gap
+        try:
+            self.take(*played.recorded(messages=messages))
+        except BaseException:
+            self._failed = True
+            raise
 
 
 def _is_due(played: RoundResult, every: int) -> bool:
