@@ -7,10 +7,10 @@ from math import exp
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.score_changes import by_rank
 
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.inference.score_changes import by_rank
 from foltr_audit.testing import attack_checks
 from foltr_audit.testing.contract import run_checks
 from foltr_audit.utils.arrays import Floats
