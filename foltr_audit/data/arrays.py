@@ -103,7 +103,7 @@ def make_data(
         for part, arrays in split.items()
     ]
     wide = same_width([(f"X of {part}", one) for part, one in read])
-    parts = {part: in_content_order(one) for (part, _), one in zip(read, wide, strict=True)}
+    parts = {part: in_content_order(one, overwrite=True) for (part, _), one in zip(read, wide, strict=True)}
     nameless = prepared(complete_parts(parts, seed, "arrays"), how, synthetic=False, fold=0)
     found = replace(nameless, source=f"{ARRAYS}{name}-{nameless.fingerprint[:12]}")
     _made[found.source] = found

@@ -17,15 +17,15 @@ from foltr_audit.utils.arrays import Features, Ints
 _BATCH_ROWS = 8_192  # sorted at a time, about
 
 
-def in_content_order(data: Dataset, *, times: Ints | None = None) -> Dataset:
+def in_content_order(data: Dataset, *, times: Ints | None = None, overwrite: bool = False) -> Dataset:
     """The same data with queries by id, and the documents of each in an order of features, grades and ids.
 
     With `times` (queries,) queries are in order of time, and those of one time by id.
 
     Random draws are named by the numbers of queries and documents, and sums add documents in their order.
     That order is one of hashes, so that the place of a document says nothing about it. `file_queries` and
-    `file_documents` keep the order of the file. The given features, which must not be used afterwards, are
-    sorted where they are, so that data in about this order need memory once.
+    `file_documents` keep the order of the file. With `overwrite` the given features, which must not be used
+    afterwards, are sorted where they are, so that data in about this order need memory once.
     """
     when = [0] * data.n_queries if times is None else times.tolist()
     keys = [(time, natural_key(name)) for time, name in zip(when, data.query_ids, strict=True)]
@@ -35,7 +35,7 @@ def in_content_order(data: Dataset, *, times: Ints | None = None) -> Dataset:
     names = map(tuple(data.document_ids).__getitem__, rows.tolist())
     return replace(
         data,
-        features=_sorted_in_place(data, rows),
+        features=_sorted_in_place(data, rows) if overwrite else data.features[rows],
         labels=data.labels[rows],
         offsets=np.concatenate([[0], np.cumsum(data.lengths[queries])]),
         query_ids=tuple(data.query_ids[query] for query in queries.tolist()),

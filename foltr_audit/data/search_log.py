@@ -259,7 +259,9 @@ def load_search_log(data: DataSpec, files: LogFiles) -> Collection:
     parts = _split(_with_clicks(log, lists, searches, name), part, times)
     if data.document_order == "content":
         whens = [np.sort(times[part == number]) for number in range(3)]
-        parts = [in_content_order(one, times=when) for one, when in zip(parts, whens, strict=True)]
+        parts = [
+            in_content_order(one, times=when, overwrite=True) for one, when in zip(parts, whens, strict=True)
+        ]
     named = dict(zip(Collection.PARTS, parts, strict=True))
     return prepared(named, data, synthetic=False, fold=0, left_out=letor.left_out)
 

@@ -39,17 +39,20 @@ def prepared(parts: Mapping[str, Dataset], data: DataSpec, **facts: object) -> C
         n_missing=n_missing,
         **facts,
     )
-    return normalise(collection, data.normalise, data.dtype)
+    return normalise(collection, data.normalise, data.dtype, overwrite=True)
 
 
-def normalise(collection: Collection, how: str, dtype: str = "float32") -> Collection:
+def normalise(
+    collection: Collection, how: str, dtype: str = "float32", *, overwrite: bool = False
+) -> Collection:
     """The same fold with other feature scales, float32 or float64; its fingerprint is still the parsed one.
 
     `zscore` takes mean and population standard deviation over all training documents; `zscore-parts`
     over each part's own documents, and the deviation of a sample (n - 1), as the program published with
     Pham 2022 does for the part that it attacks; `query-minmax` the range within each query (Qin et al.
-    2010, "LETOR"). What is constant becomes 0. Results of the same type replace the given features, which
-    the parts must not share.
+    2010, "LETOR"). What is constant becomes 0. With `overwrite` results of the same type replace the given
+    features, which must not be used afterwards and which the parts must not share, so that large data need
+    memory once.
     """
     if how == "none" and dtype == "float32":
         return collection
@@ -57,12 +60,16 @@ def normalise(collection: Collection, how: str, dtype: str = "float32") -> Colle
     if how == "none":
         return collection.with_parts(part.with_features(part.features.astype(dtype)) for part in parts)
     scale = _statistics(collection.train) if how == "zscore" else None
-    return collection.with_parts((_scaled(part, how, dtype, scale) for part in parts), normalised=how)
+    scaled = (_scaled(part, how, dtype, scale, overwrite=overwrite) for part in parts)
+    return collection.with_parts(scaled, normalised=how)
 
 
-def _scaled(part: Dataset, how: str, dtype: str, scale: tuple[Floats, Floats] | None) -> Dataset:
+def _scaled(
+    part: Dataset, how: str, dtype: str, scale: tuple[Floats, Floats] | None, *, overwrite: bool
+) -> Dataset:
     """A part less the centre of each feature, in units of its scale."""
-    features = own_memory(part) if part.features.dtype == dtype else np.empty(part.features.shape, dtype)
+    own = overwrite and part.features.dtype == dtype
+    features = own_memory(part) if own else np.empty(part.features.shape, dtype)
     by_query = how == "query-minmax"
     if by_query:
         low = np.minimum.reduceat(part.features, part.offsets[:-1], axis=0).astype(np.float64)
@@ -278,7 +285,7 @@ def load_data(data: DataSpec, located: SourceFiles, seed: int) -> Collection:
     }
     counted = None if data.intents is None else count_read(read, data.intents)
     if data.document_order == "content":
-        read = {name: in_content_order(part) for name, part in read.items()}
+        read = {name: in_content_order(part, overwrite=True) for name, part in read.items()}
     if data.intents is not None:
         read = with_intents(read, data.intents, data.source)
     parts = complete_parts(read, seed, data.source)

@@ -148,7 +148,12 @@ def place_of(data: Dataset) -> dict[tuple[int, int], str]:
 def test_places_in_the_file_and_back(tmp_path: Path, chosen: list[int] | None) -> None:
     rows, order = shuffled(queries_of(), 3)
     file = read_letor(written(tmp_path / "a.txt", rows, order)).dataset
+    given = file.features.copy()
     ours = in_content_order(file)
+    np.testing.assert_array_equal(file.features, given)
+    own = in_content_order(file.with_features(given), overwrite=True).features
+    assert np.shares_memory(own, given)
+    np.testing.assert_array_equal(own, ours.features)
     if chosen is not None:  # the file then is that of the chosen queries
         names = {ours.query_ids[q] for q in chosen}
         file = file.select([q for q in range(file.n_queries) if file.query_ids[q] in names])

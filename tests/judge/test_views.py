@@ -55,7 +55,7 @@ from tests.fixtures.played_rounds import played_rounds
 from tests.fixtures.reference import chi_square_p, dataset
 from tests.fixtures.rounds import round_of, with_lists, without_messages
 from tests.fixtures.there import there
-from tests.fixtures.tiny import BELIEF, FEATURES, collection_of, rearranged, tiny_collection, view
+from tests.fixtures.tiny import BELIEF, FEATURES, collection_of, rearranged, view
 from tests.fixtures.tiny import dataset as toy_dataset
 from tests.inference.test_replay import wide
 
@@ -187,7 +187,7 @@ def test_data_that_do_not_fit_are_refused(setup_of: SetupOf, collection: Collect
     beyond["query"][3] = collection.train.n_queries
     beyond["shown"][3, 0] = collection.train.lengths[record.query[3]]
     strange = replace(header, dataset=replace(header.dataset, parts=("logs", "vali", "test")))
-    scaled, other = normalise(tiny_collection(), "zscore"), replace(collection, fingerprint="ab" * 32)
+    scaled, other = normalise(collection, "zscore"), replace(collection, fingerprint="ab" * 32)
     assert scaled.fingerprint == collection.fingerprint
     check_collection(header, collection)
     outside = "round 0 shows documents that the data set does not have"
