@@ -191,8 +191,8 @@ class CanarySearch:
             shifts = np.linalg.norm(points - points[0], ord=self.order, axis=1)
             if most is not None:
                 shifts[clicks.sum(axis=1) > most] = 0.0
-            j = int(np.argmax(shifts))
-            if shifts[j] > best:
+            j = _first_largest(shifts)
+            if shifts[j] > best * _MORE:
                 best = float(shifts[j])
                 found = _LogPair((query, query), clicks[[0, j]], best)
         return found
@@ -354,24 +354,31 @@ def _places(clicks: Bools) -> str:
 
 # --- the two points farthest apart -----------------------------------------------------------------
 
+_MORE = 1.0 + 1e-9  # how many times as far is more than rounding
+
+
+def _first_largest(distances: Floats) -> int:
+    return int(np.argmax(distances * _MORE >= distances.max()))
+
 
 def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, float]:
     """Rows (i, j) of (n, P) farther apart than `least` and than any other two; (-1, -1, least) if none are.
 
     `order` 1 or 2 is that of the norm. Rows are visited from the farthest from their mean on: once the
     distances of a row and of the first one from it sum to less than the best, so do those of all other pairs,
-    and by the triangle inequality none is farther apart.
+    and by the triangle inequality none is farther apart. Of distances that are equal but for rounding, as
+    those of clipped messages often are, the first counts.
     """
     best = -1, -1, least
     if len(points) < 2:
         return best
-    away = (1.0 + 1e-9) * np.linalg.norm(points - points.mean(axis=0), ord=order, axis=1)  # rounding
-    for i in np.argsort(-away, kind="stable").tolist():
+    away = _MORE * np.linalg.norm(points - points.mean(axis=0), ord=order, axis=1)
+    for i in np.argsort(-np.round(away / (away.max() or 1.0), 9), kind="stable").tolist():
         if away[i] + away.max() <= best[2]:
             break
         apart = np.linalg.norm(points - points[i], ord=order, axis=1)
-        j = int(np.argmax(apart))
-        if apart[j] > best[2]:
+        j = _first_largest(apart)
+        if apart[j] > best[2] * _MORE:
             best = i, j, float(apart[j])
     return best
 
@@ -382,7 +389,7 @@ def farthest_flip(points: Floats, order: int, least: float) -> tuple[int, int, f
     for bit in range(len(points).bit_length() - 1):
         without = rows[rows >> bit & 1 == 0]
         apart = np.linalg.norm(points[without] - points[without | 1 << bit], ord=order, axis=1)
-        i = int(np.argmax(apart))
-        if apart[i] > best[2]:
+        i = _first_largest(apart)
+        if apart[i] > best[2] * _MORE:
             best = int(without[i]), int(without[i]) | 1 << bit, float(apart[i])
     return best

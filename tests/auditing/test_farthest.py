@@ -46,6 +46,16 @@ def test_flips_differ_in_one_bit(seed: int, k: int, P: int, order: int) -> None:
     assert apart == 0.0 or bin(i ^ j).count("1") == 1
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_rounding_does_not_choose(order: int) -> None:
+    far = np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5], [-1.5, 0.0]])
+    for row in range(4):
+        points = far.copy()
+        points[row] *= 1 + 1e-13
+        assert farthest_pair(points, order, 0.0)[:2] == farthest_pair(far, order, 0.0)[:2]
+        assert farthest_flip(points, order, 0.0)[:2] == farthest_flip(far, order, 0.0)[:2]
+
+
 def test_too_few_points() -> None:
     assert farthest_pair(np.zeros((1, 3)), 1, 0.5) == (-1, -1, 0.5)
     assert farthest_pair(np.zeros((0, 3)), 2, 0.0) == (-1, -1, 0.0)
