@@ -138,9 +138,13 @@ class EngineWorkload:
 
     @cached_property
     def asked(self) -> list[NDArray[np.int64]]:
-        """All queries of a few rounds in the order the engine asks them, each (interactions,)."""
+        """What the engine has to score in a few rounds, in its order: by step, and by query inside a step.
+
+        All clients have the same model in their first step, which needs each query once.
+        """
         rounds = islice(Federation(self.bare).rounds(self.model), _QUERY_ROUNDS)
-        return [played.sent.interactions.queries.T.reshape(-1) for played in rounds]
+        steps = [played.sent.interactions.queries.T for played in rounds]
+        return [np.concatenate([np.unique(first), *np.sort(later, axis=1)]) for first, *later in steps]
 
     def scoring(self) -> Work:
         """The engine's scoring alone: a round's queries in one call, one model for all of them."""
@@ -177,7 +181,7 @@ _TEXTS = {
     "plain": "plain NumPy loop",
     "plain_defended": "plain NumPy loop with clip and noise",
     "engine": "engine, bare simulation",
-    "scoring": "engine's scoring alone (the limit)",
+    "scoring": "the scoring that a round needs, alone (the limit)",
     "whole": "engine, clip, noise and evaluation every round",
     "engine_traced": "engine, bare simulation, with trace",
     "whole_traced": "engine, clip, noise, evaluation, with trace",
@@ -203,7 +207,7 @@ def ratios(name: str, rates: WorkRates) -> list[BenchmarkFigure]:
         ("engine_over_plain", "engine / plain loop, 1 thread", "engine_1", "plain"),
         ("whole_over_plain", "whole round / plain loop with clip and noise, 1 thread", "whole_1",
          "plain_defended"),
-        ("engine_of_limit", "engine / scoring alone, 1 thread", "engine_1", "scoring_1"),
+        ("engine_of_limit", "engine / scoring alone (the limit), 1 thread", "engine_1", "scoring_1"),
         ("whole_over_bare", "time of a whole round / bare simulation, 1 thread", "engine_1", "whole_1"),
     ]  # fmt: skip
     for count in threads_here():

@@ -1,6 +1,6 @@
 """Interactions a second of a published program beside ours: `python -m benchmarks.peers CHECKOUT`.
 
-CHECKOUT is a folder of fpdgd-ictir2021, foltr-pdgd, foltr-es or OnlineLearningToRank that a user has
+CHECKOUT is a folder of fpdgd-ictir2021, foltr-pdgd, foltr-es, OnlineLearningToRank or raifle that a user has
 cloned. Both read the same file, which `foltr-audit data synth` writes, and take turns on one thread.
 """
 
@@ -27,7 +27,6 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 
-FEATURES = 46
 EPSILON, SENSITIVITY, RATE = 1.2, 3.0, 0.1  # as in examples/peers/play_rounds.py
 _MISSING = 3  # its exit code where something is not installed
 _SCRIPT = Path(__file__).resolve().parents[1] / "examples" / "peers" / "play_rounds.py"
@@ -56,6 +55,7 @@ PEERS = (
     PeerProgram("foltr-pdgd", ("mia.py", "ranker.py", "client.py"), "fpdgd", True),
     PeerProgram("foltr-es", ("foltr/client/client.py", "foltr/click_optimize.py"), "foltr-es", False),
     PeerProgram("OnlineLearningToRank", ("algorithms/PDGD/pdgd.py", "utils/clicks.py"), "pdgd", False),
+    PeerProgram("raifle", ("code/ranker.py", "code/attack.py"), "fpdgd", False),
 )
 
 
@@ -78,12 +78,17 @@ def recognised(checkout: Path) -> PeerProgram:
 
 
 class PeerSetting(NamedTuple):
-    """What both play: rounds of clients with so many interactions each, on data of so many queries."""
+    """What both play: rounds of clients with so many interactions each, on data of a shape and size."""
 
     clients: int
     interactions: int
     rounds: int
     queries: int
+    shape: str = "mq2007"
+
+    @property
+    def features(self) -> int:
+        return {"mq2007": 46, "mslr-web10k": 136}[self.shape]
 
 
 def their_rate(peer: PeerProgram, checkout: Path, python: str, letor: Path, setting: PeerSetting) -> float:
@@ -92,7 +97,7 @@ def their_rate(peer: PeerProgram, checkout: Path, python: str, letor: Path, sett
     Raises:
         SkippedPeerError: something that it imports is missing, or it fails.
     """
-    sizes = [str(FEATURES), *map(str, setting[:3])]
+    sizes = [str(setting.features), *map(str, setting[:3])]
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     done = subprocess.run(
         [python, str(_SCRIPT), peer.name, str(checkout.resolve()), str(letor), *sizes],
@@ -127,7 +132,7 @@ class OwnRounds:
         )
         self.setting = setting
         self.federation = Federation(Setup(spec, load_collection(spec.data, spec.seed, cache=False)))
-        self.model = np.zeros(FEATURES)
+        self.model = np.zeros(setting.features)
         self._play(1)
 
     def _play(self, rounds: int) -> None:
@@ -158,7 +163,8 @@ def compared(checkout: Path, python: str, setting: PeerSetting, repetitions: int
     peer, found = recognised(checkout), {"theirs": list[float](), "ours": list[float]()}
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path) / "data"
-        foltr_audit("data", "synth", "--out", str(folder), "--queries", str(setting.queries))
+        source = ("--like", setting.shape, "--queries", str(setting.queries))
+        foltr_audit("data", "synth", "--out", str(folder), *source)
         for turn in range(repetitions):
             found["theirs"].append(their_rate(peer, checkout, python, folder / "train.txt", setting))
             if not turn:
@@ -167,7 +173,8 @@ def compared(checkout: Path, python: str, setting: PeerSetting, repetitions: int
     rates = WorkRates(found)
     ratio = rates.ratio("ours", "theirs")
     return [
-        f"{peer.name}, {setting.clients} clients x {setting.interactions}, one thread, processor time:",
+        f"{peer.name}, {setting.shape}, {setting.clients} clients x {setting.interactions}, one thread, "
+        "processor time:",
         f"  theirs  {number(rates.rate('theirs').value)} interactions/s",
         f"  ours    {number(rates.rate('ours').value)} interactions/s ({peer.learner})",
         f"  ratio   {number(ratio.value)} ({number(ratio.low)} .. {number(ratio.high)})",
@@ -181,10 +188,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", default=sys.executable, help="interpreter that has what it imports")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows only that it runs")
     parser.add_argument("--repetitions", type=int, default=3, metavar="N")
+    parser.add_argument("--shape", choices=("mq2007", "mslr-web10k"), default="mq2007")
     given = parser.parse_args(arguments)
     if given.repetitions < 1:
         parser.error(f"--repetitions: {given.repetitions}; expected 1 or more")
     setting = PeerSetting(5, 2, 1, 20) if given.quick else PeerSetting(100, 4, 2, 200)
+    if given.shape != setting.shape:
+        setting = setting._replace(interactions=2, shape=given.shape)
     for checkout in given.checkout:
         try:
             lines = compared(checkout, given.python, setting, given.repetitions)

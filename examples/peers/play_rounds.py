@@ -15,8 +15,16 @@ from pathlib import Path
 
 MISSING = 3  # exit code where something that the program imports is not installed
 
-CLICK, STOP = (0.0, 0.5, 1.0), (0.0, 0.0, 0.0)  # perfect users, by grade
+PERFECT = {3: (0.0, 0.5, 1.0), 5: (0.0, 0.2, 0.4, 0.8, 1.0)}  # P(click | grade), by the number of grades
 EPSILON, SENSITIVITY, RATE = 1.2, 3.0, 0.1
+
+
+def perfect_users(letor):
+    """P(click | grade) and P(stop | grade) of users who never stop, for a file of three or five grades."""
+    with Path(letor).open(encoding="utf-8") as lines:
+        largest = max(int(line.split(None, 1)[0]) for line in lines)
+    click = PERFECT[3 if largest < 3 else 5]
+    return click, (0.0,) * len(click)
 
 
 def fpdgd_ictir2021(letor, features, clients, interactions):
@@ -29,7 +37,7 @@ def fpdgd_ictir2021(letor, features, clients, interactions):
 
     np.random.seed(1)
     data = LetorDataset(letor, features, query_level_norm=False)
-    users = CcmClickModel(dict(enumerate(CLICK)), dict(enumerate(STOP)), "perfect", depth=10)
+    users = CcmClickModel(*(dict(enumerate(law)) for law in perfect_users(letor)), "perfect", depth=10)
     server = PDGDLinearRanker(features, RATE)
     server.enable_noise_and_set_sensitivity(True, SENSITIVITY)
     every = [
@@ -56,13 +64,14 @@ def foltr_pdgd(letor, features, clients, interactions):
     from train import click_models
 
     data = LetorDataset(letor, normalize=True)
+    users = click_models["MQ2007_perfect" if len(perfect_users(letor)[0]) == 3 else "MSLR10k_perfect"]
     evaluator, size = Evaluator(data, rank_cnt=10), data.get_num_features()
     every = []
     for number in range(clients):
         rng = np.random.default_rng(number)
         every.append(
             Client(
-                LinearRanker(size, 10, rng), data, click_models["MQ2007_perfect"], evaluator, rng,
+                LinearRanker(size, 10, rng), data, users, evaluator, rng,
                 num_clients=clients, num_queries=interactions, learning_rate=RATE, enable_dp=True,
                 sensitivity=SENSITIVITY, epsilon=EPSILON,
             )
@@ -88,7 +97,9 @@ def foltr_es(letor, features, clients, interactions):
     data = MqDataset.read_mq_file(letor, features, None)
     ranker = rankers.LinearRanker(features)
     optimiser = torch.optim.Adam(ranker.parameters(), lr=0.001)
-    users, metric = click_simulate.PERFECT_MODEL, PrivatizedMaxRR(1.0)
+    click, stop = (dict(enumerate(law)) for law in perfect_users(letor))
+    users = click_simulate.CcmClickModel(click, stop, "perfect", depth=10)
+    metric = PrivatizedMaxRR(1.0)
     every = [RankingClient(data, ranker, number, users, metric, True, 0.01) for number in range(clients)]
 
     def play():
@@ -112,13 +123,46 @@ def online_learning_to_rank(letor, features, clients, interactions):
     ranges = np.concatenate([[0], np.cumsum(lengths)])
     ranker = PDGD(RATE, 1.0, n_results=10, n_features=features)
     ranker.setup(rows, ranges)
-    users = ClickModel("perfect", "short", np.array(CLICK), np.array(STOP))
+    users = ClickModel("perfect", "perfect", *map(np.array, perfect_users(letor)))
 
     def play():
         for _ in range(clients * interactions):
             query = np.random.choice(len(lengths))
             ranking = ranker.get_train_query_ranking(query)
             ranker.process_clicks(users.generate_clicks(ranking, labels[ranges[query] : ranges[query + 1]]))
+
+    return play
+
+
+def raifle(letor, features, clients, interactions):
+    """Pham et al. 2025, PDGD with a step after each list; no noise, and no manipulated features."""
+    import random
+
+    import torch
+    from dataset import LearningToRankDataset
+    from ranker import LinearPDGDRanker
+    from utils import CascadeClickModel
+
+    torch.set_num_threads(1)
+    data, ranker = LearningToRankDataset(letor), LinearPDGDRanker(features)
+    users, state = CascadeClickModel(*perfect_users(letor)), {"model": ranker.gen_params()}
+
+    def step(model, grades, rows):
+        rows = torch.Tensor(rows)
+        shown = ranker.rank(state["model"], rows, sample=True)[:10]
+        clicks = torch.Tensor(users.click(shown, grades, filter_all_or_zero=False))
+        return model + RATE * ranker.grad(model, rows[shown], shown.argsort(), clicks)
+
+    def play():
+        sent = []
+        for _ in range(clients):
+            model = state["model"].clone()
+            for grades, rows in data.get_data_for_queries(
+                random.sample(data.get_all_query_ids(), interactions)
+            ):
+                model = step(model, grades, rows)
+            sent.append(model)
+        state["model"] = torch.stack(sent).mean(dim=0).detach()
 
     return play
 
@@ -154,6 +198,7 @@ PROGRAMS = {
     "foltr-pdgd": foltr_pdgd,
     "foltr-es": foltr_es,
     "OnlineLearningToRank": online_learning_to_rank,
+    "raifle": raifle,
 }
 
 
@@ -166,7 +211,8 @@ def main() -> int:
     for name in ("features", "clients", "interactions", "rounds"):
         parser.add_argument(name, type=int)
     asked = parser.parse_args()
-    sys.path.insert(0, str(asked.checkout))
+    inside = "code" if asked.program == "raifle" else ""
+    sys.path.insert(0, str(asked.checkout / inside))
     try:
         play = PROGRAMS[asked.program](asked.letor, asked.features, asked.clients, asked.interactions)
     except ImportError as error:
