@@ -10,8 +10,8 @@ records.jsonl   records, and the SHA-256 of the arrays; written last, so that a 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -44,6 +44,7 @@ from foltr_audit.experiments.run import Run, RunRecords, World, proofs_of, utili
 from foltr_audit.experiments.runs.folder import ARRAYS, PLAN, RECORDS, SPEC, RunFolder, read_plan
 from foltr_audit.experiments.versions import code_of
 from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
+from foltr_audit.recorder.trace_files import archive_of
 from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation, bytes_per_client
@@ -273,9 +274,7 @@ def pack_run(run: Run, setup: Setup, *, lists: bool = True) -> Files:
 
 def packed_files(spec: Spec, records: Sequence[Record], arrays: Arrays) -> Files:
     """The files of records and arrays; the same bytes for equal ones."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    packed = buffer.getvalue()  # NumPy stores no time in the archive, so that equal arrays are equal bytes
+    packed = archive_of(arrays, zipfile.ZIP_DEFLATED)
     text = records_text(records, arrays=hashlib.sha256(packed).hexdigest())
     return {SPEC: spec.toml.encode(), ARRAYS: packed, RECORDS: text.encode()}
 

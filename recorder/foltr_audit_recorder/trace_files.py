@@ -64,16 +64,17 @@ def marker_indices(folder: Path) -> list[int]:
     return sorted({int(match[1]) for entry in entries if (match := _MARKER.fullmatch(entry.name))})
 
 
-def archive_of(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+def archive_of(arrays: Mapping[str, NDArray[np.generic]], compression: int = zipfile.ZIP_STORED) -> bytes:
     """Arrays of numbers or text as `numpy.savez` writes them: the same bytes on any day and machine.
 
-    Its option that refuses objects came with NumPy 2.1, and earlier versions store it as an array.
+    Its option that refuses objects came with NumPy 2.2, and earlier versions store it as an array.
     """
     stream = BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, values in arrays.items():
             entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980
             entry.create_system = 3  # Python's own differs by system
+            entry.compress_type = compression
             with archive.open(entry, "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(values), allow_pickle=False)
     return stream.getvalue()

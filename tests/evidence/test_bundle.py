@@ -7,12 +7,14 @@ import io
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.recorder.trace_files import archive_of
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
@@ -60,10 +62,8 @@ def changed_arrays(files: Files, change: Callable[[dict[str, Any]], None]) -> Fi
     name, records = cell_with(files, "arrays.npz"), cell_with(files, "records.jsonl")
     arrays = dict(np.load(io.BytesIO(files[name]), allow_pickle=False))
     change(arrays)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    text = sealed(lines_of(files[records]), buffer.getvalue())
-    return {**files, name: buffer.getvalue(), records: text}
+    archive = archive_of(arrays, zipfile.ZIP_DEFLATED)
+    return {**files, name: archive, records: sealed(lines_of(files[records]), archive)}
 
 
 def with_results(files: Files, tmp_path: Path) -> Files:

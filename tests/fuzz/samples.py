@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 from pathlib import Path
@@ -18,7 +17,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, DefenseLabel
-from foltr_audit.experiments.store import records_text
+from foltr_audit.experiments.store import packed_files
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.trace import Fact, TraceDataset, TraceHeader, TraceWriter
 from tests.fixtures import comparisons
@@ -175,11 +174,7 @@ def write_comparison(path: Path) -> None:
     folder.save_index(grid, planned, [])
     for cell in planned:
         arrays = cell_arrays() if cell.kind == "attack" else training_arrays()
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        text = records_text(cell_records(cell.spec), arrays=hashlib.sha256(buffer.getvalue()).hexdigest())
-        files = {"spec.toml": cell.spec.toml.encode(), "arrays.npz": buffer.getvalue()}
-        folder.write(cell.spec, {**files, "records.jsonl": text.encode()})
+        folder.write(cell.spec, packed_files(cell.spec, cell_records(cell.spec), arrays))
     folder.save_results(CompareReport.of(folder).json())
 
 

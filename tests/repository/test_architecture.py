@@ -239,7 +239,9 @@ def call_problems(node: ast.Call) -> Iterator[str]:
         yield called
     if given.get("allow_pickle", "False") != "False" or given.get("shell", "False") != "False":
         yield f"{called} with pickles or a shell"
-    if called in ("np.load", "np.save", "np.savez", "numpy.load") and "allow_pickle" not in given:
+    if called.startswith("np.savez"):
+        yield f"{called}, which stores its option allow_pickle as an array before NumPy 2.2"
+    if called in ("np.load", "np.save", "numpy.load") and "allow_pickle" not in given:
         yield f"{called} without allow_pickle=False"
 
 
