@@ -14,6 +14,7 @@ import shutil
 import stat
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
@@ -125,7 +126,7 @@ def _note(line: str) -> None:
 
 
 def store(entry: Path, collection: Collection, identity: str) -> None:
-    """Write a collection next to its place, flush it to the disk, then rename it."""
+    """Write a collection next to its place, then rename it; a checksum tells what a power cut emptied."""
     folder = entry.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the data may be less public than the folder
     for path in folder.glob(".*"):
@@ -133,21 +134,18 @@ def store(entry: Path, collection: Collection, identity: str) -> None:
             if time.time() - path.lstat().st_mtime > _ABANDONED_S:
                 shutil.rmtree(path)
     with TemporaryDirectory(prefix=".", dir=folder, ignore_cleanup_errors=True) as temporary:
-        written, names = Path(temporary) / entry.name, []
+        written, arrays = Path(temporary) / entry.name, {}
         written.mkdir()
         for part in Collection.PARTS:
             for kind in _ARRAYS:
                 values: Any = getattr(collection.part(part), kind)
                 if values is None:
                     continue
-                names.append(f"{part}.{kind}")
                 array = names_text(values) if kind.endswith("_ids") else values
-                with (written / f"{names[-1]}.npy").open("xb") as file:
-                    np.save(file, array, allow_pickle=False)
-                    # No checksum would tell a file that a power cut emptied.
-                    file.flush()
-                    os.fsync(file.fileno())
-        facts = {"arrays": names} | {name: getattr(collection, name) for name in _COUNTED}
+                file = written / f"{part}.{kind}.npy"
+                np.save(file, array, allow_pickle=False)
+                arrays[file.stem] = _checksum(file)
+        facts = {"arrays": arrays} | {name: getattr(collection, name) for name in _COUNTED}
         seal = _digest(identity, json.dumps(facts))
         (written / FACTS).write_text(json.dumps({"seal": seal} | facts), encoding="utf-8")
         with suppress(OSError):  # the usual case: there is no older one
@@ -156,15 +154,25 @@ def store(entry: Path, collection: Collection, identity: str) -> None:
             written.rename(entry)
 
 
+def _checksum(path: Path) -> int:
+    total = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            total = zlib.crc32(piece, total)
+    return total
+
+
 def map_entry(folder: Path, origin: SourceKey, identity: str) -> Collection | None:
-    """The collection in a folder, mapped read-only; None if it is incomplete or of another source."""
+    """The collection in a folder, mapped read-only; None if it is damaged or of another source."""
     try:
         facts: dict[str, Any] = json_table(file_bytes(folder / FACTS, DataError, 1 << 20), FACTS, DataError)
         if facts.pop("seal") != _digest(identity, json.dumps(facts)):
             return None
         parts: dict[str, Any] = {part: {} for part in Collection.PARTS}
-        for name in facts.pop("arrays"):
+        for name, checksum in facts.pop("arrays").items():
             part, _, kind = name.partition(".")
+            if _checksum(folder / f"{name}.npy") != checksum:
+                return None
             parts[part][kind] = map_array(folder / f"{name}.npy")
         for part, own in parts.items():
             own["query_ids"] = names_in(own["query_ids"], own["offsets"].size - 1)

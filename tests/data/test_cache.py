@@ -158,6 +158,12 @@ def _flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def _add_one(path: Path) -> None:
+    array = np.load(path, allow_pickle=False)
+    array.flat[1] += 1
+    np.save(path, array, allow_pickle=False)
+
+
 def _reshape(path: Path) -> None:
     array = np.load(path, allow_pickle=False)
     np.save(path, array.reshape(array.shape[::-1]) if array.ndim == 2 else array.view("<u8"))
@@ -179,7 +185,10 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "features of another shape": (FEATURES, _reshape),
     "features pickled": (FEATURES, _objects),
     "labels of another type": (LABELS, _reshape),
-    "offsets changed": ("test.offsets.npy", _flip),
+    "features changed": (FEATURES, _add_one),
+    "labels changed": (LABELS, _add_one),
+    "offsets that do not fit": ("test.offsets.npy", _flip),
+    "offsets that fit": ("test.offsets.npy", _add_one),
     "names changed": ("test.document_ids.npy", _flip),
     "no facts": (FACTS, Path.unlink),
     "facts deep": (FACTS, lambda path: path.write_text("[" * 100_000)),
