@@ -6,6 +6,8 @@ import errno
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -53,6 +55,20 @@ def threads(_: int) -> tuple[int, str]:
     import numba
 
     return numba.get_num_threads(), os.environ["OPENBLAS_NUM_THREADS"]
+
+
+def test_without_shared_semaphores_this_process_does_the_work() -> None:
+    """As where /dev/shm is missing or read-only."""
+    program = "from foltr_audit.experiments.comparison.workers import Workers\n"
+    program += "print([*Workers(jobs=2).results(abs, [-1, -2])])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JOBLIB_MULTIPROCESSING": "0"},
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("[1, 2]\n", "")
 
 
 def first_only(piece: tuple[str, int]) -> int:

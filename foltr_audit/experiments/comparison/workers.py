@@ -190,10 +190,10 @@ class Workers:
 
     @property
     def processes(self) -> int:
-        """Processes on this machine, for the local backend."""
+        """Processes on this machine, for the local backend; one where it has no semaphores to share."""
         import joblib
 
-        return self.jobs or int(joblib.cpu_count())
+        return int(joblib.effective_n_jobs(self.jobs or -1))
 
     def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Generator[R, None, None]:
         """The result of each piece as it comes, in any order; pieces are asked for as workers become free.
