@@ -9,6 +9,11 @@ import pytest
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import names, plugin_class
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.experiments.comparison import runner
+from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.runs.folder import RunFolder
+from foltr_audit.trace import TraceHeader
 from tests.fixtures.command import SMALL, answer, but, files, refusal, run
 
 INTERVALS = ("accuracy", "balanced_accuracy", "precision", "recall", "f1", "exact", "auc")
@@ -221,6 +226,28 @@ def test_a_folder_that_another_run_holds_is_refused(tmp_path: Path) -> None:
         done = run("attack", *SMALL, "--out", tmp_path)
     assert done.code == 2
     assert "another run" in done.one_error()
+
+
+@pytest.mark.parametrize("command", ["train", "attack --eps 1.2 --method olsr", "compare --eps 1.2 --jobs 1"])
+def test_a_folder_that_is_removed_meanwhile_is_an_error(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, signed, run_cell = tmp_path / "out", RunFolder.signed, runner.run_cell
+
+    def removed(folder: RunFolder, header: TraceHeader) -> TraceHeader:
+        header = signed(folder, header)
+        shutil.rmtree(path)
+        return header
+
+    def removed_cell(spec: Spec, study: Runner) -> dict[str, bytes]:
+        shutil.rmtree(path)
+        return run_cell(spec, study)
+
+    monkeypatch.setattr(RunFolder, "signed", removed)
+    monkeypatch.setattr(runner, "run_cell", removed_cell)
+    done = run(command, *SMALL, "--out", path)
+    assert done.code in (1, 3)
+    assert str(path) in done.one_error()
 
 
 def test_overwrite_replaces_only_what_a_run_is_made_of(copied: Path) -> None:

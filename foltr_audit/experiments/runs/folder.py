@@ -184,7 +184,10 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_folder(path: Path) -> Iterator[None]:
-    """Lock a folder, made if missing; the lock ends with the process, even if that is killed."""
+    """Lock a folder, made if missing; the lock ends with the process, even if that is killed.
+
+    Another folder at its place when the context ends is an error: what was written is lost, or in two places.
+    """
     if path.exists() and not path.is_dir():
         raise UsageError(f"--out: {path} is a file; expected a folder")
     handle = take_lock(path)
@@ -192,6 +195,8 @@ def lock_folder(path: Path) -> Iterator[None]:
         raise UsageError(f"--out: {path} is being written by another run")
     try:
         yield
+        if not (path.is_dir() and os.path.samestat(os.fstat(handle), path.stat())):
+            raise FoltrAuditError(f"{path}: removed while it was written")
     finally:
         os.close(handle)
 
