@@ -7,7 +7,8 @@ FoltrAuditError (1)
 ├── TraceError (3)          a trace or Run folder that is damaged, newer, or of something else
 └── ContradictionError (70) a proof and an audit that cannot both be right: a fault of ours, or of a plug-in
 
-A message is one line: the place (file, line or option), the value, and what was expected.
+A message is one line: the place (file, line or option), the value, and what was expected. It has at most 500
+characters, none of which a terminal obeys.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ class FoltrAuditError(Exception):
     """The root of the tree; a command that fails ends with `exit_code`."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(as_message(message))
 
 
 class UsageError(FoltrAuditError):
@@ -53,6 +57,15 @@ class ContradictionError(FoltrAuditError):
     """A proof and the result of an audit contradict each other."""
 
     exit_code: ClassVar[int] = 70
+
+
+_MOST = 500  # characters of a message
+
+
+def as_message(text: str) -> str:
+    """A text on one line, without its middle if it is long; letters that cannot be printed become `?`."""
+    shortened = text if len(text) <= _MOST else f"{text[: _MOST - 200]} ... {text[-195:]}"
+    return "".join(one if one.isprintable() else " " if one == "\n" else "?" for one in shortened)
 
 
 def shorten_value(value: object, most: int = 80) -> str:

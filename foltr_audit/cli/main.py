@@ -11,9 +11,10 @@ import atexit
 import gc
 import io
 import sys
+import warnings
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from typer.main import get_command
@@ -22,7 +23,7 @@ from foltr_audit.cli.options import option
 from foltr_audit.cli.output import drop, note, print_line
 from foltr_audit.cli.pages import entries_of, lazy_group
 from foltr_audit.cli.user_code import import_plugin
-from foltr_audit.errors import FoltrAuditError
+from foltr_audit.errors import FoltrAuditError, as_message
 
 # Exit codes: 128 plus the number of SIGINT, of Ctrl-C, and of SIGPIPE, where the reader of stdout has gone.
 INTERRUPTED, READER_GONE = 130, 141
@@ -80,15 +81,21 @@ def _search_less_for_garbage() -> None:
     atexit.register(gc.freeze)
 
 
+def _replace_unknown_letters(*streams: TextIO) -> None:
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows ? for other characters
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if sys.stdout is None or sys.stderr is None:  # closed by the parent process
         return 1
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an ASCII terminal shows ? for other characters
     _search_less_for_garbage()
+    # Polars only warns where its binary cannot be loaded, and fails for lack of a name when it is used.
+    warnings.filterwarnings("error", "Polars binary is missing", UserWarning)
     try:
+        _replace_unknown_letters(sys.stdout, sys.stderr)
         return _run(arguments)
     except FoltrAuditError as error:
         return _report_error(str(error), error.exit_code)
@@ -102,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return READER_GONE
     except MemoryError:
         return _report_error("not enough memory; take fewer queries or clients", 1)
+    except (ImportError, UserWarning) as error:
+        return _report_error(f"a library cannot be loaded, perhaps for lack of memory: {error}", 1)
     except OSError as error:
         return _report_error(f"{error.filename or 'output'}: {error.strerror or error}", 1)
 
@@ -141,7 +150,7 @@ _PLAINLY = {
 
 def _report_error(message: str, code: int) -> int:
     if message.strip():
-        note(f"error: {' '.join(message.split())}")
+        note(f"error: {as_message(' '.join(message.split()))}")
     return code
 
 

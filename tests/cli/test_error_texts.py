@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.cli.options import split_methods
-from foltr_audit.errors import suggest_name
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 from tests.fixtures.command import SMALL, answer, but, refusal
 
 
@@ -55,3 +56,19 @@ def test_features_too_large_for_the_message_are_refused_with_advice(tmp_path: Pa
     (tmp_path / "data.txt").write_text("\n".join(rows))
     options = "--normalise none --clients 5 --learning-rate 1e6"
     assert "normalise" in refusal(f"attack {options} --data", tmp_path / "data.txt")
+
+
+def test_no_message_is_long_or_holds_what_a_terminal_obeys(tmp_path: Path) -> None:
+    odd = "\x1b[31m" + "x" * 100_000
+    with pytest.raises(FoltrAuditError) as raised:
+        Spec.parse({odd: 1})
+    with pytest.raises(FoltrAuditError) as raised_of_text:
+        Spec.from_toml(f'"{"y" * 100_000}" = 1', "spec.toml")
+    (tmp_path / "spec.toml").write_text(f'defense = ["{"z" * 100_000}"]')
+    lines = (str(raised.value), str(raised_of_text.value), refusal("train --config", tmp_path / "spec.toml"))
+    for line in (*lines, refusal("train", "--method", odd), refusal("train", f"--{odd[5:]}")):
+        assert len(line) <= len("error: ") + 500
+        assert line.isprintable()
+    long = UsageError("spec.toml: " + ", ".join(map(str, range(1000))) + "; expected less")
+    assert str(long).startswith("spec.toml: 0, 1")
+    assert str(long).endswith("; expected less")

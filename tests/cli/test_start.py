@@ -105,3 +105,20 @@ def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
     monkeypatch.setattr("foltr_audit.experiments.runner.Runner.run", broken)
     with pytest.raises(SystemError, match="broken"):
         run("train", "--data", "synthetic:mq2007:30")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise MemoryError",
+        "raise ImportError('lib.so: failed to map segment from shared object')",
+        "import warnings; warnings.warn('Polars binary is missing!')",  # what polars does then
+    ],
+)
+def test_a_library_that_lacks_memory_is_one_line(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "polars.py").write_text(line)
+    monkeypatch.delitem(sys.modules, "polars", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "memory" in refusal("train", *SMALL, "--out", tmp_path / "run", code=1)
