@@ -381,7 +381,8 @@ def print_verification(outcome: dict[str, Any], console: Console) -> None:
     lines = [""]
     if outcome["versions_differ"]:
         near = "relative {relative:g}, absolute {absolute:g}".format(**outcome["tolerance"])
-        lines.append(f"Versions differ: numbers had to agree within {near}.")
+        lines.append(f"Versions differ: numbers had to agree within {near}; what was found again of n lists,")
+        lines.append("within 1/n, since scores that tie may fall the other way.")
     for name, pair in outcome["versions_differ"].items():
         there, here = ("none" if text is None else ascii(text)[1:-1][:40] for text in pair.values())
         lines.append(f"  {name}: packed with {there}, here {here}")

@@ -293,6 +293,27 @@ def test_a_run_with_its_trace_is_verified_and_holds_no_truth(attacked: Path, tmp
     assert all(f"{name}: " in said(table) for name in other)
 
 
+def test_scores_that_tie_may_fall_the_other_way_where_versions_differ(attacked: Path, tmp_path: Path) -> None:
+    made("report", attacked, "--zip", tmp_path / "b.zip")
+    files = content(tmp_path / "b.zip")
+    other = {**json.loads(files[NAME])["versions"], "numpy": "0.0.1"}
+    rows = json.loads(files["results.json"])["results"]
+    at, row = next((at, row) for at, row in enumerate(rows) if row["method"] == "olsr")
+    tie = 0.5 / (row["lists"] * row["unclicked_documents"])  # of one clicked document each
+    for by, versions, state in (
+        (tie, other, "holds"),
+        (2 / row["lists"], other, "fails"),
+        (tie, {}, "fails"),
+    ):
+        auc = row["auc"] + by * (1 if row["auc"] < 0.5 else -1)
+        moved = changed_json(
+            files["results.json"], lambda table, auc=auc: table["results"][at].update(auc=auc)
+        )
+        changes = {"versions": versions} if versions else {}
+        table = verify(forged(tmp_path / "f.zip", {**files, "results.json": moved}, **changes), seed=1)
+        assert states(table)["results"] == state, said(table)
+
+
 def test_results_of_several_runs_need_all_of_them(tmp_path: Path) -> None:
     made("train", *TINY, "--runs", "2", "--out", tmp_path / "plan")
     made("report", tmp_path / "plan", "--zip", tmp_path / "b.zip")
