@@ -364,18 +364,23 @@ def _first_largest(distances: Floats) -> int:
 def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, float]:
     """Rows (i, j) of (n, P) farther apart than `least` and than any other two; (-1, -1, least) if none are.
 
-    `order` 1 or 2 is that of the norm. Rows are visited from the farthest from their mean on: once the
-    distances of a row and of the first one from it sum to less than the best, so do those of all other pairs,
-    and by the triangle inequality none is farther apart. Of distances that are equal but for rounding, as
-    those of clipped messages often are, the first counts.
+    `order` 1 or 2 is that of the norm. Rows are visited from the farthest from their mean on, but for those
+    that can be no end of the farthest pair: by the triangle inequality, their distance from the mean, or from
+    0, and the largest one sum to no more than the best. The mean is near the middle of most rows; 0 is that
+    of models on the sphere of a clip, many of which are as far apart as its ends, up to rounding. Of distances
+    that are equal but for rounding the first counts.
     """
     best = -1, -1, least
     if len(points) < 2:
         return best
-    away = _MORE * np.linalg.norm(points - points.mean(axis=0), ord=order, axis=1)
+    away = np.linalg.norm(points - points.mean(axis=0), ord=order, axis=1)
+    if 2.0 * away.max() <= least:
+        return best
+    sizes = np.linalg.norm(points, ord=order, axis=1)
+    most = np.minimum(away + away.max(), sizes + sizes.max())
     for i in np.argsort(-np.round(away / (away.max() or 1.0), 9), kind="stable").tolist():
-        if away[i] + away.max() <= best[2]:
-            break
+        if most[i] <= best[2] * _MORE:
+            continue
         apart = np.linalg.norm(points - points[i], ord=order, axis=1)
         j = _first_largest(apart)
         if apart[j] > best[2] * _MORE:
