@@ -15,6 +15,7 @@ import numpy as np
 
 from foltr_audit.auditing.canaries import Canary
 from foltr_audit.auditing.estimators import clopper_pearson_bound
+from foltr_audit.auditing.law_tests import two_sided
 from foltr_audit.auditing.session import AuditSession
 from foltr_audit.core.plugins import Broadcast, RoundContext
 from foltr_audit.core.records.interactions import GlobalModel
@@ -298,8 +299,6 @@ def difference(trials: Sequence[PlayedTrial], view: str, fewest: int, alarm: flo
     By accounting `fewest` noise shares are behind everything that the observer sees. Chance alone shows a
     difference with a probability of `alarm` at most.
     """
-    from scipy.stats import binomtest
-
     seen = [(trial, trial.views[without_lists(view)]) for trial in trials]
     if not seen:
         return ""
@@ -320,7 +319,7 @@ def difference(trials: Sequence[PlayedTrial], view: str, fewest: int, alarm: flo
         game = np.array([measure(trial, each.game) for trial, each in seen])
         apart = np.abs(played - game) > _EQUAL
         above, count = int((played > game)[apart].sum()), int(apart.sum())
-        if count and binomtest(above, count).pvalue < alarm / 2:
+        if count and two_sided(above, count, 0.5) < alarm / 2:
             return (
                 "the round that training plays shows another law than the game: "
                 f"its {name} is larger in {above} of {count} trials"

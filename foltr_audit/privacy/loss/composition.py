@@ -335,10 +335,10 @@ def participation(rounds: int, share: float, delta: float) -> list[tuple[int, fl
     Where there are many, some stand for smaller ones, so that bounds err on the safe side. Numbers above all
     of these have less than a millionth of delta together, and count as a failure.
     """
-    from scipy.stats import binom
-
     if share >= 1:
         return [(rounds, 1.0)]
+    from scipy.stats import binom
+
     high = min(rounds, int(binom.isf(_OUTSIDE * delta, rounds, share)) + 1)
     low = int(binom.ppf(_LOWEST, rounds, share))
     step = math.ceil((high - low + 1) / _MOST_COUNTS)
