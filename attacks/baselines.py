@@ -60,13 +60,12 @@ class PositionPrior(Attack):
         scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
         patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
         decoder = PatternDecoder(view, self.prior)
-        for rows in decoder.chunks():
-            for b in range(B):
-                beliefs, lengths, which = decoder.distinct_log_priors(rows, b)
-                clicked, _, some, _ = marginals(beliefs, lengths, k)
-                scores[rows, b], any_click[rows, b] = clicked[which], some[which]
-                if patterns is not None:
-                    patterns[rows, b] = pattern_probabilities(beliefs, lengths)[which]
+        for rows, b in decoder.lists():
+            beliefs, lengths, which = decoder.distinct_log_priors(rows, b)
+            clicked, _, some, _ = marginals(beliefs, lengths, k)
+            scores[rows, b], any_click[rows, b] = clicked[which], some[which]
+            if patterns is not None:
+                patterns[rows, b] = pattern_probabilities(beliefs, lengths)[which]
         return Inference(scores=scores, guess=scores > 0.5, any_click=any_click, patterns=patterns)
 
 

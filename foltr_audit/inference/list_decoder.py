@@ -181,8 +181,10 @@ class ListDecoder:
         for b in range(B):
             priors = self.decoder.log_priors(messages[now.message], b) + now.weight[:, np.newaxis]
             weights = self.evidence.of_patterns(now.models, messages[now.message], b, priors)
-            # Several histories of a message add to one row; indexed assignment would keep the last one only.
-            np.logaddexp.at(found[b], now.message, weights)
+            if b == 0:  # each message has one history
+                found[b] = weights.copy()
+            else:  # several add to one row; indexed assignment would keep the last one only
+                np.logaddexp.at(found[b], now.message, weights)
             if b + 1 < B:
                 now, share = self._kept(now, weights, messages, b)
                 held *= share

@@ -220,13 +220,25 @@ class PatternDecoder:
         )
         return terms, np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
 
+    def lists(self) -> Iterator[tuple[Ints, Ints]]:
+        """Some lists at a time: their messages (H,), and their numbers in these (H,).
+
+        Of few messages with many lists several numbers together, as in sums over all clients.
+        """
+        B = self.view.shown.shape[1]
+        for messages in self.chunks():
+            together = max(1, (_CHUNK_PATTERNS >> self.view.shown.shape[2]) // messages.size)
+            for b in range(0, B, together):
+                numbers = np.arange(b, min(b + together, B))
+                yield np.tile(messages, numbers.size), np.repeat(numbers, messages.size)
+
     def log_priors(self, messages: Ints, b: int) -> Floats:
         """Log prior of every pattern of list b of some messages (H,): (H, 2^k)."""
         priors, _, which = self.distinct_log_priors(messages, b)
         return priors[which]
 
-    def distinct_log_priors(self, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
-        """The different log priors of list b of some messages (H,), as most lists are alike.
+    def distinct_log_priors(self, messages: Ints, b: int | Ints) -> tuple[Floats, Ints, Ints]:
+        """The different log priors of list b, or lists b (H,), of some messages (H,): most lists are alike.
 
         Log priors of every pattern (D, 2^k), the lengths of their lists (D,), and which of them each message
         has, (H,). Do not write to them.
@@ -246,8 +258,8 @@ class PatternDecoder:
         priors = remembered(key, lambda: cascade_log_priors(click, stop, lengths, reports))
         return priors, lengths, which.reshape(-1)
 
-    def log_prior_of(self, messages: Ints, b: int, clicks: Bools) -> Floats:
-        """Log prior of clicks (H, k) on list b of some messages (H,): (H,)."""
+    def log_prior_of(self, messages: Ints, b: int | Ints, clicks: Bools) -> Floats:
+        """Log prior of clicks (H, k) on list b, or lists b (H,), of some messages (H,): (H,)."""
         from foltr_audit.kernels.patterns import cascade_log_prior
 
         lengths = self.view.is_document[messages, b].sum(axis=1)

@@ -54,18 +54,17 @@ def click_priors(view: View, intents: int) -> ClickPriors:
     if view.knowledge.belief is None or view.labels is None or intents > 1 or why_too_long(view):
         return found
     decoder = PatternDecoder(view, "relevance")
-    for messages in decoder.chunks():
-        for b in range(view.shown.shape[1]):
-            beliefs, lengths, which = decoder.distinct_log_priors(messages, b)
-            logs = beliefs.copy()
-            logs[:, 0] = -np.inf  # the list has a click
-            clicked, _, _, total = marginals(logs, lengths, k)
-            possible = np.isfinite(total)
-            clicked[~possible] = np.nan
-            most = np.full(total.size, np.nan)
-            most[possible] = np.exp(logs[possible].max(axis=1) - total[possible])
-            found.clicked[messages, b], found.pattern[messages, b] = clicked[which], most[which]
-            found.any_click[messages, b] = np.exp(total)[which]
+    for messages, b in decoder.lists():
+        beliefs, lengths, which = decoder.distinct_log_priors(messages, b)
+        logs = beliefs.copy()
+        logs[:, 0] = -np.inf  # the list has a click
+        clicked, _, _, total = marginals(logs, lengths, k)
+        possible = np.isfinite(total)
+        clicked[~possible] = np.nan
+        most = np.full(total.size, np.nan)
+        most[possible] = np.exp(logs[possible].max(axis=1) - total[possible])
+        found.clicked[messages, b], found.pattern[messages, b] = clicked[which], most[which]
+        found.any_click[messages, b] = np.exp(total)[which]
     return found
 
 

@@ -164,13 +164,12 @@ class _ClickSurprisals:
     def before(self, rows: slice, view: View) -> Floats:
         """-log2 of the probability of each list's clicks before its message, given the grades, (n, B)."""
         clicks = self.clicks[rows]
-        bits, every = np.full(clicks.shape[:2], np.nan), np.arange(len(view))
+        bits = np.full(clicks.shape[:2], np.nan)
         if view.knowledge.belief is None or view.labels is None or self._header.intents > 1:
             return bits  # under several intents grades alone do not say how a user clicks
-        decoder = PatternDecoder(view, "relevance")
-        for b in range(clicks.shape[1]):
-            bits[:, b] = -decoder.log_prior_of(every, b, clicks[:, b]) / np.log(2.0)
-        return bits
+        messages, b = (each.ravel() for each in np.indices(bits.shape))
+        found = PatternDecoder(view, "relevance").log_prior_of(messages, b, clicks[messages, b])
+        return np.asarray(-found.reshape(bits.shape) / np.log(2.0))
 
     def is_exact(self, attack: Attack, view: View) -> bool:
         """Whether the patterns that an attack weighs in a view have their true posterior."""
