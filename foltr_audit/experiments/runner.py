@@ -62,20 +62,21 @@ def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProofRecord, ...]:
 
 
 class Runner:
-    """Runs Specs; keeps the last data set, and trains each undefended twin once."""
+    """Runs Specs; keeps the last data set and the last training, and trains each undefended twin once."""
 
     def __init__(
         self, progress: Progress = SILENT, data: Collection | None = None, *, with_undefended: bool = True
     ) -> None:
         """Nothing is loaded before the first Spec runs, and nothing at all if `data` is given.
 
-        `with_undefended`: train the undefended twin of every attacked Spec.
+        `with_undefended`: train the undefended twin of every attacked Spec, and prove what its Run reports.
         """
         reuse_freed_memory()
         self.progress = progress
         self.data = data
         self.with_undefended = with_undefended
         self._last: tuple[object, Collection] | None = None
+        self._trained: tuple[Spec, TrainResult] | None = None
         self._undefended: dict[str, float] = {}
 
     def setup(self, spec: Spec) -> Setup:
@@ -136,7 +137,7 @@ class Runner:
             world=World.of(spec, setup.clients),
             trained=replace(trained, recording=None),
             attacks=attacks,
-            proofs=() if protocol is None else proven_of(setup, protocol),
+            proofs=proven_of(setup, protocol) if protocol is not None and self.with_undefended else (),
             audits=audits,
             membership=membership,
             unlearning=unlearning,
@@ -145,6 +146,15 @@ class Runner:
             # Of lists, `attack --trace` judges the trace again.
             folder.save(pack_run(run, setup, lists=False))
         return run
+
+    def _train(self, setup: Setup, folder: RunFolder | None = None) -> TrainResult:
+        """Train a Spec whose messages nobody attacks, unless it is that of the last Spec."""
+        if folder is not None:
+            return train(setup, folder, progress=self.progress)
+        key = setup.spec.only_trained
+        if self._trained is None or self._trained[0] != key:
+            self._trained = key, replace(train(setup, progress=self.progress), recording=None)
+        return self._trained[1]
 
     def _attack(
         self, setup: Setup, protocol: AttackSpec, folder: RunFolder | None
@@ -156,7 +166,7 @@ class Runner:
             return trained, attack_training(setup, protocol, trained, self.progress)
         clients = FreshClients(setup, protocol)
         _ = clients.queries  # refuses data without a query to attack, before the training
-        trained = train(setup, folder, progress=self.progress)
+        trained = self._train(setup, folder)
         try:
             found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
         except NothingToReadError as error:  # no sum over fresh clients was opened
@@ -171,7 +181,10 @@ class Runner:
 
         _LOG.info("audit: %s in %s", "+".join(setup.spec.defense), ", ".join(protocol.views))
         audit, keep = Audit(setup, protocol, self.progress), setup.spec.unlearning is not None
-        trained = train(setup, folder, keep=keep, along=protocol.along, progress=self.progress)
+        if keep or protocol.along:
+            trained = train(setup, folder, keep=keep, along=protocol.along, progress=self.progress)
+        else:
+            trained = self._train(setup, folder)
         ends = {"first": first_model(setup), "trained": trained.parameters}
         models: dict[str, tuple[Floats, ...]] = {
             name: protocol.messages * (ends[name],) for name in protocol.models
@@ -185,7 +198,7 @@ class Runner:
         if spec.only_trained == twin:
             self._undefended[twin.hash] = trained.ndcg
         if twin.hash not in self._undefended:
-            self._undefended[twin.hash] = train(self.setup(twin), progress=self.progress).ndcg
+            self._undefended[twin.hash] = self._train(self.setup(twin)).ndcg
         return self._undefended[twin.hash]
 
 

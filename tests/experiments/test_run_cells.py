@@ -24,8 +24,10 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cell, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.stages import TrainResult, train
 from foltr_audit.experiments.store import read_run
 from foltr_audit.experiments.versions import cell_name
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import Progress, Tick
 from tests.fixtures.cell_grids import begun, run_all, stored, tiny_cells
 from tests.fixtures.command import files
@@ -245,3 +247,22 @@ def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> No
     (where / "arrays.npz").write_bytes(bytes(packed))
     with pytest.raises(TraceError, match=r"arrays\.npz: damaged"):
         read_run(where, spec)
+
+
+def test_cells_of_one_training_train_once_and_are_as_if_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}, "train": {"rounds": 2}}
+    chain = ["clip:norm=1", "gamma-laplace:eps=2,sensitivity=2", "secure-aggregation"]
+    attacks = ({"interactions": 2, "methods": ["shown-lists"]}, {"view": "cohort", "methods": ["olsr"]})
+    usual = {"click_models": ["perfect"], "min_documents": 5}
+    specs = [Spec.parse({**table, "defense": chain, "attack": usual | attack}) for attack in attacks]
+    alone = [run_cell(spec, Runner(with_undefended=False)) for spec in specs]
+    trained: list[Spec] = []
+
+    def counted(setup: Setup, *given: Any, **options: Any) -> TrainResult:
+        trained.append(setup.spec)
+        return train(setup, *given, **options)
+
+    monkeypatch.setattr("foltr_audit.experiments.runner.train", counted)
+    together = Runner(with_undefended=False)
+    assert [run_cell(spec, together) for spec in specs] == alone
+    assert len(trained) == 1

@@ -115,8 +115,10 @@ def run_cells(
     if stale := folder.of_other_code(specs):
         _LOG.warning(computed_again(stale, "cell"))
     # Audits take longest: with one of them at the end, all other workers would wait. They stay together,
-    # since neighbours draw the same noise.
-    todo = sorted(range(len(specs)), key=lambda number: specs[number].audit is None)
+    # since neighbours draw the same noise. So do cells of one training, which is not repeated.
+    first: dict[Spec, int] = {}
+    places = [first.setdefault(spec.only_trained, number) for number, spec in enumerate(specs)]
+    todo = sorted(range(len(specs)), key=lambda number: (specs[number].audit is None, places[number]))
     failed: list[GapRecord] = []
     with progress.task(name, len(specs)) as tick:
         try:
