@@ -454,7 +454,8 @@ def recommend(
     base = base.with_strong_attacks() if methods is None else base
     with comparison_folder(None if out is None else Path(out), resume=resume, overwrite=overwrite) as folder:
         report = RecommendReport.of(search(base, limits, effort, folder, Workers(jobs=jobs)), folder)
-        folder.save_results(report.json())
+        if out is not None:
+            folder.save_results(report.json())
     return report
 
 

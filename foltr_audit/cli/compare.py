@@ -150,7 +150,8 @@ def _compare(
     progress = on_terminal()
     failed = runner.compare(grid, folder, workers, progress)
     report = CompareReport.of(folder, failed, progress)
-    folder.save_results(report.json())
+    if common.out is not None:
+        folder.save_results(report.json())
     common.show(report, pictures)
     refuse_contradiction(report.claims)
     worst = runner.worst_failure(failed)

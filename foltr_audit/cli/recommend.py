@@ -99,7 +99,8 @@ def recommend(
     with open_comparison(common) as folder:
         found = search(spec, limits, effort, folder, workers, progress)
         report = RecommendReport.of(found, folder, progress)
-        folder.save_results(report.json())
+        if common.out is not None:
+            folder.save_results(report.json())
     common.show(report)
     refuse_contradiction(report.claims)
     if not report.confirmed:
