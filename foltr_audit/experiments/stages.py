@@ -219,13 +219,14 @@ def attack_fresh(
 ) -> dict[str, TaskEvidence]:
     """Judge attacks on the messages of fresh clients, who train a given model; results by click model."""
     protocol, found = clients.protocol, {}
+    sums_only = folder is None and protocol.view == "cohort"
     groups = ClientGroups.of(setup.clients.population, fresh=True)
     with at_least_remembering(_MOST_SHARED):
         for name in protocol.click_models:
             header = trace_header(setup, name, clients.per_round, protocol.interactions, protocol.lists)
             with progress.task(f"send {name}", clients.n_rounds) as tick:
                 recording = record_rounds(
-                    partial(clients.rounds, parameters, name),
+                    partial(clients.rounds, parameters, name, sums_only=sums_only),
                     folder.signed(header) if folder else header,
                     folder.fresh(name) if folder else None,
                     setup.collection,

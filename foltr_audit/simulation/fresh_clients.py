@@ -6,6 +6,7 @@ Source: Pham 2022, "Federated learning for online learning to rank", section 4.1
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -124,9 +125,17 @@ class FreshClients:
         return self.queries[places]
 
     def rounds(
-        self, parameters: Floats, click_model: str, first: int = 0, last: GlobalModel | None = None
+        self,
+        parameters: Floats,
+        click_model: str,
+        first: int = 0,
+        last: GlobalModel | None = None,
+        *,
+        sums_only: bool = False,
     ) -> Iterator[RoundResult]:
         """Play rounds first .. N-1 against a trained global model (P,).
+
+        With `sums_only` nobody looks at messages that the wire stage encodes.
 
         `last`, the server's state of a recorded run, is not needed: every round starts at the trained model.
         """
@@ -148,6 +157,7 @@ class FreshClients:
             context = self.setup.context(
                 number, clients, self.protocol.interactions, parameters, under="fresh/"
             )
+            context = replace(context, sums_only=sums_only)
             asked = clientele.assign(self._asked(places, context), context)
             sent = attacked.send(asked, context)
             yield RoundResult(
