@@ -367,8 +367,8 @@ def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, f
     `order` 1 or 2 is that of the norm. Rows are visited from the farthest from their mean on, but for those
     that can be no end of the farthest pair: by the triangle inequality, their distance from the mean, or from
     0, and the largest one sum to no more than the best. The mean is near the middle of most rows; 0 is that
-    of models on the sphere of a clip, many of which are as far apart as its ends, up to rounding. Of distances
-    that are equal but for rounding the first counts.
+    of models on the sphere of a clip, many of which are as far apart as its ends, up to rounding. Of
+    distances that are equal but for rounding the first counts.
     """
     best = -1, -1, least
     if len(points) < 2:

@@ -35,6 +35,17 @@ def test_no_two_points_are_farther_apart(seed: int, n: int, P: int, order: int) 
     assert farthest_pair(points, order, float(every.max()) * 1.01 + 1e-9)[:2] == (-1, -1)
 
 
+@given(st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 6), st.sampled_from([1, 2]))
+def test_points_on_a_sphere_are_no_farther_apart_up_to_rounding(
+    seed: int, n: int, P: int, order: int
+) -> None:
+    points = points_of(seed, n, P)
+    points /= np.linalg.norm(points, ord=order, axis=1, keepdims=True)
+    farthest = float(distances(points, order).max())
+    assert farthest_pair(points, order, 0.0)[2] == pytest.approx(farthest, rel=2e-9, abs=1e-12)
+    assert farthest_pair(points, order, 2.0) == (-1, -1, 2.0)
+
+
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.sampled_from([1, 2]))
 def test_flips_differ_in_one_bit(seed: int, k: int, P: int, order: int) -> None:
     points = points_of(seed, 2**k, P)
