@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from foltr_audit.kernels.elementary import cosine_and_sine, exp, log, log_normal
-from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
-from foltr_audit.kernels.philox import AHEAD, refill
+from foltr_audit.kernels.elementary import cosine_and_sine, decay, exp, log, log_normal
+from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only, unsigned
+from foltr_audit.kernels.philox import AHEAD, fill_pairs, refill
 from foltr_audit.kernels.threads import filled
 
 _CLIENTS = 32  # of one part: less work is done before a thread has started
@@ -32,65 +32,89 @@ def _by_client(
 # --- Gamma differences (FPDGD) ---------------------------------------------------------------------
 # Source: Best 1983, "A note on gamma variate generators with shape parameter less than unity", as
 # algorithm RGS in Devroye 1986, "Non-uniform random variate generation", section IX.3.6, for shapes up to 1.
-# It needs one block of two uniform numbers a try, and hardly ever a second try where the shape is small.
+# It needs one pair of uniform numbers a try, and hardly ever a second try where the shape is small.
 # Sums of many variates, of shapes above 1: Marsaglia & Tsang 2000, "A simple method for generating gamma
 # variables", which takes a second try for at most one variate in twenty.
 
-# exp(-800) is 0 in float64, and so is any multiple of it that can occur.
-_LOG_UNDERFLOW = -800.0
+_COLUMNS = 256  # coordinates that are drawn at once: what they are made of stays in the second-level cache
+_SPARE, _BEHIND = 16, 1 << 31  # numbers that are made at once for second tries, and their first block
+_LOG_LEAST = -700.0  # a variate below exp(-700), 1e-304, is 0: subnormal numbers cost as much as all others
 
 
 @inlined
-def _fill_gamma(
-    shape: float, client: int, round_: int, purpose: int, key: np.uint64, numbers: Floats, out: Floats
+def _gamma_try(shape: float, t: float, b: float, v: float, w: float) -> float:
+    """One try of Best's algorithm from numbers of (0, b) and (0, 1); -1 if it fails."""
+    if v <= 1.0:
+        x = t * exp(log(v) / shape)
+        return x if w <= (2.0 - x) / (2.0 + x) or w <= exp(-x) else -1.0
+    x = -log(t * (b - v) / shape)
+    y = x / t
+    return x if w * (shape + y * (1.0 - shape)) <= 1.0 or w <= exp((shape - 1.0) * log(y)) else -1.0
+
+
+@kernel
+def fill_gamma_differences(
+    shape: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
 ) -> None:
-    """Fill `out` with `gamma - gamma'`; `numbers` (1, even) is scratch memory for the stream's."""
+    """Fill out[begin:end] of `gamma_differences`.
+
+    Variate i makes its first try from pair i of the stream, in loops that compile to wide registers. The few
+    that fail the squeeze test are looked at one after the other; other tries take pairs from far behind.
+    """
     # Best's formula for the place where the hat changes from a power to an exponential: close to the one with
     # the fewest rejections.
     t = 0.07 + 0.75 * math.sqrt(1.0 - shape)
     b = 1.0 + exp(-t) * shape / t
-    gone = exp(_LOG_UNDERFLOW * shape)
-    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
-    for variate in range(2 * out.size):
-        x, drawn = 0.0, False
-        while not drawn:
-            at, block = refill(numbers, at, block, client, round_, purpose, key)
-            v, w = b * numbers[0, at], numbers[0, at + 1]
-            at += 2
-            if v < gone:  # the power below would underflow: `log(v) / shape` is less than -800
-                x, drawn = 0.0, True
-            elif v <= 1.0:
-                x = t * exp(log(v) / shape)
-                drawn = w <= (2.0 - x) / (2.0 + x) or w <= exp(-x)
-            else:
-                x = -log(t * (b - v) / shape)
-                y = x / t
-                drawn = w * (shape + y * (1.0 - shape)) <= 1.0 or w <= exp((shape - 1.0) * log(y))
-        column = variate // 2
-        out[column] = x if variate % 2 == 0 else out[column] - x
+    most = 2 * min(_COLUMNS, out.shape[1])
+    pairs, spare = np.empty((2, most)), np.empty((1, _SPARE))
+    x, unsure = np.empty(most), np.empty(most + 1, dtype=np.int64)
+    for c in range(begin, end):
+        at, block = _SPARE, _BEHIND
+        for first in range(0, out.shape[1], _COLUMNS):
+            width = min(_COLUMNS, out.shape[1] - first)
+            fill_pairs(pairs, 2 * width, 2 * first, clients[c], round_, purpose, key)
+            for i in range(2 * width):
+                power = log_normal(b * pairs[0, i]) / shape
+                x[i] = t * decay(power) if power > _LOG_LEAST else 0.0
+            count = 0
+            for i in range(2 * width):
+                squeezed = pairs[1, i] * (2.0 + x[i]) <= 2.0 - x[i]
+                unsure[unsigned(count)] = i
+                count += not ((b * pairs[0, i] <= 1.0) & squeezed)
+            for i in unsure[:count]:
+                drawn = _gamma_try(shape, t, b, b * pairs[0, i], pairs[1, i])
+                while drawn < 0.0:
+                    at, block = refill(spare, at, block, clients[c], round_, purpose, key)
+                    drawn = _gamma_try(shape, t, b, b * spare[0, at], spare[0, at + 1])
+                    at += 2
+                x[i] = drawn
+            for i in range(width):
+                out[c, first + i] = x[2 * i] - x[2 * i + 1]
 
 
 @kernel
-def _fill_large_differences(
-    shape: float, client: int, round_: int, purpose: int, key: np.uint64, numbers: Floats, out: Floats
+def fill_large_gamma_differences(
+    shape: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
 ) -> None:
-    """The same for a shape above 1; `numbers` (1, multiple of four)."""
+    """The same for a shape above 1; of four numbers a try the last one is not used."""
+    numbers = np.empty((1, AHEAD))
     d = shape - 1.0 / 3.0
-    c = 1.0 / math.sqrt(9.0 * d)
-    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
-    for variate in range(2 * out.size):
-        x, drawn = 0.0, False
-        while not drawn:
-            at, block = refill(numbers, at, block, client, round_, purpose, key)
-            normal = math.sqrt(-2.0 * log_normal(numbers[0, at])) * cosine_and_sine(numbers[0, at + 1])[0]
-            root, w = 1.0 + c * normal, numbers[0, at + 2]  # the fourth number is not used
-            at += 4
-            if root > 0.0:
-                cube = root * root * root
-                x = d * cube
-                drawn = log(w) <= 0.5 * normal * normal + d * (1.0 - cube + log(cube))
-        column = variate // 2
-        out[column] = x if variate % 2 == 0 else out[column] - x
+    slope = 1.0 / math.sqrt(9.0 * d)
+    for c in range(begin, end):
+        at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
+        for variate in range(2 * out.shape[1]):
+            x, drawn = 0.0, False
+            while not drawn:
+                at, block = refill(numbers, at, block, clients[c], round_, purpose, key)
+                normal = math.sqrt(-2.0 * log_normal(numbers[0, at])) * cosine_and_sine(numbers[0, at + 1])[0]
+                root, w = 1.0 + slope * normal, numbers[0, at + 2]
+                at += 4
+                if root > 0.0:
+                    cube = root * root * root
+                    x = d * cube
+                    drawn = log(w) <= 0.5 * normal * normal + d * (1.0 - cube + log(cube))
+            column = variate // 2
+            out[c, column] = x if variate % 2 == 0 else out[c, column] - x
 
 
 def gamma_differences(
@@ -99,27 +123,6 @@ def gamma_differences(
     """`gamma - gamma'` of scale 1 and a shape above 0 per client and coordinate, shape (C, size)."""
     fill = fill_gamma_differences if shape <= 1.0 else fill_large_gamma_differences
     return _by_client(fill, shape, size, clients, round_, purpose, key)
-
-
-@kernel
-def fill_gamma_differences(
-    shape: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
-) -> None:
-    """Fill out[begin:end] of `gamma_differences`."""
-    # Two variates a coordinate, two numbers a try, and room for one try that fails.
-    numbers = np.empty((1, min(AHEAD, 4 * out.shape[1] + 2)))
-    for c in range(begin, end):
-        _fill_gamma(shape, clients[c], round_, purpose, key, numbers, out[c])
-
-
-@kernel
-def fill_large_gamma_differences(
-    shape: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
-) -> None:
-    """The same for a shape above 1."""
-    numbers = np.empty((1, AHEAD))
-    for c in range(begin, end):
-        _fill_large_differences(shape, clients[c], round_, purpose, key, numbers, out[c])
 
 
 # --- Poisson differences (Skellam) -----------------------------------------------------------------
@@ -190,31 +193,6 @@ def _rejected(mean: float, b: float, u: float, v: float) -> float:
     return k if hat <= _log_mass(k, mean) else -1.0
 
 
-@kernel
-def _fill_poisson(
-    mean: float, client: int, round_: int, purpose: int, key: np.uint64, numbers: Floats, out: Floats
-) -> None:
-    """Fill `out`; `numbers` (1, even) is scratch memory for the stream's."""
-    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
-    b = 0.931 + 2.53 * math.sqrt(mean)
-    for column in range(out.size):
-        first, drawn = -1.0, False
-        while not drawn:
-            at, block = refill(numbers, at, block, client, round_, purpose, key)
-            u, v = numbers[0, at], numbers[0, at + 1]
-            at += 2
-            if mean < _INVERTED:
-                out[column] = _inverted(mean, u) - _inverted(mean, v)
-                drawn = True
-            else:
-                k = _rejected(mean, b, u, v)
-                if first < 0.0:
-                    first = k
-                elif k >= 0.0:
-                    out[column] = first - k
-                    drawn = True
-
-
 def poisson_differences(
     mean: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Floats:
@@ -228,8 +206,25 @@ def fill_poisson_differences(
 ) -> None:
     """Fill out[begin:end] of `poisson_differences`."""
     numbers = np.empty((1, AHEAD))
+    b = 0.931 + 2.53 * math.sqrt(mean)
     for c in range(begin, end):
-        _fill_poisson(mean, clients[c], round_, purpose, key, numbers, out[c])
+        at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
+        for column in range(out.shape[1]):
+            first, drawn = -1.0, False
+            while not drawn:
+                at, block = refill(numbers, at, block, clients[c], round_, purpose, key)
+                u, v = numbers[0, at], numbers[0, at + 1]
+                at += 2
+                if mean < _INVERTED:
+                    out[c, column] = _inverted(mean, u) - _inverted(mean, v)
+                    drawn = True
+                else:
+                    k = _rejected(mean, b, u, v)
+                    if first < 0.0:
+                        first = k
+                    elif k >= 0.0:
+                        out[c, column] = first - k
+                        drawn = True
 
 
 # --- discrete Gaussian -----------------------------------------------------------------------------
@@ -237,36 +232,6 @@ def fill_poisson_differences(
 #
 # Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy", algorithms 2 and
 # 3, with coins and geometric variates made from uniform numbers.
-
-
-@kernel
-def _fill_discrete_gaussian(
-    sigma: float, client: int, round_: int, purpose: int, key: np.uint64, numbers: Floats, out: Floats
-) -> None:
-    """Fill `out`; `numbers` (1, even) is scratch memory for the stream's."""
-    t = math.floor(sigma) + 1.0
-    centre = sigma * sigma / t
-    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
-    for column in range(out.size):
-        # A variate takes two pairs: one for its part modulo t, one for the rest, the sign and the coin.
-        low, drawn = -1.0, False
-        while not drawn:
-            at, block = refill(numbers, at, block, client, round_, purpose, key)
-            v, w = numbers[0, at], numbers[0, at + 1]
-            at += 2
-            if low < 0.0:
-                low = math.floor(v * t)
-                low = low if w <= exp(-low / t) else -1.0
-            else:
-                size = low + t * math.floor(-log(v))
-                # One number is sign and coin: given the sign, the rest of it is uniform again.
-                negative = w < 0.5
-                coin = 2.0 * w if negative else 2.0 * w - 1.0
-                off = (size - centre) / sigma
-                # Zero has two signs, and would be drawn twice as often if both were taken.
-                drawn = not (negative and size == 0.0) and coin <= exp(-0.5 * off * off)
-                out[column] = -size if negative else size
-                low = -1.0
 
 
 def discrete_gaussians(
@@ -282,5 +247,27 @@ def fill_discrete_gaussians(
 ) -> None:
     """Fill out[begin:end] of `discrete_gaussians`."""
     numbers = np.empty((1, AHEAD))
+    t = math.floor(sigma) + 1.0
+    centre = sigma * sigma / t
     for c in range(begin, end):
-        _fill_discrete_gaussian(sigma, clients[c], round_, purpose, key, numbers, out[c])
+        at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
+        for column in range(out.shape[1]):
+            # A variate takes two pairs: one for its part modulo t, one for the rest, the sign and the coin.
+            low, drawn = -1.0, False
+            while not drawn:
+                at, block = refill(numbers, at, block, clients[c], round_, purpose, key)
+                v, w = numbers[0, at], numbers[0, at + 1]
+                at += 2
+                if low < 0.0:
+                    low = math.floor(v * t)
+                    low = low if w <= exp(-low / t) else -1.0
+                else:
+                    size = low + t * math.floor(-log(v))
+                    # One number is sign and coin: given the sign, the rest of it is uniform again.
+                    negative = w < 0.5
+                    coin = 2.0 * w if negative else 2.0 * w - 1.0
+                    off = (size - centre) / sigma
+                    # Zero has two signs, and would be drawn twice as often if both were taken.
+                    drawn = not (negative and size == 0.0) and coin <= exp(-0.5 * off * off)
+                    out[c, column] = -size if negative else size
+                    low = -1.0

@@ -26,7 +26,8 @@ _W0 = np.uint64(0x9E3779B9)
 _W1 = np.uint64(0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_STEP = 1.0 / 4503599627370496.0  # 2^-52
+_ONE = np.float64(1.0).view(np.uint64)
+_BELOW_ONE = 1.0 - 2.0**-53
 
 _FEW = 16  # numbers of a stream up to which those of several streams are made side by side
 _TOGETHER = 64  # so many of them
@@ -63,9 +64,10 @@ def philox(
 @kernel
 def _unit(high: np.uint64, low: np.uint64) -> float:
     """Two words as a number of the open interval (0, 1): the middle of one of 2^52 steps."""
-    # 52 bits and not 53: with one half added they still fit into a float64, so that nothing rounds to 1.
-    bits = ((high << _HALF) | low) >> np.uint64(12)
-    return (np.float64(np.int64(bits)) + 0.5) * _STEP  # from a signed number: one instruction
+    # As the mantissa of a number of [1, 2), which wide registers do without a conversion; 52 bits and not 53:
+    # with half a step they still fit into a float64, so that nothing rounds to 1.
+    bits = (((high << _HALF) | low) >> np.uint64(12)) | _ONE
+    return float(np.uint64(bits).view(np.float64) - _BELOW_ONE)
 
 
 @inner
@@ -84,6 +86,16 @@ def fill_uniforms(
         a, b, c, d = _words(block + i, client, round_, purpose, key)
         out[row, 2 * i] = _unit(a, b)
         out[row, 2 * i + 1] = _unit(c, d)
+
+
+@uncounted
+def fill_pairs(
+    out: Floats, size: int, block: int, client: int, round_: int, purpose: int, key: np.uint64
+) -> None:
+    """Fill out[:, i] with numbers 2 (block + i) and 2 (block + i) + 1 of a stream, i = 0 .. size - 1."""
+    for i in range(size):
+        a, b, c, d = _words(block + i, client, round_, purpose, key)
+        out[0, i], out[1, i] = _unit(a, b), _unit(c, d)
 
 
 @uncounted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import product
 
 import numba
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest
 
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.messages import moved_rows, projected
 from foltr_audit.kernels.metrics import discounts
 from foltr_audit.kernels.noise import gamma_differences
-from foltr_audit.rng import ClientStreams, Streams
+from foltr_audit.kernels.philox import uniforms
+from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 
 # --- balls -------------------------------------------------------------------------------------------
@@ -110,41 +113,52 @@ def test_cascade_clicks_one_rank_after_the_other(data: st.DataObject, seed: int,
 # --- Gamma shares ------------------------------------------------------------------------------------
 
 
-def gamma_by_hand(shape: float, numbers: list[float], at: int) -> tuple[float, int]:
-    """Best's algorithm RGS as Devroye 1986, section IX.3.6, prints it; the place of the next number."""
+def gamma_by_hand(shape: float, first: list[float], others: Iterator[list[float]]) -> float:
+    """Best's algorithm RGS as Devroye 1986, section IX.3.6, prints it, from a first pair and others."""
     z = 0.07 + 0.75 * math.sqrt(1 - shape)
     b = 1 + math.exp(-z) * shape / z
+    v, w = first
     while True:
-        v, w = b * numbers[at], numbers[at + 1]
-        at += 2
+        v *= b
         if v <= 1:
             x = z * v ** (1 / shape)
             if w <= (2 - x) / (2 + x) or w <= math.exp(-x):
-                return x, at
+                return float(x)
         else:
             x = -math.log(z * (b - v) / shape)
             y = x / z
             if w * (shape + y - shape * y) < 1 or w <= y ** (shape - 1):
-                return x, at
+                return x
+        v, w = next(others)
 
 
-def numbers_of(streams: ClientStreams, size: int) -> list[list[float]]:
-    return [[float(u) for u in row] for row in streams.uniform(size)]
+BEHIND = 2**32  # the first number of a stream for tries that are not the first
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 1000])
 @pytest.mark.parametrize("size", [1, 2, 46, 300])
 def test_gamma_differences_draw_by_draw(n: int, size: int) -> None:
     streams = Streams(4).clients("noise", 7, np.array([0, 3, 1000]))
-    code, key = streams.purpose_code, np.uint64(streams.key)
-    found = gamma_differences(1.0 / n, size, streams.clients, 7, code, key)
-    for row, numbers in zip(found, numbers_of(streams, 8 * size + 400), strict=True):
-        at, expected = 0, []
-        for _ in range(size):
-            plus, at = gamma_by_hand(1.0 / n, numbers, at)
-            minus, at = gamma_by_hand(1.0 / n, numbers, at)
-            expected.append(plus - minus)
-        np.testing.assert_allclose(row, expected, rtol=1e-11, atol=1e-280)
+    of = streams.clients, 7, streams.purpose_code, np.uint64(streams.key)
+    found = gamma_differences(1.0 / n, size, *of)
+    pairs, more = uniforms(0, 4 * size, *of), uniforms(BEHIND, 4 * size + 400, *of)
+    for row, own, after in zip(found, pairs.reshape(3, -1, 2), more.reshape(3, -1, 2), strict=True):
+        others = iter(after.tolist())
+        drawn = [gamma_by_hand(1.0 / n, pair, others) for pair in own.tolist()]
+        assert size < 300 or n > 10 or after[0].tolist() != next(others), "some first tries fail"
+        np.testing.assert_allclose(row, np.subtract(drawn[::2], drawn[1::2]), rtol=1e-11, atol=1e-280)
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 1000])
+def test_gamma_differences_add_up_to_scipys_laplace_law(n: int) -> None:
+    streams = Streams(4).clients("noise", 7, np.arange(n))
+    of = streams.clients, streams.purpose_code, np.uint64(streams.key)
+    rounds = [gamma_differences(1.0 / n, 2000, of[0], round_, *of[1:]) for round_ in range(10)]
+    assert kstest(np.concatenate([shares.sum(axis=0) for shares in rounds]), "laplace").pvalue > 1e-4
+    other = [1.1 * shares.sum(axis=0) for shares in rounds]
+    if n > 2:  # with too few summands
+        other = [shares[: 7 * n // 10].sum(axis=0) for shares in rounds]
+    assert kstest(np.concatenate(other), "laplace").pvalue < 1e-4
 
 
 def test_looking_for_machine_code_does_not_prepare_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
