@@ -8,13 +8,9 @@ plays neighbours in the cohort: two that write to the same cache line slow each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 from numpy.typing import NDArray
 
 from foltr_audit.kernels.cascade import click_group
@@ -33,15 +29,8 @@ from foltr_audit.kernels.network import NetworkShape, NetworkTile, fill_gradient
 from foltr_audit.kernels.pdgd import fill_coefficients
 from foltr_audit.kernels.philox import fill_columns
 from foltr_audit.kernels.plackett_luce import SamplingBuffers, draw, empty_pool, weigh_shown
-from foltr_audit.kernels.ranking import Features, TieStream, fill_products, take_best
-from foltr_audit.kernels.sums import BLOCK, VECTOR, VectorAccess, compiled_or_plain, is_array, repeated, slot
+from foltr_audit.kernels.ranking import Features, TieStream, add_documents, fill_products, take_best
 from foltr_audit.kernels.threads import in_parts
-
-if TYPE_CHECKING:
-    from numba.core.base import BaseContext
-    from numba.core.typing.templates import Signature
-
-    Typing = tuple[Signature, Callable[..., ir.Value]]
 
 # --- groups of clients -----------------------------------------------------------------------------
 
@@ -69,7 +58,6 @@ class GroupMemory(NamedTuple):
         show, click: random numbers of lists and clicks, (k, columns) and (2k, columns).
         shown, grades, clicks: their lists, the grades of these and the clicks, (rows, k).
         coefficients, pairs: of their gradients, and how many pairs make them, (rows, k) and (rows,).
-        documents, amounts: of one client, those that change its model and their coefficients, (k + 1,).
         gradient: of one client, (1, P).
     """
 
@@ -88,8 +76,6 @@ class GroupMemory(NamedTuple):
     clicks: Bools
     coefficients: Floats
     pairs: Ints
-    documents: Ints
-    amounts: Floats
     gradient: Floats
 
 
@@ -104,15 +90,13 @@ def empty_memory(rows: int, columns: int, k: int, parameters: int) -> GroupMemor
         np.zeros(rows, dtype=np.int64),
         np.empty(columns, dtype=np.int64),
         np.empty(columns, dtype=np.int64),
-        np.empty((k, columns + 8)),  # drawing reads eight at a time
+        np.empty((k, columns)),
         np.empty((2 * k, columns)),
         np.empty((rows, k), dtype=np.int64),
         np.empty((rows, k), dtype=np.int64),
         np.empty((rows, k), dtype=np.bool_),
         np.empty((rows, k)),
         np.empty(rows, dtype=np.int64),
-        np.empty(k + 1, dtype=np.int64),
-        np.empty(k + 1),
         np.empty((1, parameters)),
     )
 
@@ -156,127 +140,6 @@ def draw_numbers(
     fill_columns(click, 2 * k, memory.blocks, memory.columns, columns, round_, stream.click, key)
 
 
-# --- gradient step ---------------------------------------------------------------------------------
-# Each sum stays in a register until all of its terms are added, in the order of the documents. The bits are
-# those of `plain_move_model` on every processor, whatever the width of its registers.
-
-_INDEX, _DOUBLE = ir.IntType(64), ir.DoubleType()
-
-MoveModel = Callable[[Features, Ints, Floats, int, float, Floats, Floats, int], None]
-
-
-def plain_move_model(
-    features: Features,
-    documents: Ints,
-    amounts: Floats,
-    count: int,
-    rate: float,
-    models: Floats,
-    steps: Floats,
-    row: int,
-) -> None:
-    """The same in Python, for when nothing is compiled."""
-    gradient = np.zeros(models.shape[1])
-    for i in range(count):
-        gradient += amounts[i] * features[documents[i]].astype(np.float64)
-    # The rounded difference instead of the gradient: by this the model really moves.
-    stepped = models[row] + rate * gradient
-    steps[row] += stepped - models[row]
-    models[row] = stepped
-
-
-class _Step:
-    """The instructions of a step, for some parameters at a time."""
-
-    def __init__(
-        self, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
-    ) -> None:
-        self.builder, self.access = builder, VectorAccess(context, builder, signature, args)
-        self.count, self.rate, self.row = args[3], args[4], args[7]
-        self.narrow = signature.args[0].dtype == types.float32
-
-    def numbers(self, place: int, row: ir.Value, column: ir.Value, lanes: int) -> ir.Value:
-        """Numbers of a row as float64."""
-        narrow = place == 0 and self.narrow
-        kind, wanted = ir.FloatType() if narrow else _DOUBLE, _DOUBLE
-        if lanes > 1:
-            kind, wanted = ir.VectorType(kind, lanes), ir.VectorType(wanted, lanes)
-        found = self.access.load(place, row, column, kind, 4 if narrow else 8)
-        return self.builder.fpext(found, wanted) if narrow else found
-
-    def repeated(self, number: ir.Value, lanes: int) -> ir.Value:
-        return number if lanes == 1 else repeated(self.builder, number, VECTOR)
-
-    def moved(self, column: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
-        """The model and the step after it, of `lanes` parameters from a column on."""
-        builder, kind = self.builder, ir.VectorType(_DOUBLE, lanes) if lanes > 1 else _DOUBLE
-        total = slot(builder, ir.Constant(kind, [0.0] * lanes if lanes > 1 else 0.0))
-        begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
-        with cgutils.for_range_slice(builder, begin, self.count, step, inc=True) as (i, _):
-            document = self.access.load(1, None, i, _INDEX)
-            amount = self.repeated(self.access.load(2, None, i, _DOUBLE), lanes)
-            product = builder.fmul(amount, self.numbers(0, document, column, lanes))
-            builder.store(builder.fadd(builder.load(total), product), total)
-        before, steps = (self.numbers(place, self.row, column, lanes) for place in (5, 6))
-        after = builder.fadd(before, builder.fmul(self.repeated(self.rate, lanes), builder.load(total)))
-        return after, builder.fadd(steps, builder.fsub(after, before))
-
-    def store(self, column: ir.Value, moved: tuple[ir.Value, ir.Value]) -> None:
-        for place, numbers in zip((5, 6), moved, strict=True):
-            self.access.store(numbers, place, self.row, column)
-
-    def move(self, begin: ir.Value, end: ir.Value, lanes: int) -> None:
-        """Move the parameters begin .. end - 1, `lanes` of them at once."""
-        step = ir.Constant(_INDEX, lanes)
-        with cgutils.for_range_slice(self.builder, begin, end, step, inc=True) as (first, _):
-            self.store(first, self.moved(first, lanes))
-
-
-def _emit_move(
-    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
-) -> ir.Value:
-    step = _Step(context, builder, signature, args)
-    size, none = step.access.size(5, 1), ir.Constant(_INDEX, 0)
-    whole = builder.and_(size, ir.Constant(_INDEX, -BLOCK))
-    few = builder.icmp_signed("<", size, ir.Constant(_INDEX, BLOCK))
-    with builder.if_else(few) as (small, large):
-        with small:
-            step.move(none, size, 1)
-        with large:
-            # The last eight parameters overlap with those before, and are computed before these move.
-            last = builder.sub(size, ir.Constant(_INDEX, BLOCK))
-            rest = step.moved(last, BLOCK)
-            step.move(none, whole, BLOCK)
-            step.store(last, rest)
-    return context.get_dummy_value()  # type: ignore[no-untyped-call]
-
-
-def _typed_move(
-    _typing: object,
-    features: types.Type,
-    documents: types.Type,
-    amounts: types.Type,
-    count: types.Type,
-    rate: types.Type,
-    models: types.Type,
-    steps: types.Type,
-    row: types.Type,
-) -> Typing | None:  # numba reads how many arguments there are from the signature
-    known = is_array(features, 2, types.float32) or is_array(features, 2)
-    known &= is_array(documents, 1, types.int64) and is_array(amounts, 1)
-    if not (known and is_array(models, 2) and is_array(steps, 2)):
-        return None
-    one = types.int64
-    return types.void(features, documents, amounts, one, types.float64, models, steps, one), _emit_move
-
-
-move_model: MoveModel = compiled_or_plain(_typed_move, plain_move_model)
-"""Move models[row] by `rate` times the sum of amounts[i] features[documents[i]] over the first `count` of i.
-
-steps[row] grows by what the model has moved.
-"""
-
-
 # --- clicks, learning and clipping -----------------------------------------------------------------
 # Small kernels take the arrays that they need one by one: to pass whole tuples of arrays takes longer. For a
 # gradient step it makes no difference.
@@ -316,20 +179,6 @@ def score_group(
         sizes[row], tops[row] = documents, top
 
 
-@inlined
-def _learnt_documents(
-    shown: Ints, coefficients: Floats, row: int, first: int, documents: Ints, amounts: Floats
-) -> int:
-    """Fill in the documents of a list that change the model, and their coefficients; how many they are."""
-    count = 0
-    for i in range(shown.shape[1]):
-        # All are written and some counted: which of them take part is random.
-        documents[unsigned(count)] = first + shown[row, i]
-        amounts[unsigned(count)] = coefficients[row, i]
-        count += (shown[row, i] >= 0) & (coefficients[row, i] != 0.0)
-    return count
-
-
 @uncounted
 def step_group(
     features: Features,
@@ -341,22 +190,21 @@ def step_group(
     steps: Floats,
 ) -> None:
     """One gradient step of every client of a group that has pairs."""
-    shown, coefficients = memory.shown, memory.coefficients
-    documents, amounts = memory.documents, memory.amounts
+    shown, coefficients, gradient = memory.shown, memory.coefficients, memory.gradient
     for row in range(rows):
         if memory.pairs[row] > 0:
             client, first = memory.members[row], memory.begins[row]
             if tile is None:
-                count = _learnt_documents(shown, coefficients, row, first, documents, amounts)
-                move_model(features, documents, amounts, count, rate, models, steps, client)
+                add_documents(features, first, shown, coefficients, row, gradient, 0)
             else:
-                only, model = memory.gradient[0], models[client]
-                fill_gradient(features, first, shown[row], coefficients[row], model, tile, only)
-                for j in range(models.shape[1]):
-                    # The rounded difference instead of the gradient: by this the model really moves.
-                    stepped = models[client, j] + rate * only[j]
-                    steps[client, j] += stepped - models[client, j]
-                    models[client, j] = stepped
+                fill_gradient(
+                    features, first, shown[row], coefficients[row], models[client], tile, gradient[0]
+                )
+            for j in range(models.shape[1]):
+                # The rounded difference instead of the gradient: by this the model really moves.
+                stepped = models[client, j] + rate * gradient[0, j]
+                steps[client, j] += stepped - models[client, j]
+                models[client, j] = stepped
 
 
 @uncounted
@@ -388,7 +236,9 @@ _FEW = 16  # below one client in so many queries hardly any two ask the same: so
 def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin: int, end: int) -> None:
     """Sort the clients order[begin:end] by queries[:, step], which are below `n_queries` or -1.
 
-    Clients of one query keep their order. Where hardly any two ask the same nothing is done.
+    Clients of one query keep their order. Where hardly any two ask the same nothing is done. Neighbours then
+    share scores and features in the cache: without it a whole round takes 1.07 (46 features) to 1.12 (136)
+    times as long.
     """
     if (end - begin) * _FEW < n_queries:
         return
@@ -409,7 +259,8 @@ def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin:
 # --- whole cohorts ---------------------------------------------------------------------------------
 
 # Clients that take turns on every piece: while one waits for a chain of additions the processor works on the
-# next, as long as the scores and weights of all their documents fit in its second-level cache.
+# next, as long as the scores and weights of all their documents fit in its second-level cache. One at a time,
+# a whole round takes 1.1 (136 features) to 1.4 times (46) as long.
 _FEWEST, _MOST = 8, 32
 _POOL_BYTES = 100_000
 _MODEL_BYTES = 400_000  # of their models, which neural rankers make large: the same cache

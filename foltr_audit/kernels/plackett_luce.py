@@ -1,9 +1,8 @@
 """Lists of the Plackett-Luce model: sampled without replacement, and what shown ones reveal of their scores.
 
-A pool holds the weights exp(score - maximum) of the documents of some queries, a row each, and the
-sums of blocks of them, a column each: drawing finds the blocks of eight lists at once, one in each lane of a
-vector. It then takes turns over the rows, so that the processor works on several lists at once, and chooses
-without branches where it can.
+A pool holds the weights exp(score - maximum) of the documents of some queries, and the sums of blocks of
+them, a row each. Drawing takes turns over the rows, so that the processor works on several lists at once, and
+chooses without branches where it can.
 
 Here and in related kernels a row is named by its number and never cut out of its array: every view counts
 references, which costs more than the arithmetic.
@@ -18,7 +17,6 @@ import numpy as np
 from foltr_audit.kernels.elementary import decay, exp, log
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, uncounted, unsigned
 from foltr_audit.kernels.philox import fill_uniforms
-from foltr_audit.kernels.sums import BLOCK, add_blocks, block_sum, find_blocks, sum_without
 from foltr_audit.kernels.threads import filled
 
 # --- what shown lists reveal -----------------------------------------------------------------------
@@ -117,8 +115,9 @@ def fill_broken_ranks(
 
 # --- sampled lists ---------------------------------------------------------------------------------
 
-_BLOCK = BLOCK  # documents whose weights are summed together: drawing looks at N / 8 sums and 8 weights
+_BLOCK = 8  # documents whose weights are summed together: drawing looks at N / 8 sums and 8 weights
 _CLIENTS = 32  # of one part: less work is done before a thread has started
+_1, _2, _3, _4, _5, _6, _7 = (unsigned(i) for i in range(1, _BLOCK))
 _FADED = 1e-200  # below this sum weights are made relative to a new maximum, long before they underflow
 
 
@@ -128,18 +127,14 @@ class SamplingBuffers(NamedTuple):
     Attributes:
         scores: of the candidates, (rows, whole blocks of documents).
         weights: exp(score - maximum), 0 for a document that was taken and at the padding.
-        sums: of blocks of weights, (blocks, columns), a column for each row and up to seven more.
+        sums: of blocks of weights, (rows, blocks).
         sizes: number of documents of each row, (rows,).
         tops: highest score of each row, (rows,).
-        drawn: weight that each shown document was drawn with, 0 at the padding, (k, columns); the first is
+        drawn: weight that each shown document was drawn with, 0 at the padding, (k, rows); the first is
             NaN where weights were taken relative to a new maximum, so that they cannot be compared.
-        tails: weight of the documents that are not shown, (columns,).
-        lasts: the last block of each row, -1 without documents, (columns,).
-        most: the most blocks of eight rows, (columns / 8,).
-        found, targets: block of the document that is drawn, and how far it lies in it, (columns,).
-        clicks: on the lists, (k, columns).
-        left: scratch memory of `fill_pairs`, (2 k + 2, 8).
-        coefficients, pairs: of gradients, (k, columns), and how many pairs make them, (columns,).
+        tails: weight of the documents that are not shown, (rows,).
+        lasts: the last block of each row, -1 without documents, (rows,).
+        left, table: denominators of a list, (2, k + 1), and weights of its pairs, (k, k): see `pdgd`.
     """
 
     scores: Floats
@@ -150,34 +145,24 @@ class SamplingBuffers(NamedTuple):
     drawn: Floats
     tails: Floats
     lasts: Ints
-    most: Ints
-    found: Ints
-    targets: Floats
-    clicks: Bools
     left: Floats
-    coefficients: Floats
-    pairs: Ints
+    table: Floats
 
 
 def empty_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
     """A pool for queries of up to `longest` documents and lists of k."""
-    blocks, columns = (longest + _BLOCK - 1) // _BLOCK, (rows + _BLOCK - 1) // _BLOCK * _BLOCK
+    blocks = (longest + _BLOCK - 1) // _BLOCK
     return SamplingBuffers(
         np.zeros((rows, blocks * _BLOCK)),
         np.empty((rows, blocks * _BLOCK)),
-        np.empty((blocks, columns)),
+        np.empty((rows, blocks)),
         np.zeros(rows, dtype=np.int64),
         np.zeros(rows),
-        np.zeros((k, columns)),
-        np.zeros(columns),
-        np.empty(columns, dtype=np.int64),
-        np.empty(columns // _BLOCK, dtype=np.int64),
-        np.empty(columns, dtype=np.int64),
-        np.empty(columns),
-        np.zeros((k, columns), dtype=np.bool_),
-        np.empty((2 * k + 2, _BLOCK)),
-        np.empty((k, columns)),
-        np.empty(columns, dtype=np.int64),
+        np.zeros((k, rows)),
+        np.zeros(rows),
+        np.empty(rows, dtype=np.int64),
+        np.empty((2, k + 1)),
+        np.empty((k, k)),
     )
 
 
@@ -197,6 +182,15 @@ def put_scores(pool: SamplingBuffers, scores: Floats) -> None:
 
 
 @inlined
+def _block_sum(weights: Floats, row: int, block: int) -> float:
+    """The sum of a block of weights, in pairs."""
+    r, i = unsigned(row), unsigned(block * _BLOCK)
+    low = (weights[r, i] + weights[r, i + _1]) + (weights[r, i + _2] + weights[r, i + _3])
+    high = (weights[r, i + _4] + weights[r, i + _5]) + (weights[r, i + _6] + weights[r, i + _7])
+    return float(low + high)
+
+
+@inlined
 def _weigh_row(
     scores: Floats, at: int, weights: Floats, sums: Floats, row: int, documents: int, top: float
 ) -> None:
@@ -208,7 +202,7 @@ def _weigh_row(
         weight = decay(scores[at, i] - top)
         weights[row, i] = weight if i < documents else 0.0
     for block in range(blocks):
-        sums[unsigned(block), unsigned(row)] = block_sum(weights, row, block * _BLOCK)
+        sums[unsigned(row), unsigned(block)] = _block_sum(weights, row, block)
 
 
 @uncounted
@@ -217,40 +211,23 @@ def weigh(pool: SamplingBuffers, rows: int) -> None:
     for row in range(rows):
         _weigh_row(pool.scores, row, pool.weights, pool.sums, row, pool.sizes[row], pool.tops[row])
         pool.lasts[row] = (pool.sizes[row] + _BLOCK - 1) // _BLOCK - 1
-    if rows == 1:
-        add_alone(pool)
-        return
-    for first in range(0, rows, _BLOCK):
-        most = 0
-        for row in range(first, first + _BLOCK):
-            if row >= rows:
-                pool.lasts[row] = -1
-            most = max(most, pool.lasts[row] + 1)
-        pool.most[first // _BLOCK] = most
-    add_rows(pool, rows)
+        pool.tails[row] = _left(pool.sums, row, pool.lasts[row])
 
 
 @inlined
-def add_alone(pool: SamplingBuffers) -> None:
-    """The weight of all documents left in the only row of a pool."""
+def _left(sums: Floats, row: int, last: int) -> float:
+    """The weight of all documents left in a row."""
     left = 0.0
-    for block in range(pool.lasts[0] + 1):
-        left += pool.sums[unsigned(block), unsigned(0)]
-    pool.tails[0] = left
-
-
-@inlined
-def add_rows(pool: SamplingBuffers, rows: int) -> None:
-    """The weight of all documents left in each of the first rows."""
-    for first in range(0, rows, _BLOCK):
-        add_blocks(pool.sums, first, pool.most[first // _BLOCK], pool.lasts, pool.tails)
+    for block in range(last + 1):
+        left += sums[unsigned(row), unsigned(block)]
+    return left
 
 
 @inlined
 def take(weights: Floats, sums: Floats, row: int, i: int) -> None:
     """Remove a document; its block is summed again: subtracting would leave a rounding error behind."""
-    block = i // _BLOCK
-    sums[unsigned(block), unsigned(row)] = sum_without(weights, row, block * _BLOCK, i % _BLOCK)
+    weights[unsigned(row), unsigned(i)] = 0.0
+    sums[unsigned(row), unsigned(i // _BLOCK)] = _block_sum(weights, row, i // _BLOCK)
 
 
 @inlined
@@ -263,31 +240,28 @@ def _last_left(weights: Floats, row: int, documents: int) -> int:
 
 
 @inlined
-def _take_drawn(
-    pool: SamplingBuffers, row: int, block: int, target: float, shown: Ints, rank: int
-) -> tuple[int, float]:
-    """Show the document that lies `target` deep in a block, or the last one of the block, and remove it.
-
-    Its block, and what that weighs without it.
-    """
-    weights, running, inside = pool.weights, 0.0, 0
+def _draw_one(pool: SamplingBuffers, row: int, target: float, shown: Ints, rank: int) -> None:
+    """Show the document that lies `target` deep among those left of a row, and remove it."""
+    sums, weights, last = pool.sums, pool.weights, pool.lasts[row]
+    running, before, block = 0.0, 0.0, 0
+    # The last block is not tested: where rounding moved the target past the end, it is taken.
+    for i in range(last):
+        running += sums[unsigned(row), unsigned(i)]
+        passed = running <= target
+        block += passed
+        before = running if passed else before
+    target -= before
+    running, inside = 0.0, 0
     for i in range(_BLOCK - 1):
         running += weights[unsigned(row), unsigned(block * _BLOCK + i)]
         inside += running <= target
-    weight = weights[unsigned(row), unsigned(block * _BLOCK + inside)]
-    if not weight > 0.0:  # rounding led to a document that was taken
-        i = _last_left(weights, row, pool.sizes[row])
-        block, inside, weight = i // _BLOCK, i % _BLOCK, weights[row, i]
-    shown[row, rank] = block * _BLOCK + inside
-    pool.drawn[rank, row] = weight
-    return block, sum_without(weights, row, block * _BLOCK, inside)
-
-
-@inlined
-def _show_nothing(pool: SamplingBuffers, row: int, shown: Ints, rank: int) -> None:
-    """Fill a rank for which no document is left."""
-    shown[row, unsigned(rank)] = -1
-    pool.drawn[unsigned(rank), unsigned(row)] = 0.0
+    drawn = block * _BLOCK + inside
+    if not weights[unsigned(row), unsigned(drawn)] > 0.0:  # rounding led to a document that was taken
+        drawn = _last_left(weights, row, pool.sizes[row])
+    shown[row, rank] = drawn
+    pool.drawn[rank, row] = weights[row, drawn]
+    take(weights, sums, row, drawn)
+    pool.tails[row] = _left(sums, row, last)
 
 
 @kernel
@@ -309,75 +283,30 @@ def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> No
             # `decay` gave the documents that were taken a small weight again.
             for r in range(rank):
                 take(pool.weights, pool.sums, row, shown[row, r])
-            pool.tails[row] = 0.0
-            for block in range(pool.lasts[row] + 1):
-                pool.tails[row] += pool.sums[block, row]
+            pool.tails[row] = _left(pool.sums, row, pool.lasts[row])
             pool.drawn[0, row] = np.nan
-
-
-@inlined
-def _draw_rank(pool: SamplingBuffers, u: Floats, column: int, shown: Ints, rank: int, rows: int) -> bool:
-    """Draw the document of one rank of every row; whether some row has faded then."""
-    sums, sizes, tails, found, targets = pool.sums, pool.sizes, pool.tails, pool.found, pool.targets
-    for first in range(0, rows, _BLOCK):
-        most = pool.most[first // _BLOCK]
-        find_blocks(sums, first, most, pool.lasts, u, rank, column, tails, found, targets)
-    for row in range(rows):
-        if rank < sizes[row]:
-            block, rest = _take_drawn(pool, row, found[row], targets[row], shown, rank)
-            sums[unsigned(block), unsigned(row)] = rest
-        else:
-            _show_nothing(pool, row, shown, rank)
-    add_rows(pool, rows)
-    faded = False
-    for row in range(rows):
-        faded |= (not tails[row] >= _FADED) & (rank + 1 < sizes[row])
-    return faded
-
-
-@inlined
-def _draw_alone(pool: SamplingBuffers, rows: int, u: Floats, column: int, shown: Ints) -> None:
-    """Draw the only list of a pool, whose weights are known; `rows` is 1, but no literal.
-
-    Number by number: a vector that is read right after one of its numbers was stored waits for the cache.
-    """
-    sums, left, zero = pool.sums, pool.tails[0], unsigned(0)
-    for rank in range(shown.shape[1]):
-        if rank >= pool.sizes[0]:
-            _show_nothing(pool, 0, shown, rank)
-            continue
-        target, running, before, found = u[rank, column] * left, 0.0, 0.0, 0
-        for i in range(pool.lasts[0]):
-            running += sums[unsigned(i), zero]
-            passed = running <= target
-            found += passed
-            before = running if passed else before
-        block, rest = _take_drawn(pool, 0, found, target - before, shown, rank)
-        left = 0.0
-        for i in range(pool.lasts[0] + 1):
-            other = sums[unsigned(i), zero]
-            left += rest if i == block else other
-        sums[unsigned(block), zero] = rest
-        pool.tails[0] = left
-        if not left >= _FADED and rank + 1 < pool.sizes[0]:
-            _weigh_faded(pool, shown, rank + 1, rows)
-            left = pool.tails[0]
 
 
 @uncounted
 def draw(pool: SamplingBuffers, rows: int, u: Floats, column: int, shown: Ints) -> None:
     """Fill the first rows of `shown` (rows, k) with lists; number u[r, column + row] decides on rank r.
 
-    For several rows `u` has columns up to the next multiple of eight. Scores, sizes and tops of the pool are
-    given. Where the documents left weigh next to nothing compared with those taken, weights are computed
-    again relative to their own maximum: any spread of scores is right.
+    Scores, sizes and tops of the pool are given. Where the documents left weigh next to nothing compared with
+    those taken, weights are computed again relative to their own maximum: any spread of scores is right.
     """
     weigh(pool, rows)
-    if rows == 1:
-        _draw_alone(pool, rows, u, column, shown)
-        return
+    sizes, tails = pool.sizes, pool.tails
     for rank in range(shown.shape[1]):
-        if _draw_rank(pool, u, column, shown, rank, rows):
+        faded = False
+        for row in range(rows):
+            if rank < sizes[row]:
+                number = u[unsigned(rank), unsigned(column + row)]
+                _draw_one(pool, row, number * tails[row], shown, rank)
+                faded |= (not tails[row] >= _FADED) & (rank + 1 < sizes[row])
+            else:
+                shown[row, unsigned(rank)] = -1
+                pool.drawn[unsigned(rank), unsigned(row)] = 0.0
+        if faded:
             _weigh_faded(pool, shown, rank + 1, rows)
 
 
@@ -392,10 +321,7 @@ def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
         for i in range(shown.shape[1]):
             if shown[row, i] >= 0:
                 take(weights, sums, row, shown[row, i])
-    if rows == 1:
-        add_alone(pool)
-    else:
-        add_rows(pool, rows)
+        pool.tails[row] = _left(sums, row, pool.lasts[row])
 
 
 def sampled_lists(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.numpy_order import ascending, reversed_lists
+from foltr_audit.kernels.philox import uniforms
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.kernels.ranking import weighted_features
 from tests.fixtures.reference import chi_square_p, dataset, list_probability, numba_threads
@@ -117,6 +118,18 @@ def test_sampled_lists_follow_plackett_luce(scores: list[float], k: int) -> None
     np.testing.assert_allclose(sum(law.values()), 1.0, rtol=1e-12)
     shown = sample(scores, k, np.arange(60_000))
     assert 1e-4 < fit(shown, law) < 1 - 1e-4
+
+
+@pytest.mark.parametrize("size", [3, 8, 23, 60])
+def test_each_number_finds_its_document(size: int) -> None:
+    """The first document up to which those left weigh more than the number's share of all that is left."""
+    clients, scores = np.arange(50), 2.0 * np.random.default_rng(size).normal(size=(50, size))
+    found = sampled_lists(scores.ravel(), np.arange(51) * size, 10, 0, clients, 3, 17, KEY)
+    for left, numbers, shown in zip(np.exp(scores), uniforms(0, 10, clients, 3, 17, KEY), found, strict=True):
+        for number, document in zip(numbers[:size], shown, strict=False):
+            below = np.cumsum(left)
+            assert document == np.searchsorted(below, number * below[-1], side="right")
+            left[document] = 0.0
 
 
 def test_the_test_of_plackett_luce_can_fail() -> None:

@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.kernels import sums
-from foltr_audit.kernels.local_steps import move_model, plain_move_model
 from foltr_audit.utils.arrays import Floats
 
 
@@ -69,71 +68,6 @@ def test_vectors_whose_numbers_lie_apart_and_narrow_matrices_are_refused() -> No
         narrow(np.zeros(3, dtype=np.float32))
 
 
-# --- blocks ----------------------------------------------------------------------------------------------
-
-
-@numba.njit(error_model="numpy")
-def compiled_sums(values: Any, row: int, first: int, place: int) -> tuple[float, float]:
-    before = sums.block_sum(values, row, first)
-    return before, sums.sum_without(values, row, first, place)
-
-
-@numba.njit(error_model="numpy")
-def compiled_rows(
-    totals: Any,
-    first: int,
-    count: int,
-    lasts: Any,
-    u: Any,
-    rank: int,
-    column: int,
-    tails: Any,
-    found: Any,
-    deep: Any,
-) -> None:
-    sums.add_blocks(totals, first, count, lasts, tails)
-    sums.find_blocks(totals, first, count, lasts, u, rank, column, tails, found, deep)
-
-
-def test_the_sum_of_a_block_with_and_without_one_number() -> None:
-    for place in range(8):
-        values = numbers((3, 24), place)
-        other = values.copy()
-        found = compiled_sums(values, 1, 8, place)
-        assert found[0] == sums.plain_block_sum(other, 1, 8)
-        assert found[1] == sums.plain_sum_without(other, 1, 8, place)
-        assert np.array_equal(values, other)
-        assert found[1] == pytest.approx(math.fsum(values[1, 8:16]), rel=1e-9, abs=1e-9)
-
-
-def test_blocks_are_found_as_one_after_the_other() -> None:
-    """Also where rounding moves a target past the end, and where a row has no block."""
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        lasts = rng.integers(-1, 7, size=16)
-        there = np.arange(7)[:, np.newaxis] <= lasts
-        totals = np.where(there, rng.random((7, 16)) ** 8, np.nan)  # beyond the last block anything may be
-        u = rng.choice([rng.random(), 1.0, 1.0 + 1e-15, np.nan], size=(2, 20))
-        results = []
-        for find in (compiled_rows, plain_rows):
-            tails, deep, found = np.empty(16), np.empty(16), np.empty(16, dtype=np.int64)
-            for first in (0, 8):
-                find(totals, first, 7, lasts, u, 1, 3, tails, found, deep)
-            results.append([array.tobytes() for array in (tails, deep, found)])
-        assert results[0] == results[1]
-        total = np.cumsum(np.where(there, totals, 0.0), axis=0)
-        for row in np.flatnonzero((lasts >= 0) & (u[1, 3:19] < 1.0)).tolist():
-            expected = int((total[:, row] <= u[1, 3 + row] * total[-1, row]).sum())
-            assert found[row] == min(expected, lasts[row])
-
-
-def plain_rows(*given: Any) -> None:
-    """The same in Python, of the same arguments."""
-    totals, first, count, lasts, *_, tails, _, _ = given
-    sums.plain_add_blocks(totals, first, count, lasts, tails)
-    sums.plain_find_blocks(*given)
-
-
 # --- products of matrices --------------------------------------------------------------------------------
 
 
@@ -157,7 +91,7 @@ def test_terms_are_added_in_their_order(rows: int, columns: int, terms: int) -> 
     sums.add_products(w, (0, terms, 1), x, (0, columns), found, (0, columns), terms, rows, columns)
     assert found.tobytes() == expected.tobytes()
     found = s.copy()
-    sums.plain_add_products(rows, columns)(w, (0, terms, 1), x, (0, columns), found, (0, columns), terms)
+    sums.plain_add_tile(w, (0, terms, 1), x, (0, columns), found, (0, columns), terms, rows, columns)
     assert found.tobytes() == expected.tobytes()
 
 
@@ -179,35 +113,3 @@ def test_another_order_has_other_bits() -> None:
     w, x, s = numbers((4, 46), 1), numbers((46, 8), 2), numbers((4, 8), 3)
     backwards = one_after_the_other(w[:, ::-1], x[::-1], s)
     assert backwards.tobytes() != one_after_the_other(w, x, s).tobytes()
-
-
-# --- steps of linear models ------------------------------------------------------------------------------
-
-
-@numba.njit(error_model="numpy")
-def compiled_move(
-    features: Any, documents: Any, amounts: Any, count: int, rate: float, models: Any, steps: Any, row: int
-) -> None:
-    move_model(features, documents, amounts, count, rate, models, steps, row)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("parameters", [1, 7, 8, 9, 46, 136])
-def test_a_step_has_the_bits_of_sums_term_after_term(parameters: int, dtype: str) -> None:
-    rng = np.random.default_rng(parameters)
-    features = (rng.normal(size=(20, parameters)) * 10.0 ** rng.integers(-4, 5, size=parameters)).astype(
-        dtype
-    )
-    documents, amounts = rng.permutation(20)[:6], rng.normal(size=6)
-    for count in (0, 1, 5):
-        results = []
-        models, steps = rng.normal(size=(3, parameters)), rng.normal(size=(3, parameters))
-        for move in (compiled_move, plain_move_model):
-            after, moved = models.copy(), steps.copy()
-            move(features, documents, amounts, count, 0.1, after, moved, 1)
-            results.append([after.tobytes(), moved.tobytes()])
-        assert results[0] == results[1]
-        exact = models[1] + 0.1 * amounts[:count] @ features[documents[:count]].astype(np.float64)
-        np.testing.assert_allclose(after[1], exact, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(moved[1], steps[1] + after[1] - models[1], rtol=1e-9, atol=1e-9)
-        np.testing.assert_array_equal(after[[0, 2]], models[[0, 2]])
