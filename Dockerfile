@@ -17,7 +17,6 @@ COPY --from=build /opt/foltr-audit /opt/foltr-audit
 RUN useradd --create-home --uid 1000 audit && mkdir /work && chown audit /work
 # Compiled kernels and read data are kept in the home folder: mount a volume there to keep them between runs.
 ENV PATH=/opt/foltr-audit/bin:$PATH \
-    NUMBA_CACHE_DIR=/home/audit/.cache/numba \
     PYTHONDONTWRITEBYTECODE=1
 USER audit
 WORKDIR /work

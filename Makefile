@@ -11,7 +11,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.installed
 STAMP := $(VENV)/.installed-tests
-KERNELS := $(VENV)/.kernels
 DOCS := $(VENV)/.docs
 TYPES := build/types
 FLOWER := .venv-flower
@@ -30,24 +29,24 @@ tests test-slow: export OMP_WAIT_POLICY := passive
 
 .PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit results docs lint types format clean
 
-attack: $(RUNTIME) $(KERNELS)
+attack: $(RUNTIME)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
 
 # The two environments are made beside each other. Types and lint take a core for a minute, while the tests go
 # on beside them.
 test:
-	$(MAKE) --no-print-directory --jobs 2 $(STAMP) $(KERNELS) flower
+	$(MAKE) --no-print-directory --jobs 2 $(STAMP) flower
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
 # The workers of pytest start together, and each would compile the kernels that most tests need. Each would also
 # rewrite every assert of every file, which takes a new checkout longer than all imports: only asserts of tests
 # that fail are, which run once more and show their values.
-tests: $(STAMP) $(KERNELS)
+tests: $(STAMP)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS) --quiet >/dev/null 2>&1
 	$(BIN)/python -m pytest --assert=plain --numprocesses auto --maxprocesses 4 --dist loadfile || \
 		{ $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --numprocesses 0; exit 1; }
 
-test-slow: $(STAMP) $(KERNELS) flower
+test-slow: $(STAMP) flower
 	$(BIN)/python -m pytest -m slow
 
 # Flower's dependencies conflict with those of foltr-audit, so that it has an environment of its own.
@@ -66,22 +65,22 @@ test-steps:
 	$(TORCH)/bin/python -m pip install --quiet --no-compile -e '.[test,torch]'
 	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py
 
-bench: $(STAMP) $(KERNELS)
+bench: $(STAMP)
 	$(BIN)/python -m benchmarks --json build/bench.json --picture build/growth.svg
 
-bench-papers: $(STAMP) $(KERNELS)
+bench-papers: $(STAMP)
 	$(BIN)/python -m benchmarks --only papers --json build/bench-papers.json
 
 bench-table: $(STAMP)
 	$(BIN)/python -m benchmarks --read build/bench.json build/bench-papers.json --markdown BENCHMARKS.md \
 		--picture docs/static/growth.svg
 
-bench-audit: $(STAMP) $(KERNELS)
+bench-audit: $(STAMP)
 	$(BIN)/python -m benchmarks.audit_power --markdown build/audit-power.md
 	$(BIN)/python -m benchmarks.audit_faults --markdown build/audit-faults.md
 	$(BIN)/python -m benchmarks.function_audits
 
-results: $(STAMP) $(KERNELS)
+results: $(STAMP)
 	$(BIN)/python -m benchmarks.results
 
 docs: $(DOCS)
@@ -125,11 +124,6 @@ $(STAMP): pyproject.toml | $(BIN)/python
 $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
 	touch $@
-
-# A cached kernel does not notice a change in a kernel of another file that it calls: forget them all.
-$(KERNELS): $(wildcard foltr_audit/kernels/*.py) | $(BIN)/python
-	@rm -f foltr_audit/kernels/__pycache__/*.nb[ci]
-	@touch $@
 
 clean:
 	rm -rf $(VENV) $(FLOWER) $(TORCH) build docs/generated dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

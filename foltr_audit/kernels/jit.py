@@ -1,4 +1,4 @@
-"""How kernels are compiled (alone, or into their callers), and types of their arrays.
+"""How kernels are compiled (alone, or into their callers) and stored, and types of their arrays.
 
 No fast-math: the compiler may neither change the order of a sum nor fuse a product with it, so the same input
 gives the same bytes on every processor, for any number of threads and any place in a cohort. Sums that need
@@ -9,18 +9,27 @@ wide registers are in `sums`, functions that the system's library computes diffe
 
 from __future__ import annotations
 
+import os
+import pickle
+import sys
 from collections.abc import Callable
-from functools import cached_property
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar, cast
 
+import numba
 import numpy as np
 from llvmlite import binding
 from numba.core.base import BaseContext
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
+from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
-from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler import Compiler, CompileResult, compile_result
 from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime.nrt import rtsys
+from numba.core.serialize import dumps
 from numpy.typing import NDArray
 
 # --- compiling a kernel with all that it calls -----------------------------------------------------
@@ -35,11 +44,11 @@ _NEEDED: dict[object, list[str]] = {
     JITCodeLibrary: [
         *("_optimize_functions", "_raise_if_finalized", "_ensure_finalized", "_finalize_dynamic_globals"),
         *("_get_module_for_linking", "serialize_using_object_code", "serialize_using_bitcode"),
+        *("_set_compiled_object", "_finalize_final_module"),
     ],
-    JITCPUCodegen: ["set_env", "_pass_builder"],
-    FunctionCache: ["_load_overload", "_impl_class"],
+    JITCPUCodegen: ["set_env", "_pass_builder", "magic_tuple"],
     Compiler: ["compile_extra"],
-    CompileResult: ["_rebuild", "_replace"],
+    CompileResult: ["_find_referenced_environments"],
 }
 KNOWN = all(hasattr(kind, name) for kind, names in _NEEDED.items() for name in names)
 """Whether this numba is as `KernelCompiler` and `CodeCache` expect it; another one goes its own way."""
@@ -113,6 +122,26 @@ class InnerLibrary(EntryLibrary):
         return self.serialize_using_bitcode()
 
 
+class StoredLibrary(JITCodeLibrary):
+    """Machine code of a kernel from the cache; its bitcode is for kernels that are compiled and call it."""
+
+    def __init__(self, generator: JITCPUCodegen, name: str, code: tuple[bytes, bytes]) -> None:
+        super().__init__(generator, name)
+        machine_code, self._bitcode = code
+        self.enable_object_caching()
+        self._set_compiled_object(machine_code)
+        self._finalize_final_module()
+
+    def _get_module_for_linking(self) -> binding.ModuleRef:
+        if self._shared_module is None:
+            self._shared_module = binding.parse_bitcode(self._bitcode)
+        return self._shared_module
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """The address of a function that is known to be there."""
+        return self._codegen._engine.get_function_address(name)
+
+
 class KernelCompiler(Compiler):
     """Numba's compiler with the libraries of this module."""
 
@@ -126,87 +155,129 @@ class KernelCompiler(Compiler):
 
 
 # --- the cache of compiled kernels -----------------------------------------------------------------
-# Before numba looks into its cache, it registers everything that it can compile, which takes longer than
-# loading all kernels of a command: .3 of 2.6 s of `foltr-audit attack`, a third of them for `scipy.linalg`.
-# Before it compiles, it does so once more; so this waits until then.
+# Numba's own cache lies in the folder of the package, where `pip uninstall` leaves it; it overlooks a change
+# in a kernel of another file, and a damaged file ends the command. Before it looks for a kernel it registers
+# all that it can compile, which takes longer than to load the kernels of a command.
 
 
-Stored = tuple[tuple[str, str, tuple[bytes, bytes] | bytes], object]
-"""What numba stores of a kernel: name, kind and code of its library, and further facts."""
+@cache
+def _stamp(folder: Path) -> bytes:
+    """A hash of all that kernels in a folder are compiled from, and of their compiler."""
+    sources = sorted(folder.glob("*.py"))
+    if not sources:
+        raise FileNotFoundError(folder)
+    digest = sha256(numba.__version__.encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.digest()
+
+
+def _cache_folder() -> Path:
+    """NUMBA_CACHE_DIR, or a folder in the user's cache folder."""
+    from platformdirs import user_cache_path
+
+    chosen = numba.config.CACHE_DIR
+    folder = Path(chosen).absolute() if chosen else user_cache_path("foltr-audit") / "kernels"
+    if not folder.is_absolute():
+        raise FileNotFoundError(folder)
+    return folder
 
 
 class CodeCache(NullCache):
-    """Stored code of one kernel; no folder is looked for before somebody calls it."""
+    """The code of one kernel: a file for arguments of some types on one processor.
+
+    A file begins with a hash of its content and of `_stamp`. One that is damaged, stale or of another user
+    counts for nothing, and where none can be written, the kernel is compiled in every process.
+    """
 
     def __init__(self, function: Callable[..., object]) -> None:
-        self._function = function
+        code = function.__code__
+        self._source, self._name = Path(code.co_filename), code.co_qualname
 
-    @cached_property
-    def _stored(self) -> FunctionCache | NullCache:
-        try:
-            return (_StoredCode if KNOWN else FunctionCache)(self._function)
-        except RuntimeError:  # numba finds no folder that it may write to
-            return NullCache()
+    def _file(self, signature: object, generator: JITCPUCodegen) -> Path:
+        compiled_for = (str(self._source), str(signature), generator.magic_tuple(), sys.version)
+        digest = sha256(repr(compiled_for).encode(errors="surrogatepass")).hexdigest()
+        return _cache_folder() / f"{self._source.stem}.{self._name}-{digest[:32]}"
 
-    @property
-    def cache_path(self) -> str | None:
-        """The folder; None without one."""
-        return self._stored.cache_path
+    def _digest(self, content: bytes) -> bytes:
+        return sha256(_stamp(self._source.parent) + content).digest()
 
     def load_overload(self, signature: object, context: BaseContext) -> CompileResult | None:
         """The code of a kernel for arguments of some types; None if it is not stored."""
-        return self._stored.load_overload(signature, context)
+        try:
+            with self._file(signature, context.codegen()).open("rb") as file:
+                if os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
+                    return None
+                digest, content = file.read(sha256().digest_size), file.read()
+            if self._digest(content) != digest:
+                return None
+        except OSError:
+            return None
+        rtsys.initialize(context)
+        return _rebuilt(context, *pickle.loads(content))  # noqa: S301 (machine code, which runs anyway)
 
     def save_overload(self, signature: object, compiled: CompileResult) -> None:
-        """Store what was compiled for arguments of some types."""
-        self._stored.save_overload(signature, compiled)
-
-    def flush(self) -> None:
-        """Forget everything."""
-        self._stored.flush()
-
-
-class _Loading:
-    """A context whose code generator gives one library, whatever it is asked to read."""
-
-    def __init__(self, context: BaseContext, library: JITCodeLibrary) -> None:
-        self._context, self._library = context, library
-
-    def codegen(self) -> _Loading:
-        return self
-
-    def unserialize_library(self, stored: object) -> JITCodeLibrary:
-        return self._library
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._context, name)
+        """Store what was compiled for arguments of some types, if that is possible."""
+        if compiled.library.has_dynamic_globals:  # addresses, which differ in each process
+            return
+        content = dumps(_reduced(compiled))
+        with suppress(OSError):
+            path = self._file(signature, compiled.codegen)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix=".", dir=path.parent, ignore_cleanup_errors=True) as temporary:
+                written = Path(temporary) / path.name
+                written.touch(mode=0o600)
+                written.write_bytes(self._digest(content) + content)
+                written.replace(path)
 
 
-class _LoadedKernel(CompileResultCacheImpl):
-    def rebuild(self, context: BaseContext, stored: Stored) -> CompileResult:
-        """The kernel from what numba stored of it."""
-        (name, _, code), *_ = stored
-        if not isinstance(code, bytes):
-            return CompileResult._rebuild(context, *stored)  # type: ignore[call-arg]
-        loading = _Loading(context, InnerLibrary.stored(context.codegen(), name, code))
-        found = CompileResult._rebuild(loading, *stored)  # type: ignore[call-arg]
-        return found._replace(target_context=context)
+def _reduced(compiled: CompileResult) -> tuple[object, ...]:
+    """What `_rebuilt` needs of a kernel, without what numba knows of its types."""
+    described = compiled.fndesc
+    described.typemap = described.calltypes = None
+    # Numba's own functions without constants need no environment, and their modules take long to import.
+    environments = [
+        found
+        for found in compiled._find_referenced_environments()
+        if found.consts or not found.globals["__name__"].startswith("numba.")
+    ]
+    code = compiled.library.serialize_using_object_code()
+    return code, described, compiled.environment, compiled.signature, compiled.reload_init, environments
 
 
-class _StoredCode(FunctionCache):
-    """Loads code that needs nothing but numba's memory manager.
-
-    Numba's own class calls `refresh` of the context first, and does the same otherwise.
-    """
-
-    _impl_class = _LoadedKernel
-
-    def load_overload(self, signature: object, context: BaseContext) -> CompileResult | None:
-        """See `CodeCache`."""
-        rtsys.initialize(context)
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(signature, context)
-        return None  # where another process has the file open, on Windows
+def _rebuilt(
+    context: BaseContext,
+    stored: tuple[str, str, tuple[bytes, bytes] | bytes],
+    described: object,
+    environment: Environment,
+    signature: object,
+    reload_init: tuple[Callable[[], object], ...],
+    environments: list[Environment],
+) -> CompileResult:
+    """A kernel that needs nothing of numba but its memory manager."""
+    for initialize in reload_init:
+        initialize()
+    name, _, code = stored
+    library = (
+        InnerLibrary.stored(context.codegen(), name, code)
+        if isinstance(code, bytes)
+        else StoredLibrary(context.codegen(), name, code)
+    )
+    for found in environments:
+        library.codegen.set_env(found.env_name, found)
+    return compile_result(
+        typing_context=context.typing_context,
+        target_context=context,
+        entry_point=context.get_executable(library, described, environment),
+        signature=signature,
+        library=library,
+        fndesc=described,
+        environment=environment,
+        lifted=(),
+        objectmode=False,
+        reload_init=reload_init,
+        referenced_envs=environments,
+    )
 
 
 # --- decorators and types --------------------------------------------------------------------------
@@ -272,18 +343,20 @@ def inlined(function: F) -> F:
 
 
 def _compiled(function: F, *, _nrt: bool = True, **options: bool | str) -> F:
-    """Machine code is cached next to its source, or in the user's cache folder, or not at all.
+    """Compile a function with options that hold for all.
 
     What counts references, `_nrt`, is said of every function: it would take over what its first caller says.
     With NumPy's error model a division by zero gives inf or NaN instead of a branch that raises. No kernel
     gets an entry from C, which nobody would use.
     """
-    import numba  # slow to import, and modules without a kernel need only the types
-
     compiled = cast("Callable[..., F]", numba.njit)
     pipeline = {"pipeline_class": KernelCompiler} if KNOWN else {}
     dispatcher = compiled(
         function, error_model="numpy", no_cfunc_wrapper=True, _nrt=_nrt, **pipeline, **options
     )
-    vars(dispatcher)["_cache"] = CodeCache(function)
+    if KNOWN:
+        vars(dispatcher)["_cache"] = CodeCache(function)
+    elif not numba.config.DISABLE_JIT:
+        with suppress(RuntimeError):  # numba finds no folder that it may write to
+            dispatcher.enable_caching()
     return dispatcher

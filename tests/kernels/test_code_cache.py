@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numba
 import pytest
-from numba.core.caching import CompileResultCacheImpl
 
 from foltr_audit.kernels import jit
 
@@ -37,14 +41,23 @@ def total(n):
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "made.py"
+def source(tmp_path: Path, stored: Path) -> Path:
+    path = tmp_path / "package" / "made.py"
+    path.parent.mkdir()
     path.write_text(SOURCE)
     return path
 
 
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of compiled kernels; it is not there yet."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "stored"))
+    return tmp_path / "stored"
+
+
 def loaded(source: Path) -> ModuleType:
     """The kernels as another process would find them."""
+    jit._stamp.cache_clear()
     spec = importlib.util.spec_from_file_location("made", source)
     assert spec is not None
     assert spec.loader is not None
@@ -74,13 +87,116 @@ def test_a_stored_kernel_runs_and_is_compiled_into_others(source: Path) -> None:
     assert third.total.stats.cache_hits
 
 
-def test_without_a_folder_kernels_are_compiled_each_time(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
+def was_stored(source: Path) -> bool:
+    """Whether a kernel comes from its file; it works either way."""
     module = loaded(source)
     assert module.total(5) == 15.0
-    assert module.total.stats.cache_path is None
+    return bool(module.total.stats.cache_hits)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def one_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def text(path: Path) -> None:
+    path.write_text("not a kernel\n" * 100)
+
+
+def dangling(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parent / "nowhere")
+
+
+@pytest.mark.parametrize("damage", [empty, cut, one_bit, text, dangling])
+def test_a_damaged_file_is_made_again(source: Path, stored: Path, damage: Callable[[Path], None]) -> None:
+    assert [was_stored(source), was_stored(source)] == [False, True]
+    for path in stored.iterdir():
+        damage(path)
+    assert [was_stored(source), was_stored(source)] == [False, True]
+
+
+def test_a_folder_in_place_of_a_file_is_left_alone(source: Path, stored: Path) -> None:
+    assert not was_stored(source)
+    for path in stored.iterdir():
+        path.unlink()
+        path.mkdir()
+    assert [was_stored(source), was_stored(source)] == [False, False]
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file grows beyond 1,000 bytes: the system refuses the rest, as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_costs_time_only(source: Path, stored: Path) -> None:
+    assert [was_stored(source), was_stored(source)] == [False, False]
+    assert list(stored.iterdir()) == []
+
+
+def test_without_a_folder_kernels_are_compiled_each_time(source: Path, stored: Path) -> None:
+    stored.write_text("a file")
+    assert [was_stored(source), was_stored(source)] == [False, False]
+
+
+def test_what_another_user_stored_is_not_run(
+    source: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may write to a folder that NUMBA_CACHE_DIR names."""
+    assert not was_stored(source)
+    me = os.geteuid()
+    if me == 0:  # whose files are everybody's to trust
+        for path in stored.iterdir():
+            os.chown(path, 1, 1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    assert not was_stored(source)
+
+
+def test_a_change_in_another_file_is_noticed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a function there which a kernel here calls, and which is stored as a part of it."""
+    callee = source.with_name("called.py")
+    source.write_text(
+        "from called import factor\nfrom foltr_audit.kernels.jit import kernel\n"
+        "@kernel\ndef total(n):\n    return factor() * n\n"
+    )
+    monkeypatch.syspath_prepend(source.parent)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for value in (3.0, 2.5, 3.0):
+        callee.write_text(
+            f"from foltr_audit.kernels.jit import inner\n@inner\ndef factor():\n    return {value}\n"
+        )
+        monkeypatch.delitem(sys.modules, "called", raising=False)
+        assert loaded(source).total(5) == 5 * value
+        monkeypatch.delitem(sys.modules, "called")
+
+
+def test_a_package_gets_no_files_that_its_installer_does_not_know(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would stay when it is uninstalled."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    assert [was_stored(source), was_stored(source)] == [False, True]
+    left = [path.suffix for path in source.parent.rglob("*") if path.is_file()]
+    assert set(left) <= {".py", ".pyc"}
+    made = tmp_path / "user" / "foltr-audit" / "kernels"
+    assert {path.name.partition("-")[0] for path in made.iterdir()} >= {"made.total", "made.rows"}
+    assert made.stat().st_mode & 0o077 == 0
 
 
 def test_this_numba_is_known() -> None:
