@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn import metrics as sk
-from sklearn.calibration import calibration_curve
 
-from foltr_audit.core.plugins import Attack, Ball, Inference, View
+from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.core.results import AttackRecord
 from foltr_audit.errors import PluginError
@@ -85,15 +84,6 @@ def test_scores_equal_scikit_learn_over_all_documents(seed: int) -> None:
     assert found.metrics["brier"].value < found.metrics["brier_base_rate"].value
 
 
-def test_the_reliability_table_equals_scikit_learn() -> None:
-    judged = honest(4, lists=300)
-    p, clicked = documents(judged)
-    found = [row for row in calibrated(judged).more["reliability"] if row["documents"]]
-    shares, means = calibration_curve(clicked, p, n_bins=10, strategy="uniform")
-    assert [row["clicked"] for row in found] == pytest.approx(shares, rel=1e-12)
-    assert [row["probability"] for row in found] == pytest.approx(means, rel=1e-12)
-
-
 @settings(max_examples=60, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 1000), st.booleans()), max_size=40))
 def test_bins_and_their_error_equal_plain_loops(pairs: list[tuple[int, bool]]) -> None:
@@ -124,26 +114,6 @@ def test_a_certain_mistake_costs_as_much_as_one_in_a_quadrillion() -> None:
     assert wrong.metrics["log_loss"].value == pytest.approx(15 * np.log(10), rel=1e-2)
     assert wrong.more["calibration_error"] == 1.0
     assert right.metrics["brier_base_rate"].value == 0.25
-
-
-def test_constant_probabilities_cost_the_base_rate() -> None:
-    """Brier: p (1 - p); log loss: the entropy of a coin; the error vanishes."""
-    clicks = np.array([[True, False, False, False]] * 4)
-    found = calibrated(evidence(list("abcd"), clicks, clicks, scores=np.full((4, 4), 0.25)))
-    assert found.metrics["brier"].value == found.metrics["brier_base_rate"].value == 0.1875
-    entropy = 0.75 * np.log(4 / 3) + 0.25 * np.log(4)
-    assert found.metrics["log_loss"].value == pytest.approx(entropy, rel=1e-12)
-    assert found.metrics["log_loss_base_rate"].value == pytest.approx(entropy, rel=1e-12)
-    assert found.more["calibration_error"] == 0.0
-
-
-@pytest.mark.parametrize("clicked", [True, False])
-def test_where_all_or_nothing_was_clicked_the_base_rate_is_perfect(clicked: bool) -> None:
-    scores = np.full((2, 3), 0.5)
-    found = calibrated(evidence(["a", "b"], np.full((2, 3), clicked), scores > 1, scores=scores))
-    assert found.metrics["brier_base_rate"].value == 0.0
-    assert found.metrics["log_loss_base_rate"].value == pytest.approx(0.0, abs=2e-15)
-    assert found.metrics["brier"].value == 0.25
 
 
 def test_no_list_and_one_query() -> None:
@@ -229,18 +199,6 @@ def entropy(p: Floats) -> Floats:
     return np.asarray(-np.where(p > 0, p * np.log2(np.where(p > 0, p, 1.0)), 0.0).sum(axis=-1))
 
 
-# --- closed forms ---------------------------------------------------------------------------------
-
-
-def test_channels_of_known_capacity() -> None:
-    """A perfect one of eight values, a useless one, and a binary symmetric one."""
-    even = np.full((1, 8), 1 / 8)
-    assert exact_metric_bits(even, np.eye(8)).tolist() == [3.0]
-    assert exact_metric_bits(even, RandomizedResponse(1 / 8, 8).matrix)[0] == pytest.approx(0.0, abs=1e-12)
-    flip = exact_metric_bits(np.array([[0.5, 0.5]]), np.array([[0.89, 0.11], [0.11, 0.89]]))[0]
-    assert flip == pytest.approx(0.5, abs=1e-3), "the textbook example: half a bit at a flip of .11"
-
-
 # --- the estimate ---------------------------------------------------------------------------------
 
 
@@ -314,34 +272,6 @@ def test_single_metrics_tell_what_the_closed_form_says(p: float, metric: str) ->
     assert measured(judged).more["exact_posterior"]
     wrong = replace(made.view, knowledge=made.view.knowledge.having(noise="metric-rr:p=0.02"))
     assert deviation(of_attack(attack, wrong, made.clicks), truth) < -4
-
-
-def test_means_tell_less_than_single_values_and_a_prior_tells_nothing() -> None:
-    single, mean = (sent(4000 // B, B, 5, seed=2, noise="metric-rr:p=0.5", antithetic=False) for B in (1, 4))
-    attack = ESFirstClick(prior="relevance")
-    one, four = (
-        there(measured(of_attack(attack, made.view, made.clicks)).metrics["bits"].ci95)
-        for made in (single, mean)
-    )
-    assert 0 < four[0] < four[1] < one[0]
-    nothing = measured(of_attack(RelevancePrior(), single.view, single.clicks))
-    assert abs(nothing.metrics["bits"].value) < 2e-6
-    assert not nothing.more["exact_posterior"]
-
-
-def test_a_wrong_prior_of_the_attack_loses_bits_on_updates() -> None:
-    """`map` by grade is the true posterior of Gaussian messages; by position it is below, still a bound."""
-    knowledge = known_steps("all", "shown", Ball(norm=1.2), GammaShare(n=1, scale=0.1))
-    made = simulated(1500, GammaShare(n=1, scale=0.1), knowledge, seed=3)
-    clicks = made.clicks[:, np.newaxis]
-    exact, other = MaximumPosterior(prior="relevance"), MaximumPosterior()
-    best, less = (of_attack(attack, made.view, clicks) for attack in (exact, other))
-    assert measured(best).more["exact_posterior"]
-    assert not measured(less).more["exact_posterior"]
-    told, lost = measured(best), measured(less)
-    assert 0 < lost.metrics["bits"].value < told.metrics["bits"].value < told.metrics["entropy"].value
-    assert deviation(less, told.metrics["bits"].value) < -4
-    assert told.metrics["bits"].value < lost.metrics["bits"].value + lost.more["bias_bound"]
 
 
 @pytest.mark.parametrize(
@@ -472,12 +402,3 @@ def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
     wrong = with_bits(np.array([np.inf]), np.array([1.0]))
     (row,) = rows(wrong)
     assert (row["bits"], row["share"], row["bias_bound"], row["wrong_prior"]) == (None, None, None, 1)
-
-
-def test_probabilities_that_are_what_they_say_have_a_small_error() -> None:
-    """Of 100,000 documents each bin's share is within about 1/100 of its probability; halved ones are not."""
-    rng = np.random.default_rng(0)
-    p = rng.random(100_000)
-    clicked = rng.random(p.size) < p
-    assert calibration_error(reliability(p, clicked)) < 0.01
-    assert calibration_error(reliability(p / 2, clicked)) > 0.2

@@ -177,16 +177,6 @@ def test_priors_by_walking_down_the_list(setup_of: SetupOf) -> None:
             assert chances[j] == pytest.approx(clicked / total)
 
 
-def test_priors_are_those_of_the_clicks_that_were_drawn(setup_of: SetupOf) -> None:
-    found = fresh(setup_of(), 150)
-    judged = found.at(found.has_click)
-    here = judged.is_document
-    chances = judged.priors.clicked[here]
-    excess = judged.clicks[here] - chances
-    assert abs(excess.sum()) < 5 * math.sqrt((chances * (1 - chances)).sum() * 3)
-    assert abs((found.has_click - found.priors.any_click).mean()) < 5 / math.sqrt(found.query.size)
-
-
 # --- what a header promises -----------------------------------------------------------------------
 
 

@@ -81,23 +81,6 @@ def equal(a: ClickEvidence, b: ClickEvidence) -> bool:
     )
 
 
-# --- the truth is out of reach --------------------------------------------------------------------
-
-
-def test_answers_do_not_depend_on_the_truth(setup_of: SetupOf, collection: Collection) -> None:
-    recording = recording_of(setup_of())
-    honest = judge(recording, collection, ATTACKS, Streams(1))
-    shifted = replace(recording, truth=[])
-    for record, truth in zip(recording.records, recording.truth, strict=True):
-        clicks = (record.shown >= 0) & ~truth.clicks
-        shifted.truth.append(replace(truth, clicks=clicks | truth.clicks, updates=-truth.updates))
-    other = judge(shifted, collection, ATTACKS, Streams(1))
-    assert other.has_click.all()
-    for label, guessed in honest.guessed.items():
-        assert other.guessed[label].scores.tobytes() == guessed.scores.tobytes()
-        assert np.array_equal(other.guessed[label].guess, guessed.guess)
-
-
 # --- what is judged -------------------------------------------------------------------------------
 
 
@@ -113,15 +96,6 @@ def test_every_list_stands_in_the_evidence(setup_of: SetupOf, collection: Collec
     assert evidence.steps == 64
     assert evidence.clipped == sum(int(truth.clipped.sum()) for truth in recording.truth) > 0
     assert list(evidence.guessed) == ["olsr", "first-position", "max-gain"]
-
-
-def test_nothing_clicked_at_all(setup_of: SetupOf, collection: Collection) -> None:
-    recording = recording_of(setup_of(), rounds=1)
-    silent = replace(recording, truth=[replace(t, clicks=np.zeros_like(t.clicks)) for t in recording.truth])
-    evidence = judge(silent, collection, ATTACKS, Streams(1))
-    assert evidence.ties.all()
-    for name in ("has_click", "observed", "identifiable"):
-        assert not getattr(evidence, name).any(), name
 
 
 @pytest.mark.parametrize("what", ["no messages", "no interactions"])
@@ -396,16 +370,6 @@ def test_padding_and_empty_messages() -> None:
             assert array.size == 0
 
 
-def test_messages_do_not_depend_on_each_other() -> None:
-    seen = view(6, B=2)
-    clicks = seen.is_document & (np.arange(10) % 3 == 1)
-    together = revealed(seen, clicks, seen.is_document)
-    for i in range(6):
-        row = np.array([i])
-        part = revealed(rearranged(seen, row), clicks[row], seen.is_document[row])
-        assert all(np.array_equal(mine[0], whole[i]) for mine, whole in zip(part, together, strict=True))
-
-
 # --- clicks ---------------------------------------------------------------------------------------
 
 
@@ -495,21 +459,6 @@ def spread(queries: int) -> Collection:
         for part in (data.train, data.vali, data.test)
     ]
     return collection_of(*parts)
-
-
-def test_what_is_not_identifiable_is_not_read(setup_of: SetupOf) -> None:
-    """Twins and faint clicks are where least squares errs, and float32 loses more of them than float64."""
-    lost = {}
-    for name, data in (("wide", wide(30)), ("crowded", crowded(30)), ("spread", spread(30))):
-        for dtype in ("float32", "float64"):
-            setup = setup_of(learner=learner("all", "shown"), dtype=dtype, data=data)
-            right, identifiable, shown = read(sent(setup))
-            others = shown & ~identifiable
-            lost[name, dtype] = others.sum()
-            assert others.sum() == 0 or not right[others].all()
-    assert lost["wide", "float64"] == lost["wide", "float32"] == 0
-    assert lost["crowded", "float32"] > lost["crowded", "float64"] > 0
-    assert lost["spread", "float32"] > lost["spread", "float64"] > 0
 
 
 # --- messages that are no models ------------------------------------------------------------------

@@ -257,7 +257,6 @@ def test_lists_of_the_last_honest_client_are_read() -> None:
 
 SMALL = System(clients=8, rounds=5, shares=None, seed=5)
 SEVERAL_ROUNDS = replace(SMALL, lists=4)
-TOO_MANY = replace(SMALL, clients=5, rounds=1, lists=6)  # more documents than parameters
 NOISY = replace(SMALL, shares=1000)
 RULE = "krum:malicious=1"
 
@@ -328,17 +327,6 @@ def test_a_mixture_is_nobody_s(rule: str) -> None:
         assert (found.clients, found.isolated) == (8, False)
         np.testing.assert_array_equal(found.origins, np.arange(8))
     assert changes.tally == SingledOut(rounds=5)
-
-
-@pytest.mark.slow
-def test_clicks_name_a_client_whose_documents_span_everything() -> None:
-    rounds = ruled(TOO_MANY, RULE)
-    changes = published(TOO_MANY, rounds)
-    assert all(found.isolated for found in changes.rounds())
-    assert changes.tally == SingledOut(rounds=1, singled_out=1, right=1, published=1)
-    linear = published(TOO_MANY, rounds, frozenset({"learning_rate"}))  # without which no clicks are searched
-    assert not any(found.isolated for found in linear.rounds())
-    assert linear.tally == SingledOut(rounds=1, published=1)
 
 
 def test_who_knows_the_law_of_the_noise_or_the_rule_finds_the_client_under_noise() -> None:

@@ -43,7 +43,6 @@ from foltr_audit.judge.observer import with_lists as other_lists
 from foltr_audit.kernels.patterns import cascade_log_priors
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.testing.samples import MADE
@@ -350,16 +349,6 @@ def test_no_truth_can_be_reached_from_a_view(kind: str) -> None:
     assert truth.clicks.any()
 
 
-def test_a_truth_that_can_be_reached_is_found() -> None:
-    view, truth = played_view("update")
-    seen = {name: getattr(view, name) for name in ("kind", "parameters", "messages", "shown", "features")}
-    other = View(observer="individual", **seen)
-    vars(other)["cache"] = {"rows": [truth.clicks[:2]]}
-    assert "clicks" in truths_in(other, truth)
-    vars(other)["cache"] = [truth]
-    assert "the truth" in truths_in(other, truth)
-
-
 EMBEDDED, GIVEN = "features in the trace", "the data set"
 
 
@@ -412,20 +401,6 @@ def test_without_the_order_documents_stand_as_in_their_query(played: Round) -> N
     assert not after.knowledge.order
 
 
-def test_the_recorded_order_is_not_in_the_view(played: Round) -> None:
-    """Two rounds that differ in the order of their lists alone look the same."""
-    record, turned = played.record, {}
-    for name in ("shown", "features") if played.collection is None else ("shown",):
-        turned[name] = getattr(record, name).copy()
-        for row, length in zip(turned[name], (record.shown >= 0).sum(axis=1), strict=True):
-            row[:length] = row[:length][::-1].copy()
-    other = replace(record, **turned)
-    for hidden, same in ((("order",), True), ((), False)):
-        one, two = (played._replace(record=r).seen(*hidden).view for r in (record, other))
-        assert np.array_equal(one.shown, two.shown) == same
-        assert np.array_equal(one.features, two.features) == same
-
-
 def test_answers_come_back_in_the_recorded_order(played: Round) -> None:
     ordered, sorted_ = played.seen(), played.seen("order")
     for dtype in (np.int64, np.float64):
@@ -468,28 +443,6 @@ def test_judged_answers_stand_beside_the_recorded_documents(
         assert np.array_equal(scores, shown)
         assert np.array_equal(guess, (shown == shown.max(axis=1, keepdims=True)) & (shown >= 0))
         assert np.array_equal(any_click, shown.max(axis=1))
-
-
-def test_lists_of_fresh_clients_are_sorted_too(setup_of: SetupOf, collection: Collection) -> None:
-    """Their queries come from several parts."""
-    setup = setup_of(attack={"min_documents": 3, "on": ["train", "vali", "test"]})
-    clients = FreshClients(setup, there(setup.spec.attack))
-    record, _ = next(clients.rounds(MODEL, "perfect")).recorded()
-    header = trace_header(setup, "perfect", clients.queries.size, 1)
-    played = Round(header, record, collection)
-    ordered, sorted_ = played.seen().view, played.seen("order").view
-    assert np.array_equal(np.sort(ordered.shown, axis=2), np.sort(sorted_.shown, axis=2))
-    for seen in (ordered, sorted_):
-        candidates = there(seen.candidates)
-        for i, b in np.ndindex(seen.shown.shape[:2]):
-            data = collection.part(("train", "vali", "test")[record.part[i]])
-            first, here = data.offsets[record.query[i]], seen.is_document[i, b]
-            rows = first + seen.shown[i, b][here]
-            assert np.array_equal(seen.features[i, b][here], data.features[rows])
-            assert np.array_equal(there(seen.labels)[i, b][here], data.labels[rows])
-            query = candidates.query[i, b]
-            pool = candidates.features[slice(*candidates.offsets[query : query + 2])]
-            assert np.array_equal(pool, data.features[first : data.offsets[record.query[i] + 1]])
 
 
 # --- everything else that can be hidden -----------------------------------------------------------
