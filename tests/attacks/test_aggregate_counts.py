@@ -34,8 +34,7 @@ from foltr_audit.kernels.click_sums import (
 from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
-from tests.fixtures.reference import numba_threads
-from tests.fixtures.tiny import BELIEF, rearranged
+from tests.fixtures.tiny import BELIEF
 from tests.inference.test_pattern_decoder import BALLS, RATE, SETTINGS, gradients, known, lists, walk_down
 
 PERFECT = ClickBelief(click=np.array([0.0, 0.5, 1.0]), stop=np.zeros(3), grades=BELIEF.grades)
@@ -275,21 +274,6 @@ def test_the_search_finds_what_trying_everything_finds() -> None:
 
 
 # --- what does not matter -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("prior", ["position", "relevance", "uniform"])
-def test_sums_do_not_depend_on_each_other(prior: str, threads: int) -> None:
-    """In any order, with others over more clients beside them, on any number of threads."""
-    made = summed(9, 12, SHARE).view
-    seen = replace(made, clients=np.array([12, 5, 12, 200, 5, 12, 1, 12, 12]))
-    whole = estimated(seen, prior=prior)
-    order = np.random.default_rng(3).permutation(9)
-    with numba_threads(threads):
-        assert estimated(rearranged(seen, order), prior=prior).tobytes() == whole[order].tobytes()
-        for i in range(9):
-            alone = estimated(rearranged(seen, slice(i, i + 1)), prior=prior)
-            assert alone.tobytes() == whole[i : i + 1].tobytes()
 
 
 def test_sums_of_clients_with_several_lists_are_refused() -> None:

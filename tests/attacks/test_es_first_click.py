@@ -5,18 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.evolution_messages import ESFirstClick, replayed_order
+from foltr_audit.attacks import evolution_messages
+from foltr_audit.attacks.evolution_messages import (
+    ESFirstClick,
+    mean_likelihoods,
+    reachable_sums,
+    replayed_order,
+)
 from foltr_audit.attacks.seen_clicks import SeenClicks
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from foltr_audit.core.plugins import Inference, Knowledge, View
+from foltr_audit.inference.seeded_clients import SeededClients
+from foltr_audit.judge.observer import Observer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
+from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.fixtures.command import Done, run
+from tests.fixtures.seeded_searchers import SOURCE, write_seeded
 from tests.fixtures.tiny import BELIEF
 from tests.inference.test_pattern_decoder import answer as answer
 from tests.inference.test_pattern_decoder import believed, told, walk_down
@@ -268,3 +282,119 @@ def test_a_central_server_sees_the_clicks() -> None:
     sure = np.take_along_axis(patterns_of(said), (made.clicks @ (1 << np.arange(4)))[..., np.newaxis], axis=2)
     assert (sure == 1).all()
     assert (patterns_of(said).sum(axis=2) == 1).all()
+
+
+GENERATOR = "numpy-randomstate"
+
+
+def attacked(trace: Path, *options: str) -> Done:
+    return run("attack", "--trace", trace, "--data", SOURCE, "--json", *options)
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("seeded") / "trace"
+    write_seeded(folder, perturbation=GENERATOR)
+    return folder
+
+
+@pytest.mark.parametrize("hidden", [(), ("--hide", "order")])
+def test_every_click_is_read_though_the_metric_is_noise(trace: Path, hidden: tuple[str, ...]) -> None:
+    """The fixture plays clients by their rule; it shares only the order of equal scores with the attack."""
+    report = attacked(trace, "--method", "es-seed", "--method", "es-first-click", *hidden).json()
+    rows = {row["method"]: row for row in report["results"] if row["lists"] == 120}
+    assert rows["es-seed"]["exact"] == rows["es-seed"]["auc"] == 1.0
+    assert rows["es-first-click"]["exact"] < 0.5
+
+
+@pytest.mark.parametrize("stated", [None, "other", "foltr-audit"])
+def test_nothing_is_replayed_without_the_fact(tmp_path: Path, stated: str | None) -> None:
+    write_seeded(tmp_path / "trace", clients=5, rounds=1, perturbation=stated)
+    refused = attacked(tmp_path / "trace", "--method", "es-seed")
+    assert refused.code == 2
+    assert "seeds drive NumPy's RandomState (fact perturbation)" in refused.one_error()
+
+
+def test_seeds_that_explain_no_query_are_left_unread(tmp_path: Path) -> None:
+    """Clients of the same data whose queries do not follow from their seeds: nothing is named."""
+    data = write_seeded(tmp_path / "trace", perturbation=GENERATOR)
+    opened = Trace.open(tmp_path / "trace")
+    (seen,) = Observer(opened.header, data).views(next(iter(opened.rounds())))
+    clicks, explained = SeededClients(seen.view).replayed()
+    assert explained.all()
+    assert clicks.any()
+    candidates = seen.view.candidates
+    assert candidates is not None
+    moved = np.roll(candidates.query, 1, axis=0)
+    different = moved[:, 0] != candidates.query[:, 0]
+    other = replace(seen.view, candidates=replace(candidates, query=moved))
+    clicks, explained = SeededClients(other).replayed()
+    assert not explained[different].any()
+    assert not clicks[different].any()
+
+
+def fractions(k: int) -> list[Fraction]:
+    """The values of MaxRR as fractions."""
+    return [Fraction(0), *(Fraction(1, rank) for rank in range(1, k + 1))]
+
+
+def brute_force(mean: Fraction, laws: Floats) -> Floats:
+    """P(mean | value r of interaction i), (n, v): every tuple of values walked."""
+    n, v = laws.shape
+    out = np.zeros((n, v))
+    values = fractions(v - 1)
+    for ranks in product(range(v), repeat=n):
+        if sum((values[rank] for rank in ranks), Fraction(0)) == n * mean:
+            for i in range(n):
+                others = [laws[j, ranks[j]] for j in range(n) if j != i]
+                out[i, ranks[i]] += float(np.prod(others))
+    return out
+
+
+@settings(max_examples=60, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    shape=st.sampled_from([(1, 1), (1, 10), (2, 10), (3, 3), (3, 6), (4, 4), (5, 2)]),
+    zeros=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_every_tuple_that_explains_a_mean_counts(
+    seed: int, shape: tuple[int, int], zeros: bool, dtype: type
+) -> None:
+    """Also with values that never happen, and a mean that was rounded."""
+    rng = np.random.default_rng(seed)
+    n, k = shape
+    laws = rng.dirichlet(np.ones(k + 1), size=(3, n))
+    if zeros:
+        laws[rng.random(laws.shape) < 0.3] = 0.0
+    values = fractions(k)
+    exact = [sum((values[rank] for rank in rng.integers(0, k + 1, n)), Fraction(0)) / n for _ in range(3)]
+    means: Floats = np.array([float(mean) for mean in exact]).astype(dtype)
+    found = mean_likelihoods(means, laws)
+    for mean, law, likely in zip(exact, laws, found, strict=True):
+        np.testing.assert_allclose(likely, brute_force(mean, law), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_sums_are_those_of_all_tuples(n: int) -> None:
+    sums = reachable_sums(n, 10)
+    assert sums is not None
+    assert sums.unit == 2520
+    every = {sum(ranks, Fraction(0)) for ranks in product(fractions(10), repeat=n)}
+    assert [Fraction(total, 2520) for total in sums.totals.tolist()] == sorted(every)
+
+
+def test_a_mean_between_two_sums_counts_as_the_nearer_one() -> None:
+    laws = np.full((5, 1, 3), 1 / 3)
+    likely = mean_likelihoods(np.array([-3.0, 0.2, 0.3, 0.8, 7.0]), laws)[:, 0]
+    assert likely.argmax(axis=1).tolist() == [0, 0, 2, 1, 1]
+
+
+def test_too_many_sums_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evolution_messages, "MOST_SUMS", 100)
+    reachable_sums.cache_clear()
+    assert reachable_sums(2, 10) is not None
+    assert reachable_sums(3, 10) is None
+    with pytest.raises(ValueError, match="3 reciprocal ranks"):
+        mean_likelihoods(np.zeros(1), np.full((1, 3, 11), 1 / 11))
+    reachable_sums.cache_clear()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import OrderedDict
 from dataclasses import replace
 
@@ -14,12 +11,13 @@ from foltr_audit.attacks.learned import Learned
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
 from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
 
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.inference import click_classifier
 from foltr_audit.inference.shadow_messages import MessageForm, Shadows, shadow_messages
 from foltr_audit.privacy.noise import Gaussian
-from foltr_audit.utils.arrays import Floats
+from tests.fixtures.reference import numba_threads
 from tests.fixtures.tiny import BELIEF
 from tests.inference.test_pattern_decoder import answer, known, lists
 
@@ -53,22 +51,6 @@ def test_it_reads_compressed_messages_better_than_regression_and_likelihood(name
     found = auc(QUICK, made)
     assert found > auc(OLSR(), made) + 0.05
     assert found > auc(MaximumPosterior(), made) + 0.1
-
-
-def test_messages_of_other_clicks_tell_nothing() -> None:
-    """Each list with the message of another one, whose documents are others."""
-    made = sent(FORMS["whole"])
-    other = replace(made.view, messages=np.roll(made.view.messages, 1, axis=0))
-    knowledge = made.view.knowledge.having(belief=None)
-    scores = answer(QUICK, replace(other, knowledge=knowledge)).scores
-    here = made.view.is_document
-    each = [
-        roc_auc_score(clicks[it], score[it])
-        for clicks, score, it in zip(made.clicks, scores, here, strict=True)
-        if 0 < clicks[it].sum() < it.sum()
-    ]
-    assert len(each) > 200
-    assert abs(np.mean(each) - 0.5) < 4 * np.std(each) / np.sqrt(len(each))
 
 
 def test_its_scores_are_probabilities() -> None:
@@ -111,25 +93,13 @@ def test_trees_are_kept_for_what_they_were_trained_for(monkeypatch: pytest.Monke
     assert len(trained) == 5
 
 
-PROGRAM = """
-import sys
-from threadpoolctl import threadpool_limits
-from tests.attacks.test_learned import FORMS, QUICK, answer, sent
-with threadpool_limits(int(sys.argv[1]), user_api="openmp"):
-    scores = answer(QUICK, sent(FORMS["signs"]).view).scores
-sys.stdout.buffer.write(scores.tobytes())
-"""
-
-
-def test_the_same_bytes_with_one_thread_and_with_two() -> None:
-    def bytes_with(threads: int) -> Floats:
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(threads)], capture_output=True, check=True, env=environment
-        )
-        return np.frombuffer(done.stdout)
-
-    one, two = bytes_with(1), bytes_with(2)
+def test_the_same_bytes_with_one_thread_and_with_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, found = sent(FORMS["signs"]), []
+    for threads in (1, 2):
+        monkeypatch.setattr(click_classifier, "_kept", OrderedDict())  # trained anew
+        with threadpool_limits(threads, user_api="openmp"), numba_threads(threads):
+            found.append(answer(QUICK, made.view).scores)
+    one, two = found
     assert one.any()
     assert np.array_equal(one, two)
     assert np.array_equal(one, np.round(one, 5)), "scores are rounded"

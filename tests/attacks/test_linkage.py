@@ -146,37 +146,6 @@ def test_traits_that_are_none_are_refused(use: str) -> None:
         make(Attack, f"linkage:use={use}")
 
 
-# --- null worlds ----------------------------------------------------------------------------------
-
-
-def test_clients_who_do_not_differ_are_linked_at_chance(setup_of: SetupOf) -> None:
-    """Several lists of queries drawn anew, as in training: the right one is named as often as guessed."""
-    hits, total = dict.fromkeys(("all", "count", "same-queries"), 0.0), 0
-    for seed in range(3):
-        recording = recorded(setup_of, rounds=3, intents=[0] * 60, seed=seed)
-        evidence = judged(recording, seed=seed)
-        assert set(evidence.choices.tolist()) == {CHOICES}
-        total += evidence.client.size
-        for name, placed in (("all", evidence.placed["linkage"]), *evidence.baselines.items()):
-            hits[name] += placed.first.sum()
-    assert total == 3 * 2 * 60
-    for name in ("all", "same-queries"):
-        assert 1e-3 < binom.cdf(hits[name], total, 1 / CHOICES) < 1 - 1e-3
-    assert hits["count"] == pytest.approx(total / CHOICES), "ties count as chance"
-
-
-def test_a_statistic_that_sees_more_than_it_should_is_found_out(setup_of: SetupOf) -> None:
-    """The same null world, but the noise of the second round is that of the first: the limits are crossed."""
-    recording = recorded(setup_of, rounds=2, intents=[0] * 60, noise_clients=1)
-    first, second = recording.records
-    left = first.messages - recording.truth[0].updates - first.parameters
-    again = second.parameters + recording.truth[1].updates + left
-    leaky = replace(recording, records=[first, replace(second, messages=again.astype(np.float64))])
-    chance = 1 / CHOICES
-    assert p_value(judged(recording, Linkage(use="direction")).placed["linkage:use=direction"], chance) > 1e-3
-    assert p_value(judged(leaky).placed["linkage"], chance) < 1e-12
-
-
 # --- worlds that differ ---------------------------------------------------------------------------
 
 

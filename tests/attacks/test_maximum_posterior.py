@@ -161,21 +161,6 @@ def calibrated(made: Simulated, attack: Attack, **changes: Any) -> tuple[float, 
     )
 
 
-@pytest.mark.parametrize(
-    ("pairs", "normaliser", "clip"),
-    [("all", "shown", None), ("last-click+1", "candidates", Ball(norm=1.5))],
-)
-def test_probabilities_come_true(pairs: str, normaliser: str, clip: Ball | None) -> None:
-    """And the test notices a noise scale off by three, a wrong number of shares, and a wrong click model."""
-    made = simulated(12_000, NOISE, known(pairs, normaliser, clip, NOISE))
-    by_grade = MaximumPosterior(prior="relevance")
-    assert min(*calibrated(made, PATTERN), *calibrated(made, by_grade)) > 1e-3
-    eager = replace(BELIEF, click=np.array([0.4, 0.7, 0.9]))
-    laws = [GammaShare(n=n, scale=scale).text for n, scale in ((3, 1.8), (3, 0.2), (30, 0.6), (1, 0.6))]
-    for name, wrong in (*(("noise", law) for law in laws), ("belief", eager), ("belief", None)):
-        assert min(calibrated(made, PATTERN, **{name: wrong})) < 1e-6, wrong
-
-
 # --- best -----------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -106,15 +105,6 @@ def test_least_squares_equals_numpy(
         np.testing.assert_allclose(A.T @ (A @ x - y), 0.0, atol=1e-9)
 
 
-def test_twins_share_their_weight_and_zero_columns_have_none() -> None:
-    rng = np.random.default_rng(0)
-    columns = np.zeros((1, 7, 4))
-    columns[0, :, 0] = columns[0, :, 2] = rng.normal(size=7)
-    columns[0, :, 1] = rng.normal(size=7)
-    values = 3 * columns[0, :, 0] - columns[0, :, 1]
-    np.testing.assert_allclose(solved(columns, values[np.newaxis])[0], [1.5, -1.0, 1.5, 0], atol=1e-13)
-
-
 def test_systems_without_content() -> None:
     assert solved(np.zeros((2, 5, 3)), np.ones((2, 5))).tolist() == [[0.0] * 3] * 2
     assert solved(np.zeros((2, 5, 0)), np.ones((2, 5))).shape == (2, 0)
@@ -185,15 +175,6 @@ def test_the_weights_are_the_learners_coefficients() -> None:
     np.testing.assert_allclose(
         answer.scores.sum(axis=(1, 2)), 0.0, atol=1e-14
     )  # every pair: one up, one down
-
-
-def test_a_higher_tolerance_names_fewer_documents() -> None:
-    view, _ = stepped(9, 40)
-    answers = [infer(view, OLSR(tolerance=tolerance)) for tolerance in (0.0, 0.3, 0.99)]
-    for more, fewer in pairwise(answers):
-        assert np.all(more.guess | ~fewer.guess)
-        assert more.guess.sum() > fewer.guess.sum()
-        np.testing.assert_array_equal(more.scores, fewer.scores)
 
 
 def test_the_global_model_takes_up_what_a_clip_adds() -> None:

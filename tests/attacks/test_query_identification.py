@@ -7,13 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from foltr_audit.attacks.query_identification import QueryIdentification
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.special import logsumexp, softmax
 
 from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
-from foltr_audit.inference.pattern_decoder import patterns_as_clicks, shares
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.tiny import BELIEF, EVERYTHING
@@ -105,35 +102,6 @@ def test_lists_that_explain_nothing_are_all_alike() -> None:
     far = replace(several, messages=np.full_like(several.messages, 1e300))
     _, probabilities = answer(far)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-
-
-# --- what does not matter -------------------------------------------------------------------------
-
-
-@settings(max_examples=20, derandomize=True)
-@given(st.permutations(range(M)))
-def test_the_order_of_the_choices_does_not_matter(order: list[int]) -> None:
-    several, _ = choices(server("all", "shown", NOISE))
-    assert several.candidates is not None
-    turned = replace(
-        several,
-        shown=several.shown[:, order],
-        features=several.features[:, order],
-        candidates=replace(several.candidates, query=several.candidates.query[:, order]),
-    )
-    before, straight = answer(several)
-    said, probabilities = answer(turned)
-    np.testing.assert_allclose(probabilities, straight[:, order], rtol=1e-12)
-    assert np.array_equal(said.guess, before.guess[:, order])
-
-
-@settings(derandomize=True)
-@given(arrays(np.float64, (4, 3), elements=st.floats(-1e308, 700.0) | st.just(-np.inf)))
-def test_probabilities_sum_to_one_or_are_none(evidence: Floats) -> None:
-    probabilities = shares(evidence)
-    none = np.isneginf(evidence).all(axis=1)
-    np.testing.assert_allclose(probabilities.sum(axis=1), np.where(none, 0.0, 1.0), rtol=1e-12)
-    assert np.all(np.diff(np.take_along_axis(probabilities, np.argsort(evidence, axis=1), axis=1)) >= 0)
 
 
 # --- refusals -------------------------------------------------------------------------------------

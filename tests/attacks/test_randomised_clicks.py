@@ -37,7 +37,6 @@ from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.attacks.test_joint_posterior import published, several, stepped
 from tests.conftest import SetupOf
-from tests.fixtures.command import answer as answer_of
 from tests.fixtures.there import there
 from tests.fixtures.tiny import BELIEF, clicks_view
 from tests.inference.test_pattern_decoder import (
@@ -242,31 +241,6 @@ def test_the_query_is_weighed_by_its_true_clicks() -> None:
     np.testing.assert_allclose(mine.scores, alone.scores, atol=1e-12)
 
 
-# --- limits ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("attack", [MAP, JOINT, ShownLists()])
-def test_a_law_that_changes_nothing_changes_nothing(attack: Attack) -> None:
-    made = several(8, 1 if attack is MAP else 3, NOISE, known("all", "shown", None, NOISE), k=4, features=5)
-    seen = told(made.view, lists="sampled", rank_with="local")
-    plain = answer(attack, seen)
-    for law in (ClickRandomization(epsilon=np.inf).law, ClickRandomization(epsilon=40.0).law):
-        said = answer(attack, told(seen, click_law=law))
-        np.testing.assert_allclose(said.scores, plain.scores, atol=1e-9)
-        assert np.array_equal(said.guess, plain.guess)
-
-
-@pytest.mark.parametrize("attack", [MAP, JOINT, ShownLists()])
-def test_reports_that_say_nothing_leave_the_prior(attack: Attack) -> None:
-    made = several(8, 1 if attack is MAP else 3, NOISE, known("all", "shown", None, NOISE), k=4, features=5)
-    seen = told(made.view, lists="sampled", rank_with="local")
-    before = answer(PRIOR, seen)
-    for unclicked, clicked, near in ((0.5, 0.5, 1e-12), (0.2, 0.2, 1e-12), (0.5 - 1e-7, 0.5 + 1e-7, 1e-6)):
-        said = answer(attack, told(seen, click_law=ClickLaw(unclicked, clicked)))
-        np.testing.assert_allclose(said.scores, before.scores, atol=near)
-        np.testing.assert_allclose(there(said.patterns), there(before.patterns), atol=near)
-
-
 # --- what a trace says ----------------------------------------------------------------------------
 
 
@@ -347,14 +321,3 @@ def test_a_run_states_the_law_of_its_chain(setup_of: SetupOf) -> None:
         found = there(knowledge_of(trace_header(setup, "perfect", 8)).click_law)
         product = channel(laws[0], 1) @ channel(laws[1], 1)
         np.testing.assert_allclose(found, product[:, 1], rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_guess_that_no_list_has_a_click_is_no_sign_of_wrong_facts() -> None:
-    """Behind strong randomisation it is often the most probable one; lists without a click are not judged."""
-    options = "--rounds 2 --clients 50 --repeats 10 --click-model perfect --data synthetic:mq2007:1000"
-    found = answer_of(f"attack {options} --defense click-rr:eps=0.9 --method map,olsr")
-    rows = {row["method"]: row for row in found["results"]}
-    assert rows["map"]["exact_ci95"][1] < rows["olsr"]["exact_ci95"][0]
-    assert rows["map"]["precision_undefined"] > 0.9 * rows["map"]["lists"]
-    assert not found["warnings"]

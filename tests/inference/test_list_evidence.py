@@ -8,7 +8,6 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.shown_lists import ShownLists
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -232,29 +231,6 @@ def test_the_posterior_of_sampled_lists_is_that_of_bayes(setup_of: SetupOf) -> N
         np.testing.assert_allclose(said.scores[i, 0, :length], share @ patterns, rtol=1e-6, atol=1e-9)
 
 
-def test_sampled_lists_tell_something_of_each_list_that_is_followed(setup_of: SetupOf) -> None:
-    """Bits by which the probability of the truth beats the prior, averaged; none for the last list.
-
-    A decoder that has lists and clicks of different clients gains nothing, and loses.
-    """
-    made = recorded(setup_of, "sampled", 3, repeats=6, learner=LEARNER, data=long_lists())
-    gained = np.zeros((2, 3))
-    answers = made.answers("shown-lists")
-    for view, clicks, scores, _ in answers:
-        trimmed = view.trimmed()
-        decoder, k = PatternDecoder(trimmed), trimmed.shown.shape[2]
-        for b in range(3):
-            prior = np.exp(decoder.log_priors(np.arange(len(view)), b))
-            usual = np.clip(prior @ patterns_as_clicks(np.arange(1 << k), k), 1e-9, 1 - 1e-9)
-            told = np.clip(scores[:, b, :k], 1e-9, 1 - 1e-9)
-            for row, truth in enumerate((clicks[:, b, :k], np.roll(clicks[:, b, :k], 1, axis=0))):
-                gain = np.where(truth, np.log2(told / usual), np.log2((1 - told) / (1 - usual)))
-                gained[row, b] += gain[trimmed.is_document[:, b]].mean() / len(answers)
-    assert np.all(gained[0, :2] > 0.01)
-    assert gained[0, 2] == pytest.approx(0.0, abs=1e-9)
-    assert np.all(gained[1, :2] < 0.0)
-
-
 # --- refusals -----------------------------------------------------------------------------------------------
 
 
@@ -273,15 +249,6 @@ def test_lists_that_tell_nothing_are_refused(setup_of: SetupOf) -> None:
         hidden = made.views[0].knowledge.without(frozenset({name}))
         view = replace(made.views[0], knowledge=hidden)
         assert name in (ShownLists().why_not(view) or "")
-
-
-def test_without_its_lists_joint_map_is_what_it_was(setup_of: SetupOf) -> None:
-    """Where the global model ranks, what lists tell is left out by itself."""
-    made = recorded(setup_of, "deterministic", 2, learner=LEARNER + ",rank_with=global", repeats=1)
-    (one,) = made.answers("joint-map")
-    (other,) = made.answers("joint-map:lists=false")
-    assert np.array_equal(one[2], other[2])
-    assert JointMaximumPosterior(lists=True).text == JointMaximumPosterior().text
 
 
 def test_enough_histories_weigh_everything(setup_of: SetupOf) -> None:

@@ -15,9 +15,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from foltr_audit.core.click_models import CascadeClickModel
-from foltr_audit.core.plugins import Attack, Ball, ClickModel, Inference, Knowledge, View
-from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.plugins import Attack, Ball, Inference, Knowledge, View
 from foltr_audit.core.records.view import Candidates
 from foltr_audit.inference.count_decoder import cascade_rates, median_rates, weighted_median
 from foltr_audit.inference.pattern_decoder import (
@@ -36,10 +34,8 @@ from foltr_audit.kernels.patterns import (
     marginals,
 )
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
-from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import (
-    chi_square_p,
     exact_pair_weights,
     numba_threads,
     observed_pairs,
@@ -287,26 +283,6 @@ def test_log_priors_equal_all_ways_to_read_a_list(click: Floats, stop: Floats, l
         every = np.full(2**length, i)
         ones = cascade_log_prior(click[every], stop[every], lengths[every], np.arange(2**length))
         assert ones.tobytes() == found[i, : 2**length].tobytes()
-
-
-@pytest.mark.parametrize("name", ["perfect", "navigational", "informational"])
-def test_log_priors_are_the_law_of_simulated_clicks(name: str) -> None:
-    """Lists with every grade; the law of another click model is noticed."""
-    grades, n = np.array([0, 2, 1, 4, 3]), 20_000
-    model = make(ClickModel, name)
-    clicks = model.click(np.tile(grades, (n, 1)), 4, Streams(5).clients("x", 0, np.arange(n)), 0)
-    counts = np.bincount(clicks @ (1 << np.arange(5)), minlength=32)
-
-    def law(of: str) -> Floats:
-        other = make(ClickModel, of)
-        assert isinstance(other, CascadeClickModel)
-        click, stop = (np.array(values)[grades][np.newaxis] for values in other.setting(4))
-        chances: Floats = np.exp(cascade_log_priors(click, stop, np.array([5])))[0]
-        return chances
-
-    assert chi_square_p(counts, law(name)) > 1e-3
-    other = {"perfect": "navigational", "navigational": "informational", "informational": "navigational"}
-    assert chi_square_p(counts, law(other[name])) < 1e-9
 
 
 # --- posteriors -----------------------------------------------------------------------------------

@@ -112,15 +112,6 @@ def test_a_clip_of_the_update_is_part_of_the_step() -> None:
     assert not (answer(MaximumPosterior(), clipped).guess == clicks)[right].all()
 
 
-def test_a_step_that_is_wrong_reads_less() -> None:
-    seen, clicks = sent(listwise, n=30)
-    right = (answer(MaximumPosterior(), seen).guess == clicks)[clicks.any(axis=2)]
-    assert right.all()
-    for wrong in (lambda m, x, c: -listwise(m, x, c), lambda m, x, c: 2 * listwise(m, x, c)):
-        read = answer(MaximumPosterior(), with_step(seen, wrong)).guess == clicks
-        assert read.all(axis=2)[clicks.any(axis=2)].mean() < 0.5
-
-
 # --- regressions ----------------------------------------------------------------------------------
 
 
