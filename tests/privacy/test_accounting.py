@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, SumMembers, UpperBound, upper_bound
+from foltr_audit.privacy.accounting.sum_members import exposure
+from foltr_audit.privacy.accounting.walk import ChainSummary
 from foltr_audit.privacy.events import (
     UNITS,
     ClickRandomization,
     FloatRounding,
     GridRounding,
+    KeyShares,
     MessageAggregation,
     NoiseAddition,
     NormBound,
+    NormScaling,
     OpaqueChange,
     PrivacyEvent,
     in_format,
 )
-from foltr_audit.privacy.noise import GammaShare, Gaussian
+from foltr_audit.privacy.loss.losses import Norms
+from foltr_audit.privacy.noise import GammaShare, Gaussian, Skellam
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 from tests.fixtures.tiny import accounting, context
 
@@ -92,16 +100,6 @@ def test_shares_that_never_arrived(n: int, arriving: int, one: float, spread: fl
     assert epsilon(*events, parameters=46, shares=n) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("shape", [0.51, 0.6, 0.75, 0.9, 0.99])
-def test_the_loss_of_missing_shares_is_concave_in_the_shift(shape: float) -> None:
-    """What "spread evenly" rests on."""
-    law = GammaShare(n=100, scale=1.0, count=round(100 * shape))
-    shifts = np.geomspace(1e-6, 50.0, 300)
-    losses = law.worst_loss(shifts)
-    slopes = np.diff(losses) / np.diff(shifts)
-    assert np.all(np.diff(slopes) <= 1e-9 * np.abs(slopes[1:]) + 1e-12)
-
-
 @pytest.mark.parametrize("shape", [0.6, 0.8])
 def test_no_split_of_a_distance_costs_more_than_the_even_one(shape: float) -> None:
     law = GammaShare(n=10, scale=1.0, count=round(10 * shape))
@@ -134,21 +132,6 @@ def test_a_sum_with_unequal_weights() -> None:
     light, heavy = (epsilon(L2, gaussian, largest_weight=w, delta=1e-5) for w in (1.0, 3.0))
     direct = epsilon(NormBound(norm=4.5, ord=2, of="model"), gaussian, delta=1e-5)
     assert light < heavy == pytest.approx(direct)
-
-
-@pytest.mark.parametrize("t", [0.1, 1.0, 10.0])
-def test_weighted_shares_hold_laplace_noise(t: float) -> None:
-    """What they hold beside it has a characteristic function: `((1 + a^2 t^2) / (1 + b^2 t^2))^(1/n)`."""
-    n, light, heavy = 7, 1.0, 2.5
-    rest = ((1 + light**2 * t**2) / (1 + heavy**2 * t**2)) ** (1 / n)
-
-    def jumps(x: float) -> float:
-        density = (math.exp(-x / heavy) - math.exp(-x / light)) / (n * x)
-        assert density >= 0
-        return 2 * density * (math.cos(t * x) - 1)
-
-    exponent, _ = integrate.quad(jumps, 0, 200, limit=2000)
-    assert math.exp(exponent) == pytest.approx(rest, rel=1e-6)
 
 
 # --- views, and what happens after the noise --------------------------------------------------------------
@@ -366,3 +349,265 @@ WRONG = [*((name, 0) for name in ZERO), *((name, one) for name in OTHER for one 
 def test_situations_that_cannot_be_meant(name: str, wrong: Any) -> None:
     with pytest.raises(UsageError, match=rf"accounting: |--{name}: "):
         at(**{name: wrong})
+
+
+Vectors = NDArray[np.float64]
+Accountant = Callable[[NormBound, GammaShare, int, int], float]
+
+CLIENTS = 20
+
+
+def in_ball(
+    rng: np.random.Generator, size: int, norm: float, order: float
+) -> Iterator[tuple[Vectors, Vectors]]:
+    """Pairs of vectors in a ball: poles of an axis, poles of the diagonal, and random ones."""
+    pole, diagonal = np.eye(size)[0], np.ones(size)
+    for direction in (pole, diagonal, rng.laplace(size=size), rng.normal(size=size) ** 3):
+        end = norm * direction / np.linalg.norm(direction, order)
+        yield end, -end
+        inside = rng.normal(size=size)
+        yield end, rng.random() * norm * inside / np.linalg.norm(inside, order)
+
+
+def proven(ball: NormBound, law: GammaShare, parameters: int, arriving: int) -> float:
+    there = AccountingContext(
+        view="aggregate",
+        unit="client",
+        parameters=parameters,
+        members=SumMembers(cohort=CLIENTS, fewest=arriving),
+    )
+    return upper_bound([ball, NoiseAddition(law=law)], there).epsilon
+
+
+def exceeded(
+    accountant: Accountant, ball: NormBound, law: GammaShare, parameters: int, arriving: int
+) -> bool:
+    """Whether the exact pure loss of some pair is above what an accountant says."""
+    rng = np.random.default_rng(parameters)
+    said = accountant(ball, law, parameters, arriving) * (1 + 1e-9)
+    summed = law.summed(arriving)
+    pairs = in_ball(rng, parameters, ball.norm, ball.ord)
+    return any(float(summed.worst_loss(one - other).sum()) > said for one, other in pairs)
+
+
+@given(
+    norm=st.floats(0.01, 50.0),
+    order=st.sampled_from([1, 2, math.inf]),
+    scale=st.floats(0.05, 50.0),
+    parameters=st.integers(1, 40),
+    arriving=st.integers(1, CLIENTS),
+    shares=st.sampled_from([1, CLIENTS]),
+)
+def test_no_pair_costs_more_than_the_bound(
+    norm: float, order: float, scale: float, parameters: int, arriving: int, shares: int
+) -> None:
+    ball = NormBound(norm=norm, ord=order, of="model")
+    assert not exceeded(proven, ball, GammaShare(n=shares, scale=scale), parameters, arriving)
+
+
+# --- norms ------------------------------------------------------------------------------------------------
+
+
+@given(
+    values=st.lists(st.integers(-1000, 1000), min_size=1, max_size=30),
+    known=st.lists(st.sampled_from([1, 2, math.inf]), min_size=1, unique=True),
+)
+def test_norms_that_are_known_bound_the_others(values: list[int], known: list[float]) -> None:
+    vector = 0.1 * np.array(values)
+    norms = Norms()
+    for order in known:
+        norms = norms.within(Norms.of_ball(float(np.linalg.norm(vector, order)), order))
+    tight = norms.tightened(vector.size)
+    for found, order in ((tight.l1, 1), (tight.l2, 2), (tight.linf, math.inf)):
+        assert found >= np.linalg.norm(vector, order) * (1 - 1e-12)
+        assert math.isfinite(found)
+    assert tight.l1 <= norms.l1
+    assert tight.l2 <= norms.l2
+    assert tight.linf <= norms.linf
+
+
+# --- what happens before the noise ------------------------------------------------------------------------
+
+NOISE = NoiseAddition(law=GammaShare(n=1, scale=1.0))
+
+
+def apart(*events: PrivacyEvent, parameters: int = 4) -> Norms:
+    return ChainSummary([*events, NOISE], parameters).noises[0].apart
+
+
+def test_later_balls_and_resizing() -> None:
+    model, update = NormBound(norm=2.0, ord=1, of="model"), NormBound(norm=1.0, ord=2, of="update")
+    assert apart(model).l1 == 4.0
+    assert apart(model, update) == Norms(4.0, 2.0, 2.0), "scaling an update may leave the model's ball"
+    assert apart(update, model).l1 == 4.0
+    assert apart(model, NormBound(norm=0.1, ord=math.inf, of="model")).l1 == 0.8
+    assert apart(model, NormScaling(factor=3.0, of="model")).l1 == 12.0
+    assert not apart(model, NormScaling(factor=1.0, of="update")).known
+    assert apart(update, NormScaling(factor=0.5, of="update")).l2 == 1.0
+
+
+def test_rounding_moves_two_messages_apart() -> None:
+    ball = NormBound(norm=1.0, ord=1, of="update")
+    assert apart(ball, GridRounding(step=0.25)) == Norms(2.0 + 4 * 0.5, 2.0 + 2 * 0.5, 2.5)
+    assert apart(ball, GridRounding(step=0.25), GridRounding(step=0.125)) == apart(
+        ball, GridRounding(step=0.25)
+    )
+    assert apart(ball, GridRounding(step=0.25), GridRounding(step=0.5)).linf == 3.5
+    rounding = np.array([0.1, 0.9])
+    assert abs(math.floor(rounding[0]) - math.ceil(1 + rounding[1])) > np.ptp(rounding) + 1, "at random"
+
+
+def test_rounding_to_the_nearest_moves_half_as_far() -> None:
+    nearest = GridRounding(step=0.25, nearest=True)
+    assert apart(NormBound(norm=1.0, ord=1, of="update"), nearest) == Norms(3.0, 2.5, 2.25)
+
+
+def test_grids_are_kept_by_noise_on_them() -> None:
+    ball, noise = NormBound(norm=1.0, ord=2, of="model"), NoiseAddition(law=Skellam(sigma=2.0, step=0.125))
+
+    def cost(*events: PrivacyEvent, view: str = "aggregate", weight: float = 1.0) -> UpperBound:
+        there = AccountingContext(
+            view=view,
+            unit="client",
+            parameters=4,
+            members=SumMembers(cohort=9, largest_weight=weight),
+            delta=1e-5,
+        )
+        return upper_bound([ball, *events], there)
+
+    on, off = GridRounding(step=0.125), GridRounding(step=0.1)
+    base, alone = cost(on, noise).epsilon, cost(on, noise, view="individual").epsilon
+    assert base < alone < math.inf
+    assert cost(on, noise, GridRounding(step=2.0**-16)).epsilon == base
+    assert cost(on, noise, off).epsilon == alone
+    assert cost(on, noise, weight=2.0).epsilon == alone
+    assert base < cost(GridRounding(step=0.25), noise).epsilon < math.inf, "a multiple of the grid"
+    for before in ([off], []):
+        assert cost(*before, noise).epsilon == math.inf
+        assert "rounded to that grid" in cost(*before, noise).how
+
+
+# --- shown lists ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["individual", "aggregate", "colluding"])
+@pytest.mark.parametrize("unit", ["click", "interaction", "query"])
+def test_noise_on_messages_does_not_hide_what_lists_tell(view: str, unit: str) -> None:
+    """The list of a second interaction follows from the clicks of the first, without noise."""
+    seen = f"{view}+lists"
+    alone = epsilon(L1, WHOLE, view=view, unit=unit, interactions=4)
+    assert alone == pytest.approx(1.2)
+    assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=1) == alone
+    assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=4) == math.inf
+    assert "--rank-with global" in bound(L1, WHOLE, view=seen, unit=unit, interactions=2).how
+    assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=4, ranked_with="global") == alone
+
+
+def test_randomised_clicks_hide_what_lists_tell() -> None:
+    """Whatever noise is beside them, and however many lists there are."""
+    clicks = ClickRandomization(epsilon=0.5)
+    for events in ([clicks], [clicks, L1, WHOLE]):
+        found = epsilon(*events, view="individual+lists", unit="interaction", interactions=4)
+        assert found == pytest.approx(5.0)
+    assert epsilon(clicks, L1, WHOLE, unit="interaction", interactions=4) == pytest.approx(1.2)
+
+
+# --- some of the other clients tell -----------------------------------------------------------------------
+
+
+def test_clients_that_collude_open_messages_with_their_key_shares() -> None:
+    """In a sparse graph a client's neighbours may all collude, though most others do not."""
+    neighbours, needed, told, delta = 22, 12, 24, 1e-5
+    laplace = (L1, WHOLE)
+
+    def proven(count: int, **more: object) -> UpperBound:
+        shares = KeyShares(neighbours=neighbours, needed=needed)
+        secure = MessageAggregation(at_least=26, key_shares=shares)
+        return bound(*laplace, secure, view="colluding", shares=50, colluders=count, delta=delta, **more)
+
+    exposed = 1.0 - sum(
+        math.comb(told, k) * math.comb(49 - told, neighbours - k) / math.comb(49, neighbours)
+        for k in range(needed)
+    )
+    assert exposed > 0.3
+    assert "12 of a client's 22 neighbours can open its message" in proven(told).how
+    alone = bound(*laplace, view="individual", shares=50, delta=delta)
+    assert proven(told).epsilon == pytest.approx(alone.epsilon)
+    few = proven(needed - 1, arriving=50)
+    others = bound(*laplace, view="colluding", shares=50, colluders=needed - 1, delta=delta)
+    assert few.epsilon == others.epsilon < alone.epsilon
+
+
+def _falls_apart(telling: Sequence[int], missing: Sequence[int], n: int, reach: int) -> bool:
+    """Whether the messages of the others, on a circle of n, are no longer tied together by masks."""
+    gone = {*telling, *missing}
+
+    def groups(left: list[int]) -> int:
+        found, count = set[int](), 0
+        for start in left:
+            if start not in found:
+                count, edge = count + 1, [start]
+                while edge:
+                    one = edge.pop()
+                    if one not in found:
+                        found.add(one)
+                        edge += [two for two in left if min((one - two) % n, (two - one) % n) <= reach]
+        return count
+
+    aborts = groups([place for place in range(n) if place not in {*missing}]) > 1
+    return not aborts and groups([place for place in range(n) if place not in gone]) > 1
+
+
+@pytest.mark.parametrize(("neighbours", "telling", "missing"), [(2, 2, 0), (2, 3, 1), (4, 4, 0), (4, 4, 2)])
+def test_clients_that_collude_cut_the_circle(neighbours: int, telling: int, missing: int) -> None:
+    """By all choices of places: their masks are known, so that a part of the sum stands by itself."""
+    n, cut, several = 9, 0, 0
+    for gone in combinations(range(n), telling + missing):
+        for told in combinations(gone, telling):
+            rest = [place for place in gone if place not in told]
+            cut += _falls_apart(told, rest, n, neighbours // 2)
+            several += 1
+    shares = KeyShares(neighbours=neighbours, needed=n)
+    bounded = exposure(shares, clients=n, missing=missing, colluders=telling, honest=5)
+    assert 0 < cut / several <= bounded
+    everybody = KeyShares(neighbours=n - 1, needed=n)
+    assert exposure(everybody, clients=n, missing=missing, colluders=telling, honest=5) == 0
+
+
+def test_a_small_chance_to_open_a_message_counts_to_delta() -> None:
+    shares = KeyShares(neighbours=30, needed=15)
+    sparse, whole = MessageAggregation(at_least=2, key_shares=shares), MessageAggregation(at_least=2)
+    here = {"view": "colluding", "shares": 1000, "colluders": 60, "unit": "client"}
+    exposed = sum(math.comb(60, k) * math.comb(939, 30 - k) / math.comb(999, 30) for k in range(15, 31)) * (
+        1000 - 60
+    )
+    assert 0 < exposed < 1e-5
+    found = bound(L1, WHOLE, sparse, **here, delta=2e-5, arriving=1000)
+    less = bound(L1, WHOLE, whole, **here, delta=2e-5 - exposed, arriving=1000)
+    assert found.epsilon == pytest.approx(less.epsilon, rel=1e-9)
+    assert found.delta == 2e-5
+    pure = bound(L1, WHOLE, sparse, **here, arriving=1000)
+    assert "neighbours" in pure.how or pure.epsilon == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize("view", ["aggregate", "colluding"])
+def test_a_sum_of_one_message_shows_its_last_bits(view: str) -> None:
+    one = {"number_format": "float64", "view": view, "arriving": 1}
+    one["colluders"] = 0 if view == "colluding" else None
+    assert epsilon(L1, WHOLE, **one) == math.inf
+    assert epsilon(L1, WHOLE, **{**one, "arriving": 2}) == pytest.approx(1.2)
+
+
+def test_the_more_clients_collude_the_less_noise_is_left() -> None:
+    """k of n that tell what they sent are as good as k that never sent; all of them leave one share."""
+    for k in (0, 100, 300):
+        told = bound(L1, SHARES, view="colluding", colluders=k)
+        assert told.epsilon == pytest.approx(epsilon(L1, SHARES, arriving=N - k))
+        assert f"{N - k} messages of honest clients" in told.how
+    assert epsilon(L1, SHARES, view="colluding", colluders=500) == math.inf
+    everybody = epsilon(L1, WHOLE, view="colluding", delta=1e-5)
+    assert everybody == epsilon(L1, WHOLE, view="colluding", colluders=N - 1, delta=1e-5)
+    assert everybody == epsilon(L1, WHOLE, view="individual", delta=1e-5)
+    secure = (L1, SHARES, MessageAggregation(at_least=900))
+    found = epsilon(*secure, view="colluding", colluders=100, arriving=950)
+    assert found == pytest.approx(epsilon(L1, SHARES, arriving=850))

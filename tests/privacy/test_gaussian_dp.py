@@ -8,7 +8,6 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
@@ -36,13 +35,6 @@ def test_delta_is_the_mass_that_exceeds_eps(mu: float, eps: float) -> None:
     one, zero = stats.norm(mu), stats.norm()
     mass = integrate.quad(lambda x: one.pdf(x) - math.exp(eps) * zero.pdf(x), from_here, from_here + 30)[0]
     assert gaussian_delta(mu, eps) == pytest.approx(mass, rel=1e-6, abs=1e-10)
-
-
-@settings(max_examples=80)
-@given(mu=st.floats(1e-3, 60), ratio=st.floats(0, 30))
-def test_delta_with_many_digits(mu: float, ratio: float) -> None:
-    eps = mu * ratio
-    assert gaussian_delta(mu, eps) == pytest.approx(precise_delta(mu, eps), rel=1e-9, abs=1e-300)
 
 
 @pytest.mark.parametrize(("mu", "eps"), [(1e-6, 1e-6), (1e-9, 0.0), (1e4, 4.9e7), (3000.0, 0.0), (0.1, 3.7)])
@@ -73,14 +65,6 @@ def test_mu_is_the_largest_that_meets_eps_and_delta(eps: float, delta: float) ->
 def test_a_tiny_mu_is_never_too_large(eps: float, delta: float) -> None:
     mu = gaussian_mu(eps, delta)
     assert precise_delta(mu, eps) <= delta < precise_delta(mu * (1 + 3e-12), eps)
-
-
-@pytest.mark.parametrize("sigma", [0.3, 0.5, 1.0, 4.0])
-@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
-def test_another_library_agrees(sigma: float, delta: float) -> None:
-    eps = get_epsilon_gaussian(sigma, delta)
-    assert gaussian_epsilon(1 / sigma, delta) == pytest.approx(eps, rel=1e-6)
-    assert 1 / gaussian_mu(eps, delta) == pytest.approx(get_sigma_gaussian(eps, delta), rel=1e-6)
 
 
 def test_ends() -> None:
@@ -133,17 +117,6 @@ def test_published_sigmas() -> None:
     assert gaussian_sigma(1.0, 1e-5, 1.0) == pytest.approx(3.7306, abs=1e-3)
     assert classical_gaussian_sigma(1.0, 1e-5, 1.0) == pytest.approx(4.8448, abs=1e-3)
     assert classical_gaussian_sigma(0.5, 1e-5, 3.0) == pytest.approx(6 * 4.8448, abs=1e-2)
-
-
-@pytest.mark.parametrize("delta", [1e-30, 1e-10, 1e-5, 1e-2, 0.3, 0.999])
-def test_the_classical_calibration_holds_up_to_one_and_not_far_above(delta: float) -> None:
-    for eps in (1e-6, 0.01, 0.5, 1.0):
-        assert delta_of(eps, classical_gaussian_sigma(eps, delta, 1.0)) <= delta
-    for eps in (1.0000001, 8.0, math.nan):
-        with pytest.raises(ValueError, match="classical calibration holds up to 1"):
-            classical_gaussian_sigma(eps, delta, 1.0)
-    far = 1000.0
-    assert delta_of(far, math.sqrt(2 * math.log(1.25 / delta)) / far) > delta, "why it is refused"
 
 
 @pytest.mark.parametrize("sigma", [0.5, 2.0, 10.0, 100.0])

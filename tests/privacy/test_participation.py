@@ -241,19 +241,6 @@ def test_pure_bounds_and_randomised_clicks_over_a_run() -> None:
 # --- cohorts as they are drawn ----------------------------------------------------------------------------
 
 
-def test_a_client_takes_part_as_often_as_the_law_says(setup_of: SetupOf) -> None:
-    """Two exact binomial tests, each with a false-alarm rate of 1e-7: rounds, and neighbouring rounds."""
-    setup = setup_of(clients=20, cohort=5)
-    federation = Federation(setup)
-    here = np.array([7 in federation.setup.cohort(round_) for round_ in range(4000)])
-    pairs = here.reshape(-1, 2)
-    both = int(pairs.all(axis=1).sum())
-    assert stats.binomtest(int(here.sum()), 4000, 0.25).pvalue > 1e-7
-    assert stats.binomtest(both, 2000, 0.25**2).pvalue > 1e-7
-    assert stats.binomtest(int(here.sum()), 4000, 0.3).pvalue < 1e-7, "a wrong share is noticed"
-    assert stats.binomtest(both, 2000, 0.1).pvalue < 1e-7, "so are rounds that depend on each other"
-
-
 def test_with_a_separation_a_client_has_its_turns(setup_of: SetupOf) -> None:
     """No client takes part more often than the law of turns says: one-sided tests at 1e-7."""
     setup = setup_of(clients=20, cohort=5, separation=3, rounds=1500)
