@@ -208,16 +208,6 @@ def test_pairs_of_narrow_shares_are_said_not_to_be_looked_at() -> None:
     assert outcome(done, "reused-noise").state == "not looked"
 
 
-def test_one_draw_for_all_clients_and_rounds_is_found() -> None:
-    """A plug-in that reuses its noise was "no leak found" at 20 rounds of 200 clients."""
-
-    def one_draw(streams: ClientStreams) -> ClientStreams:
-        return replace(streams, round=0, clients=np.zeros_like(streams.clients))
-
-    done = traced(LAPLACE, streamed=one_draw)
-    assert leaks(done.findings) >= {"reused-noise", "weak-noise"}
-
-
 def test_noise_that_repeats_within_a_message_is_found() -> None:
     """Coordinates 23 apart share their noise; only those next to the first one were compared."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -161,17 +159,6 @@ def test_a_written_round_is_a_copy(tmp_path: Path) -> None:
     same(record, found)
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_same_bytes_for_any_number_of_threads(tmp_path: Path, threads: str) -> None:
-    header = replace(HEADER, embeds_features=True)
-    write(tmp_path / "here", header, [(700, 3)] * 3)
-    environment = {**os.environ, "POLARS_MAX_THREADS": threads}
-    root = str(Path(__file__).resolve().parents[2])
-    environment["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
-    subprocess.run([sys.executable, __file__, str(tmp_path / "there")], check=True, env=environment)
-    assert files(tmp_path / "here") == files(tmp_path / "there")
-
-
 def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, order = tmp_path / "file", []
     atomic_files.write_text(path, "old\n")
@@ -300,7 +287,3 @@ def test_a_trace_written_by_hand_is_valid(tmp_path: Path) -> None:
     }
     (tmp_path / "part-00000.json").write_text(json.dumps(marker))
     assert not validate(tmp_path)
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]), replace(HEADER, embeds_features=True), [(700, 3)] * 3)
