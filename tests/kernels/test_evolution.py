@@ -46,14 +46,12 @@ def cohort(C: int = 37, B: int = 4) -> Cohort:
     )
 
 
-def fast(
-    cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: CascadeClickModel, dtype: type = np.float32
-) -> tuple[Ints, Bools]:
+def fast(cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: CascadeClickModel) -> tuple[Ints, Bools]:
     """Lists and clicks of the kernel in round 3."""
     clicks = Streams(5).clients("clicks/x", 3, cohort.clients)
     click, stop = (np.array(values) for values in model.setting(2))
     data, queries = cohort.data, cohort.queries
-    features: Features = read_only(data.features.astype(dtype))
+    features: Features = read_only(data.features)
     grades = data.labels.astype(np.int8)
     searches = EvolutionQueries(
         *(features, grades, data.offsets, click, stop, 3, clicks.purpose_code, np.uint64(clicks.key)),
@@ -106,7 +104,7 @@ def test_documents_that_score_alike_keep_their_order() -> None:
     assert np.array_equal(shown, np.where(np.arange(10) < sizes, np.arange(10), -1))
 
 
-def test_any_threads_any_place_and_either_number_format() -> None:
+def test_any_threads_and_any_place() -> None:
     here, learner, seeds = cohort(50), FOLtRES(sigma=1.0), seeds_of(50)
     whole = fast(here, learner, seeds, InformationalClickModel())
     for threads in (1, 2):
@@ -117,8 +115,6 @@ def test_any_threads_any_place_and_either_number_format() -> None:
     part = Cohort(here.data, here.queries[some], here.clients[some], here.parameters)
     for a, b in zip(fast(part, learner, seeds[some], InformationalClickModel()), whole, strict=True):
         assert np.array_equal(a, b[some])
-    double = fast(here, learner, seeds, InformationalClickModel(), np.float64)
-    assert all(np.array_equal(a, b) for a, b in zip(whole, double, strict=True))
     nobody = Cohort(here.data, here.queries[:0], here.clients[:0], here.parameters)
     assert fast(nobody, learner, seeds[:0], PerfectClickModel())[0].shape == (0, 4, 10)
 

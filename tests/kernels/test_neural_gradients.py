@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.kernels.network import LANES
-from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Floats
-from tests.fixtures.reference import dataset, exact_pair_weights, laplacian, pairwise_gradient
+from tests.fixtures.reference import dataset
 
 DEPTHS = pytest.mark.parametrize("layers", [1, 2])
 
@@ -112,27 +111,3 @@ def test_the_slope_at_a_kink_of_either_layer_is_zero() -> None:
     )
     np.testing.assert_array_equal(ranker.jacobian(theta, X)[0], expected)
     np.testing.assert_array_equal(slopes_of(ranker, theta, X, [3.0]), 3.0 * expected)
-
-
-# --- PDGD -----------------------------------------------------------------------------------------
-
-
-@DEPTHS
-def test_an_update_is_linear_in_the_clicks(layers: int) -> None:
-    """`J^T L c` (docs/maths.md): for `all` pairs of the shown documents an update is linear in the clicks."""
-    rng, ranker = np.random.default_rng(11), Ranker(6, 7, layers)
-    data = dataset(rng.normal(size=(10, 6)), np.zeros(10), [10])
-    model, query, rate = ranker.initial(rng)[np.newaxis], np.array([0]), 0.25
-    scores, starts = ranker.scores(model, data, query)
-    shown = rng.permutation(10)[np.newaxis]
-    X = data.features.astype(np.float64)
-    W = exact_pair_weights(scores.tolist(), shown[0].tolist(), False)
-    J = ranker.jacobian(model[0], X[shown[0]])
-    learner = FPDGD(learning_rate=rate, pairs="all", normaliser="shown")
-    for _ in range(20):
-        clicks = rng.random((1, 10)) < 0.4
-        after, _ = learner.local_step(model, data, query, scores, starts, shown, clicks, ranker)
-        update = (after[0] - model[0]) / rate
-        np.testing.assert_allclose(update, J.T @ laplacian(W) @ clicks[0], rtol=0, atol=1e-11)
-        by_pairs = pairwise_gradient(W, J, clicks[0].tolist(), last_click_plus_1=False)
-        np.testing.assert_allclose(update, by_pairs, rtol=0, atol=1e-11)

@@ -32,10 +32,6 @@ def ragged(seed: int = 0, features: int = 5) -> Dataset:
     return dataset(rng.normal(size=(rows, features)), np.zeros(rows), LENGTHS)
 
 
-def rows_of(data: Dataset, query: int) -> NDArray[np.float64]:
-    return data.features[data.offsets[query] : data.offsets[query + 1]].astype(np.float64)
-
-
 def sample(scores: list[float], k: int, clients: NDArray[np.int64], first: int = 0) -> NDArray[np.int64]:
     starts = np.arange(clients.size + 1) * len(scores)
     flat = np.tile(np.array(scores, dtype=np.float64), clients.size)
@@ -59,17 +55,6 @@ def fit(shown: NDArray[np.int64], law: dict[tuple[int, ...], float]) -> float:
     return chi_square_p(counts, list(law.values()))
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_scores_are_weighted_sums_of_features(shared: bool) -> None:
-    data = ragged()
-    theta = np.random.default_rng(1).normal(size=(1 if shared else QUERIES.size, data.n_features))
-    scores, starts = Ranker(data.n_features).scores(theta, data, QUERIES)
-    assert np.diff(starts).tolist() == [12, 3, 7, 1, 12]
-    for c, query in enumerate(QUERIES):
-        expected = rows_of(data, query) @ theta[0 if shared else c]
-        np.testing.assert_allclose(scores[starts[c] : starts[c + 1]], expected, rtol=0, atol=1e-14)
-
-
 @pytest.mark.parametrize("features", [1, 7, 8, 46, 136])
 def test_the_order_of_a_sum_does_not_depend_on_where_a_document_stands(features: int) -> None:
     """Rows whose sum depends on the order of its terms: every place in a cohort must choose the same."""
@@ -83,13 +68,6 @@ def test_the_order_of_a_sum_does_not_depend_on_where_a_document_stands(features:
     exact = sum(Fraction(float(x)) * Fraction(t) for x, t in zip(row, theta[0], strict=True))
     size = sum(abs(float(x) * t) for x, t in zip(row, theta[0], strict=True))
     assert abs(scores[0] - float(exact)) <= features * 2.3e-16 * size
-
-
-def test_the_untrained_model_ranks_by_the_order_in_the_file() -> None:
-    data, ranker = ragged(), Ranker(5)
-    untrained = ranker.initial(np.random.default_rng(0))
-    scores, starts = ranker.scores(untrained[np.newaxis], data, np.array([1]))
-    assert score_order(scores, starts, 10).tolist() == [list(range(10))]
 
 
 @settings(max_examples=60, derandomize=True)
@@ -173,23 +151,6 @@ def test_a_sampled_list_depends_on_the_clients_own_stream_only() -> None:
     np.testing.assert_array_equal(together[0], together[3])
     many = np.arange(500)
     assert np.any(sample(scores, 4, many) != sample(scores, 4, many, first=5))
-
-
-def test_weighted_features_sum_the_shown_rows() -> None:
-    data = ragged()
-    rng = np.random.default_rng(3)
-    shown = np.full((QUERIES.size, 4), -1, dtype=np.int64)
-    weights = rng.normal(size=shown.shape)  # those at the padding must not count
-    expected = np.zeros((QUERIES.size, data.n_features))
-    for c, query in enumerate(QUERIES):
-        picked = rng.permutation(LENGTHS[query])[:4]
-        shown[c, : picked.size] = picked
-        weights[c, 0] = 0.0 if c == 1 else weights[c, 0]
-        expected[c] = weights[c, : picked.size] @ rows_of(data, query)[picked]
-    sums = weighted_features(data.features, data.offsets, QUERIES, shown, weights)
-    np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-14)
-    nothing = weighted_features(data.features, data.offsets, QUERIES, shown, np.zeros(shown.shape))
-    assert not nothing.any()
 
 
 def test_any_number_of_threads_gives_the_same_bytes() -> None:
