@@ -14,11 +14,10 @@ from foltr_audit.core.click_models import (
     NavigationalClickModel,
     PerfectClickModel,
 )
-from foltr_audit.core.ranking_metrics import click_values
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools
-from tests.fixtures.reference import chi_square_p, golden
+from tests.fixtures.reference import chi_square_p
 
 Pattern = tuple[bool, ...]
 # Wang et al. 2021 and Pham 2022, table 3, typed in again: P(click | grade), P(stop | click, grade).
@@ -110,16 +109,6 @@ def test_clicks_follow_the_cascade(
         assert fit(clicks(model(), labels, largest, users=20_000), law) > 1e-4
 
 
-@pytest.mark.parametrize("model", [NavigationalClickModel, InformationalClickModel])
-def test_stopping_without_a_click_would_be_noticed(model: type[CascadeClickModel]) -> None:
-    """Some public programs stop there; this is another model."""
-    click, stop = model.setting(2)
-    found = clicks(model(), [0, 1, 2], 2, users=20_000)
-    assert fit(found, cascade_law([0, 1, 2], click, stop, stops_unclicked=True)) < 1e-9
-    assert fit(found, cascade_law([0, 1, 2], click, (0.0,) * 3)) < 1e-9
-    assert fit(found, cascade_law([0, 1, 2], tuple(p * 0.95 for p in click), stop)) < 1e-9
-
-
 class StopsAtOnce(CascadeClickModel):
     """Never clicks grade 0, always clicks the others, and always stops where it may."""
 
@@ -165,18 +154,3 @@ def test_local_steps_draw_anew() -> None:
     one = cascade_law(labels, *InformationalClickModel.setting(2))
     independent = {(*a, *b, *c): one[a] * one[b] * one[c] for a, b, c in product(one, repeat=3)}
     assert fit(joint, independent) > 1e-4
-
-
-@pytest.mark.parametrize("column", range(3))
-def test_golden_expectations_of_maxrr(column: int) -> None:
-    """The mean reciprocal rank of the first click on 28 lists, computed elsewhere; grades capped at 2."""
-    vectors, model = golden("ranking-metrics.npz"), MODELS[column]
-    users = 5000
-    for list_ in range(28):
-        ranking = vectors["ranking"][list_]
-        shown = ranking[ranking >= 0][:10]
-        labels = np.minimum(vectors["relevance"][list_][shown], 2).astype(int)
-        drawn = clicks(model(), labels.tolist(), 2, users=users, seed=list_)
-        values = click_values(np.tile(np.arange(labels.size), (users, 1)), drawn).max_rr
-        expected = vectors["expected_maxrr"][list_, column]
-        assert abs(values.mean() - expected) <= 5 * values.std() / np.sqrt(users) + 1e-12
