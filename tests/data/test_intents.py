@@ -19,11 +19,9 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.settings.data import DataSpec, are_synthetic, canonical_intents
 from foltr_audit.data.intents import balance, balance_collection, intent_files, new_order, read_qrels
 from foltr_audit.data.load import load_collection
-from foltr_audit.data.sources import normalise
 from foltr_audit.data.synthetic import _ranks, synthesise, synthetic_intents
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
-from tests.data.test_synthetic import ndcg10
 from tests.fixtures.command import SHARED, answer, refusal, run
 from tests.fixtures.reference import dataset
 
@@ -189,28 +187,6 @@ def test_the_likeness_has_the_numbers_of_the_real_qrels() -> None:
         there = (counts[:, one] > 0) & (counts[:, other] > 0)
         jaccard = shared[there] / (counts[:, one] + counts[:, other] - shared)[there]
         assert 0.2 < jaccard.mean() < 0.4
-
-
-def own_and_others(part: Dataset) -> tuple[float, float]:
-    """nDCG@10 on the queries learnt from, of a linear regression per intent: for it, and for the others."""
-    x = np.column_stack([part.features.astype(np.float64), np.ones(part.n_documents)])
-    fitted = x @ np.linalg.solve(x.T @ x + 10 * np.eye(x.shape[1]), x.T @ part.grades.T)
-    under = [part.under(intent) for intent in range(part.n_intents)]
-    found = [[ndcg10(one, fitted[:, i]) for one in under] for i in range(part.n_intents)]
-    own = np.diag(found)
-    return float(own.mean()), (np.sum(found) - own.sum()) / (own.size * (own.size - 1))
-
-
-def test_an_intent_can_be_learnt_and_helps_others_less() -> None:
-    collection = normalise(synthesise("clueweb-intents"), "zscore")
-    part = balance_collection(collection, Streams(1)).train
-    own, others = own_and_others(part)
-    assert own > 0.3
-    assert others < 0.98 * own
-    # The same grades under every intent: nothing is lost.
-    same = part.with_intents(np.repeat(part.labels[np.newaxis], 2, axis=0))
-    own, others = own_and_others(same)
-    assert others == pytest.approx(own, rel=1e-6)
 
 
 # --- the option -----------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""The LETOR reader and writer: what they accept, and that nothing is lost between them."""
+"""The LETOR reader and writer, and files of groups: what they accept and refuse, and that nothing is lost."""
 
 from __future__ import annotations
 
 import gzip
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import ArrayLike
 
-from foltr_audit.core.records import Dataset
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data import letor
 from foltr_audit.data.letor import LetorFile, _parse_entry, read_letor, write_letor
+from foltr_audit.data.sources import folds_of, locate
 from foltr_audit.errors import DataError
+from tests.data.test_sources import lay
 from tests.fixtures import reference
+from tests.fixtures.data_cache import load_data
+from tests.golden_files import GOLDEN, played
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LARGEST = float(np.finfo(np.float32).max)
@@ -250,3 +255,238 @@ def test_lightgbm_rank_as_scikit_learn_reads_it(name: str) -> None:
     np.testing.assert_array_equal(part.dataset.features, features)
     np.testing.assert_array_equal(part.dataset.labels, labels)
     assert part.dataset.lengths.tolist() == [int(line) for line in groups.read_text().split()]
+
+
+GOOD = b"1 qid:7 1:0.5 2:1 #docid = a\n"
+
+
+def refusal(path: Path, groups: Path | None = None) -> str:
+    with pytest.raises(DataError) as caught:
+        read_letor(path, groups=groups)
+    message = str(caught.value)
+    assert message.isprintable(), "one line without control characters"
+    assert message.startswith("letor: ")
+    return message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"\x1b[2J qid:7 1:1", "label '\\x1b[2J' is not a number; expected 0 to 31"),
+        (b"1 qid:7 1:\0", "a NUL byte; expected a text file, plain or gzip"),
+        (b"1 qid:7 1:2 # caf\xe9", "bytes that are not UTF-8; expected a text file, plain or gzip"),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 2 << 20], ids=["line-by-line", "at-once"])
+def test_malformed_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, line: bytes, message: str
+) -> None:
+    monkeypatch.setattr(letor, "_BATCH_BYTES", batch)
+    path = tmp_path / "train.txt"
+    before = b"0 qid:6 1:1\n\n# comment\r\n" + GOOD * 2
+    path.write_bytes(before + line + b"\n" + GOOD)
+    assert refusal(path) == f"letor: train.txt:6: {message}"
+    path.write_bytes(gzip.compress(before + line))
+    assert refusal(path) == f"letor: train.txt:6: {message}"
+
+
+def test_line_by_line_is_refused_what_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letor, "_BATCH_BYTES", 1)
+    monkeypatch.chdir(tmp_path)
+    stored = (GOLDEN / "letor.console").read_text(encoding="utf-8")
+    assert played(stored) == stored
+
+
+@pytest.mark.parametrize("batch", [1, 2 << 20], ids=["line-by-line", "at-once"])
+@pytest.mark.parametrize("second", [b"bad qid:7 1:1\n", b"1 qid:7 1:x\n", b"1 1:1\n"])
+@pytest.mark.parametrize("first", [b"-1 qid:7 1:1\n", b"1 qid:7 1:1 1:1\n", b"1 qid: 1:1\n"])
+def test_the_first_bad_line_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bytes, second: bytes, batch: int
+) -> None:
+    monkeypatch.setattr(letor, "_BATCH_BYTES", batch)
+    path = tmp_path / "train.txt"
+    path.write_bytes(GOOD * 3 + first + GOOD + second)
+    assert refusal(path).startswith("letor: train.txt:4: ")
+
+
+def test_errors_name_the_fold(tmp_path: Path) -> None:
+    path = tmp_path / "Fold3" / "train.txt"
+    path.parent.mkdir()
+    path.write_bytes(GOOD + b"x qid:7 1:1\n")
+    assert refusal(path).startswith("letor: Fold3/train.txt:2: label 'x'")
+
+
+def test_gzip_that_is_cut_short_or_changed(tmp_path: Path) -> None:
+    packed = gzip.compress(GOOD * 1000)
+    path = tmp_path / "train.txt.gz"
+    changed = bytearray(packed)
+    changed[-6] ^= 1  # the checksum
+    garbled = packed[:20] + bytes(10) + packed[30:]
+    for damaged in (packed[:-20], packed[:5], bytes(changed), garbled, packed + b"more"):
+        path.write_bytes(damaged)
+        assert refusal(path).startswith("letor: train.txt.gz: damaged gzip data (")
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.txt") == f"letor: {tmp_path / 'none.txt'}: no such file"
+    assert refusal(tmp_path) == f"letor: {tmp_path}: a folder, where a file is expected"
+    (tmp_path / "train.txt").write_bytes(GOOD)
+    below = tmp_path / "train.txt" / "part"
+    assert refusal(below) == f"letor: {below}: cannot be read: Not a directory"
+    (tmp_path / "loop").symlink_to("loop")
+    assert "loop: cannot be read: " in refusal(tmp_path / "loop")
+
+
+def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", forbidden)  # file modes do not stop root
+    path = tmp_path / "train.txt"
+    assert refusal(path) == f"letor: {path}: cannot be read: Permission denied"
+
+
+def test_a_matrix_beyond_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("foltr_audit.data.letor.np.zeros", exhausted)
+    path = tmp_path / "train.txt"
+    path.write_bytes(GOOD)
+    assert refusal(path) == "letor: train.txt: 1 rows of 2 features do not fit into memory"
+
+
+def small() -> Dataset:
+    return replace(reference.dataset([[1, 2], [3, 4]], [0, 1], [1, 1]), document_ids=("", "d"))
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_letor(small(), tmp_path / "out.txt")
+    before = (tmp_path / "out.txt").read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("foltr_audit.recorder.atomic_files.os.fsync", full)
+    with pytest.raises(DataError, match=r"out\.txt: cannot be written: No space left on device"):
+        write_letor(replace(small(), labels=np.array([3, 3])), tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_writing_into_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be written: No such file or directory"):
+        write_letor(small(), tmp_path / "none" / "out.txt")
+
+
+SIZES = (2, 3, 1, 2)
+PARTS = ("train", "vali", "test")
+LAYOUTS = {
+    "text": [f"{part}.txt" for part in PARTS],
+    "valid": [f"{part}.txt" for part in ("train", "valid", "test")],
+    "yahoo": [f"set1.{part}.txt" for part in ("train", "valid", "test")],
+    "name": [f"web.{part}" for part in ("train", "valid", "test")],
+    "fold": [f"Fold1/{part}.txt" for part in PARTS],
+    "name in a fold": [f"Fold1/web.{part}" for part in PARTS],
+    "pieces": [f"S{number}.txt" for number in range(1, 6)],
+    "one file": ["ranking.dat"],
+}
+# The name of the file with rows, and of its group file.
+ENDS = [
+    *[("", f"{end}{packed}") for end in (".query", ".group") for packed in ("", ".gz")],
+    *[(".gz", f"{end}{packed}") for end in (".query", ".group") for packed in ("", ".gz")],
+    *[(".gz", f".gz{end}{packed}") for end in (".query", ".group") for packed in ("", ".gz")],
+]
+
+
+def ungrouped(sizes: Sequence[int]) -> str:
+    return "".join(f"{row % 2} 1:{query + 1} 2:{row}\n" for query, n in enumerate(sizes) for row in range(n))
+
+
+def with_ids(sizes: Sequence[int]) -> str:
+    return "".join(f"1 qid:q{query} 1:{row}\n" for query, n in enumerate(sizes) for row in range(n))
+
+
+def groups(sizes: Sequence[int]) -> str:
+    return "".join(f"{size}\r\n\n" for size in sizes)
+
+
+@pytest.mark.parametrize("names", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize(("packed", "end"), ENDS)
+def test_a_group_file_is_found_beside_every_file(
+    tmp_path: Path, names: list[str], packed: str, end: str
+) -> None:
+    files = {name + packed: ungrouped(SIZES) for name in names}
+    lay(tmp_path, files | {name + end: groups(SIZES) for name in names})
+    source = str(tmp_path / next(iter(files)) if len(names) == 1 else tmp_path)
+    data = load_data(source, normalise="none")
+    parts = [data.part(name) for name in Collection.PARTS]
+    found = {
+        query: length
+        for part in parts
+        for query, length in zip(part.query_ids, part.lengths.tolist(), strict=True)
+    }
+    assert found == {f"{Path(name).name}:{query}": size for name in names for query, size in enumerate(SIZES)}
+    if len(names) == 5:
+        assert folds_of(source) == (1, 2, 3, 4, 5)
+        assert {path.name for path in locate(source, 3).files} >= {name + end for name in names}
+
+
+@pytest.mark.parametrize("rows", [ungrouped, with_ids])
+@pytest.mark.parametrize("names", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("ends", [(".query", ".group"), (".query", ".query.gz"), (".group.gz", ".query.gz")])
+def test_two_group_files_of_one_file_are_refused(
+    tmp_path: Path, names: list[str], ends: tuple[str, str], rows: Callable[[Sequence[int]], str]
+) -> None:
+    lay(tmp_path, {name: rows(SIZES) for name in names} | {names[-1] + end: groups(SIZES) for end in ends})
+    source = str(tmp_path / names[0] if len(names) == 1 else tmp_path)
+    with pytest.raises(DataError) as caught:
+        load_data(source)
+    last = Path(names[-1]).name
+    assert all(f"{last}{end}" in str(caught.value) for end in ends)
+
+
+@pytest.mark.parametrize("name", ["train.txt", "web.train.gz"])
+def test_rows_without_any_query_name_the_group_files_looked_for(tmp_path: Path, name: str) -> None:
+    lay(tmp_path, {name: ungrouped(SIZES)})
+    with pytest.raises(DataError) as caught:
+        load_data(str(tmp_path))
+    names = {name, name.removesuffix(".gz")}
+    assert all(f"{each}{end}" in str(caught.value) for each in names for end in (".query", ".group"))
+
+
+def test_query_ids_of_rows_stay_where_the_groups_are_the_same(tmp_path: Path) -> None:
+    lay(tmp_path, {"train.txt": with_ids(SIZES), "train.txt.query": groups(SIZES)})
+    part = read_letor(tmp_path / "train.txt", groups=tmp_path / "train.txt.query").dataset
+    assert part.query_ids == tuple(f"q{query}" for query in range(len(SIZES)))
+    assert tuple(part.lengths.tolist()) == SIZES
+    alone = read_letor(tmp_path / "train.txt").dataset
+    assert alone.fingerprint == part.fingerprint
+
+
+@pytest.mark.parametrize(
+    "sizes", [(8,), (1, 4, 1, 2), (2, 3, 3), (2, 3, 1, 1, 1), (2, 3, 1), (2, 3, 1, 2, 1)]
+)
+def test_groups_of_other_queries_are_refused_with_both_names(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    lay(tmp_path, {"train.txt": with_ids(SIZES), "train.txt.group": groups(sizes)})
+    with pytest.raises(DataError) as caught:
+        load_data(str(tmp_path))
+    message = str(caught.value).replace("train.txt.group", "<groups>")
+    assert "<groups>" in message
+    assert "train.txt" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("1 1:1\n0 qid:a 1:2\n", 2), ("1 qid:a 1:1\n0 qid:a 1:2\n\n1 1:1\n", 4)]
+)
+def test_query_ids_in_some_rows_only_are_refused(tmp_path: Path, text: str, line: int) -> None:
+    lay(tmp_path, {"train.txt": text, "train.txt.query": "1\n1\n"})
+    with pytest.raises(DataError, match=rf"train\.txt:{line}: query id "):
+        load_data(str(tmp_path))
+
+
+def test_a_folder_named_like_a_group_file_is_passed_over(tmp_path: Path) -> None:
+    lay(tmp_path, {"train.txt": with_ids(SIZES), "train.txt.query/notes": "x"})
+    assert sum(load_data(str(tmp_path)).part(name).n_queries for name in Collection.PARTS) == len(SIZES)

@@ -1,4 +1,4 @@
-"""The synthetic data: in the likeness of the real sets, learnable but not easy, and frozen."""
+"""The synthetic data: in the likeness of the real sets, topics included, and frozen."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.studies.model_merging.categories import CategoryRule
+from foltr_audit.studies.model_merging.splits import QueryTopics, mixture_rows
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.data.synthetic import LIKES, PROFILES, synthesise
+from foltr_audit.data.synthetic import CATEGORY_FEATURE, LIKES, PROFILES, _bounds, synthesise
+from foltr_audit.kernels.philox import philox
+from foltr_audit.kernels.synthetic import query_topics
+from foltr_audit.rng import Streams
 from tests.fixtures.reference import numba_threads
 
 FROZEN = {
@@ -177,37 +183,6 @@ def test_order_says_nothing_about_labels(like: str, queries: int | None) -> None
     assert order_z(replace(part, labels=labels)) > 4
 
 
-@pytest.mark.parametrize(
-    ("like", "queries"), [("mq2007", None), pytest.param("mslr-web10k", 500, marks=pytest.mark.slow)]
-)
-def test_linear_learns_something_but_not_everything(like: str, queries: int | None) -> None:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.linear_model import Ridge
-
-    collection = data(like, queries)
-    train, test = collection.train, collection.test
-    mean, spread = train.features.mean(axis=0), train.features.std(axis=0)
-    spread[spread == 0] = 1
-    ridge = Ridge(alpha=100.0).fit((train.features - mean) / spread, train.labels)
-    boosting = HistGradientBoostingRegressor(max_iter=80, min_samples_leaf=40, random_state=0)
-    boosting.fit(train.features, train.labels)
-
-    order = ndcg10(test, -np.arange(test.n_documents, dtype=np.float64))
-    linear = ndcg10(test, ridge.predict((test.features - mean) / spread))
-    trees = ndcg10(test, boosting.predict(test.features))
-    single = max(
-        ndcg10(test, sign * test.features[:, j].astype(np.float64))
-        for j in range(0, test.n_features, 5)
-        for sign in (1, -1)
-    )
-    ceiling = test.has_relevant.mean()
-    assert 0.18 < order < 0.32
-    assert linear > order + 0.07
-    assert trees > linear + 0.03
-    assert ceiling > trees + 0.2
-    assert single < linear
-
-
 def test_bells_are_sums_of_four_uniform_words() -> None:
     from foltr_audit.kernels.philox import philox
     from foltr_audit.kernels.synthetic import fill_bells
@@ -222,23 +197,68 @@ def test_bells_are_sums_of_four_uniform_words() -> None:
         assert value * 4096 == round(value * 4096)
 
 
-def test_bells_have_variance_one() -> None:
-    from scipy import stats
-
-    from foltr_audit.kernels.synthetic import fill_bells
-
-    draws = np.empty(40_000)
-    fill_bells(draws, 0, 0, 1, np.uint64(2))
-    # Kurtosis of a sum of four uniform numbers: 3 - 1.2/4; so the sample variance has this error.
-    error = ((2.7 - 1) / draws.size) ** 0.5
-    assert abs(draws.mean()) < 4 / draws.size**0.5
-    assert abs(draws.var() - 1) < 4 * error
-    assert stats.kstest(_bell_cdf(draws), "uniform").pvalue > 0.001
+@cache
+def istella() -> Collection:
+    return synthesise("istella-s", queries=500)
 
 
-def _bell_cdf(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Irwin-Hall distribution of four uniform numbers, brought to variance 1."""
-    s = np.clip(np.asarray(x) / 3**0.5 + 2, 0, 4)
-    terms = [(1, 0), (-4, 1), (6, 2), (-4, 3)]
-    total = sum(sign * np.maximum(s - k, 0.0) ** 4 for sign, k in terms)
-    return np.asarray(total / 24)
+def joined(name: str) -> NDArray[Any]:
+    return np.concatenate([getattr(istella().part(part), name) for part in istella().PARTS])
+
+
+def test_numbers() -> None:
+    assert PROFILES["istella-s"].queries == 1500
+    assert istella().n_features == 220
+    lengths, labels = joined("lengths"), joined("labels")
+    assert lengths.mean() == pytest.approx(106, rel=0.08)  # as in Istella-S
+    assert lengths.min() >= 10
+    shares = np.array([887, 22, 41, 33, 17]) / 1000
+    np.testing.assert_allclose(np.bincount(labels) / labels.size, shares, atol=0.001)
+    assert joined("has_relevant").mean() > 0.96
+    features = joined("features")
+    assert np.isfinite(features).all()
+    assert (features.std(axis=0) > 0).all()
+
+
+def test_one_column_is_the_category() -> None:
+    categories, counts = np.unique(joined("features")[:, CATEGORY_FEATURE - 1], return_counts=True)
+    assert categories.tolist() == list(range(1, 9))
+    assert (np.diff(counts) < 0).all()  # of unequal frequency
+
+
+def test_queries_are_mixed_as_in_the_paper() -> None:
+    # Istella-S: 7 % of one category only, 12 % tied, 45 % with a small lead, 36 % with a clear one.
+    row = mixture_rows(QueryTopics.of(istella(), CategoryRule(feature=CATEGORY_FEATURE), Streams(1)))[0]
+    assert 0.08 < row["exclusive"] < 0.22
+    assert 0.06 < row["tie"] < 0.18
+    assert 0.35 < row["lead_1_to_3"] < 0.55
+    assert 0.30 < row["lead_over_3"] < 0.50
+
+
+def test_what_makes_a_document_relevant_differs_by_category() -> None:
+    from sklearn.linear_model import Ridge
+
+    features = joined("features")
+    spread = (features - features.mean(axis=0)) / features.std(axis=0)
+    category, labels = features[:, CATEGORY_FEATURE - 1], joined("labels")
+    where = {one: category == one for one in (1, 2)}
+    others = spread[:, :219]
+    weights = {one: Ridge(alpha=100.0).fit(others[here], labels[here]) for one, here in where.items()}
+    for one, other in ((1, 2), (2, 1)):
+        here = where[one]
+        own, foreign = (
+            np.corrcoef(weights[which].predict(others[here]), labels[here])[0, 1] for which in (one, other)
+        )
+        assert own > foreign + 0.1
+
+
+def test_topics_are_drawn_with_their_shares() -> None:
+    popularity, mixtures = _bounds((26, 20, 15, 12, 10, 8, 5, 4)), _bounds((0.25, 0.75))
+    found = query_topics(20_000, popularity, mixtures, 7, np.uint64(9))
+    for column in (0, 1):
+        shares = np.bincount(found[:, column], minlength=8) / 20_000
+        # Five standard errors of the largest share.
+        np.testing.assert_allclose(shares, np.array([26, 20, 15, 12, 10, 8, 5, 4]) / 100, atol=0.0156)
+    assert found[:, 2].mean() == pytest.approx(0.75, abs=0.0154)
+    word = int(philox(0, 3, 0, 7, np.uint64(9))[0])
+    assert found[3, 0] == np.searchsorted(np.cumsum([26, 20, 15, 12, 10, 8, 5]) / 100, word / 2**32, "right")
