@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from foltr_audit.core.click_models import PerfectClickModel
 from foltr_audit.core.plugins import WireMessages
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.errors import DataError, UsageError
+from foltr_audit.experiments.runner import Runner
+from foltr_audit.experiments.stages import first_model, train
+from foltr_audit.rng import Streams
 from foltr_audit.simulation import training
-from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.cohorts import CohortSampler
+from foltr_audit.simulation.federation import Federation, bytes_per_client
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import weighted_mean
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.conftest import SetupOf
+from tests.fixtures.command import run
 from tests.fixtures.tiny import FEATURES, ToyMessage, ToyStep, collection_of, dataset
 
 Round = tuple[RoundRecord, RoundTruth]
@@ -67,15 +76,6 @@ def test_the_next_round_starts_where_the_last_one_ended(setup_of: SetupOf) -> No
 
 
 # --- what does not change a round -----------------------------------------------------------------
-
-
-def test_same_spec_same_records(setup_of: SetupOf) -> None:
-    def run(**changes: Any) -> list[Round]:
-        return played(setup_of(rounds=3, cohort=5, defense=("clip:norm=1",), **changes))
-
-    same_rounds(run(), run())
-    for changes in ({"seed": 2}, {"repetition": 1}):
-        assert not np.array_equal(run(**changes)[0][0].query, run()[0][0].query)
 
 
 @pytest.mark.parametrize(
@@ -278,3 +278,126 @@ def test_clipped_share_counts_changed_steps(setup_of: SetupOf) -> None:
     assert wide.metrics["clipped"] == 0.0
     assert tight.metrics["clipped"] == tight.clipped.mean() > 0.5
     assert played(setup_of(rounds=1, chain=(ToyStep(),)))[0][1].metrics["clipped"] == 0.0
+
+
+def sampler(*, fixed: bool, clients: int = 24, size: int = 4, separation: int = 1) -> CohortSampler:
+    return CohortSampler(
+        clients=np.arange(clients), size=size, separation=separation, streams=Streams(1), fixed=fixed
+    )
+
+
+@pytest.mark.parametrize("separation", [1, 2, 6])
+def test_fixed_cohorts_never_mix(separation: int) -> None:
+    found = {
+        tuple(sampler(fixed=True, separation=separation).cohort(round_).tolist()) for round_ in range(90)
+    }
+    assert len(found) == 6
+    assert sorted(client for cohort in found for client in cohort) == list(range(24))
+    assert all(list(cohort) == sorted(cohort) for cohort in found)
+    mixed = {tuple(sampler(fixed=False).cohort(round_).tolist()) for round_ in range(90)}
+    assert len(mixed) > 60
+
+
+def test_a_separation_holds_with_fixed_cohorts() -> None:
+    drawn = sampler(fixed=True, separation=3)
+    rounds = [set(drawn.cohort(round_).tolist()) for round_ in range(60)]
+    for first, second, third in zip(rounds, rounds[1:], rounds[2:], strict=False):
+        assert not first & second
+        assert not first & third
+
+
+def test_every_fixed_cohort_is_equally_likely() -> None:
+    drawn = sampler(fixed=True)
+    often = Counter(tuple(drawn.cohort(round_).tolist()) for round_ in range(1200))
+    assert chisquare(list(often.values())).pvalue > 1e-3
+    skewed = np.array([*often.values()]) + np.array([60, -60, 0, 0, 0, 0])
+    assert chisquare(skewed).pvalue < 1e-3
+
+
+def test_clients_are_a_multiple_of_a_fixed_cohort() -> None:
+    assert PopulationSpec(clients=24, cohort=4, cohorts="sampled") == PopulationSpec(clients=24, cohort=4)
+    with pytest.raises(ValueError, match=r"cohorts=fixed: 25 clients in cohorts of 4; expected"):
+        PopulationSpec(clients=25, cohort=4, cohorts="fixed")
+    with pytest.raises(ValueError, match=r"24 clients in cohorts of 4 times the separation 4"):
+        PopulationSpec(clients=24, cohort=4, separation=4, cohorts="fixed")
+
+
+def test_membership_has_cohorts_of_its_members() -> None:
+    from foltr_audit.core.settings.experiment import Spec
+
+    with pytest.raises(UsageError, match="expected cohorts=sampled"):
+        Spec(population={"clients": 50, "cohort": 10, "cohorts": "fixed"}, membership={})
+
+
+TRAIN = "train --data synthetic:mq2007:60 --ranker neural:hidden=4"
+NEURAL = {"ranker": "neural:hidden=4"}
+
+
+def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:
+    one, same, other = (setup_of(seed=seed, train=NEURAL) for seed in (1, 1, 2))
+    assert first_model(one).tobytes() == first_model(same).tobytes()
+    assert not np.array_equal(first_model(one), first_model(other))
+    assert not first_model(setup_of()).any()
+
+
+@pytest.mark.parametrize("message", ["model", "update"])
+def test_a_neural_federation(message: str, setup_of: SetupOf) -> None:
+    setup = setup_of(rounds=3, message=message, defense=("clip:norm=2",), train=NEURAL)
+    trained = train(setup, keep=True)
+    recording = trained.recording
+    assert recording is not None
+    assert recording.header.ranker == "neural:hidden=4"
+    assert recording.header.parameters == trained.parameters.size == 4 * FEATURES + 8
+    records = list(recording.rounds())
+    assert records[0].parameters.tobytes() == first_model(setup).tobytes()
+    for before, after in pairwise(records):
+        assert after.parameters.tobytes() == before.aggregate.tobytes()
+    for record in records:
+        assert record.messages.shape == (8, 4 * FEATURES + 8)
+        models = record.messages + (record.parameters if message == "update" else 0.0)
+        np.testing.assert_allclose(models.mean(axis=0), record.aggregate, rtol=0, atol=1e-12)
+        assert np.linalg.norm(models, axis=1).max() <= 2 + 1e-12
+
+
+def test_the_model_of_a_neural_run_is_a_first_model_and_that_of_another_ranker_is_not(tmp_path: Path) -> None:
+    assert run(f"{TRAIN} --clients 20 --rounds 2 --out", tmp_path / "run").code == 0
+    assert run(f"{TRAIN} --clients 20 --rounds 1 --init", tmp_path / "run").code == 0
+    np.save(tmp_path / "linear.npy", np.zeros(46), allow_pickle=False)
+    line = run(f"{TRAIN} --init", tmp_path / "linear.npy").one_error()
+    assert line.endswith("an array of float64 and shape (46,); expected 192 real numbers, one per parameter")
+
+
+STUDY, DATA = Runner(), {"source": "synthetic:mq2007:30"}
+
+
+def sent_by(spec: Spec, rounds: list[dict[str, float]]) -> float | None:
+    setup = STUDY.setup(spec)
+    return bytes_per_client(setup.learner, setup.chain, setup.ranker.n_parameters, spec.trace, rounds)
+
+
+@pytest.mark.parametrize(
+    ("defense", "dtype", "expected"),
+    [
+        ("none", "float32", 46 * 4),
+        ("none", "float64", 46 * 8),
+        ("clip:norm=1+laplace:eps=1,sensitivity=2", "float32", 46 * 4),
+        ("top-k:k=5", "float32", (5 * (32 + 6) + 7) // 8),
+        ("random-k:k=5", "float32", 5 * 4),
+        ("quantise:range=1,levels=4", "float32", (46 * 2 + 7) // 8),
+        ("quantise:range=1,levels=5", "float32", (46 * 3 + 7) // 8),
+        ("sign:scale=1", "float32", 10),  # 3^46 possible messages are below 2^73,
+        ("top-k:k=5+laplace:eps=1,sensitivity=2", "float32", 46 * 4),
+    ],
+)
+def test_what_a_model_takes(defense: str, dtype: str, expected: int) -> None:
+    table = {"data": DATA, "defense": defense.split("+"), "trace": {"dtype": dtype}}
+    assert sent_by(Spec.parse(table), []) == expected
+
+
+def test_other_messages() -> None:
+    def sent(learner: str, rounds: list[dict[str, float]]) -> float | None:
+        return sent_by(Spec.parse({"data": DATA, "train": {"learner": learner}}), rounds)
+
+    assert sent("foltr-es", []) == 8 + 2 * 4
+    assert sent("pdgd", []) is None
+    assert sent("fpdgd", [{"bytes": 1000.0}, {"bytes": 1200.0}]) == 1100

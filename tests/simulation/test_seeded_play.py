@@ -19,6 +19,7 @@ from foltr_audit.simulation.client import ClientData
 from foltr_audit.simulation.evolution import SeededNumbers, SeededPlayer
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.seed_generators import numpy_normals, numpy_words
 from tests.fixtures.command import SHARED, answer, run
 from tests.fixtures.seeded_searchers import SIGMA, SOURCE, Searcher
 from tests.simulation.test_foltr_es import Seeds
@@ -124,3 +125,15 @@ def test_clients_whose_seed_drives_nothing_else_are_safe_from_it() -> None:
 def test_clients_that_differ_are_refused() -> None:
     world = f"--data {SOURCE} --clients 5 --rounds 1 --scenario click-skew"
     assert "as_published" in run(f"train {world} --learner foltr-es:as_published=true").one_error()
+
+
+STATES = np.array([0, 1, 77, 2**31, 2**32 - 1], dtype=np.uint64)
+
+
+def test_words_and_normal_numbers_are_those_of_randomstate() -> None:
+    words, normals = numpy_words(STATES, 700), numpy_normals(STATES, 0.5, 30)
+    for seed, drawn, moved in zip(STATES.tolist(), words, normals, strict=True):
+        state = np.random.RandomState(seed)
+        assert drawn.tolist() == [state.randint(0, 2**32) for _ in range(700)]
+        expected = np.random.RandomState(seed).normal(0.0, 0.5, 30).astype(np.float32)
+        assert moved.tolist() == expected.tolist()

@@ -1,13 +1,18 @@
-"""Recording the messages of some rounds only, or of none, and evaluating not every round."""
+"""Recording some rounds only or none, evaluating not every round, and rounds that another thread writes."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
+from typing import cast
 
 import numpy as np
 import pytest
 
-from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.federation import Federation, RoundResult
+from foltr_audit.simulation.recorder import BackgroundWriter
 from foltr_audit.trace import Trace, validate
 from tests.conftest import SetupOf
 from tests.fixtures.command import answer, files, refusal, run
@@ -23,7 +28,7 @@ def train(folder: Path, *options: object) -> dict[str, bytes]:
     return files(folder)
 
 
-@pytest.mark.parametrize("every", [1, 2, 3, 7, 100, 0])
+@pytest.mark.parametrize("every", [2, 100, 0])
 def test_messages_of_every_kth_round_and_everything_else_of_all(tmp_path: Path, every: int) -> None:
     train(tmp_path / "whole")
     train(tmp_path / "sparse", "--trace-every", every)
@@ -86,3 +91,97 @@ def test_rounds_that_were_not_evaluated_are_null_and_a_dash() -> None:
     lines = [line.split() for line in run(f"{asked} --full").out.splitlines()]
     shown = [line[3] for line in lines if len(line) > 7 and line[0] == "1.2"]
     assert [text == "-" for text in shown] == [value is None for value in found]
+
+
+class Round:
+    """A round that is its number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def recorded(self, *, messages: bool) -> tuple[int, bool]:
+        return self.number, messages
+
+
+class Sink:
+    """Takes numbers of rounds; it waits in front of one, or fails at one."""
+
+    def __init__(self, *, waits_at: int = -1, fails_at: int = -1) -> None:
+        self.waits_at = waits_at
+        self.fails_at = fails_at
+        self.begun, self.go_on = Event(), Event()
+        self.taken: list[int] = []
+
+    def write(self, number: int, messages: bool) -> None:
+        if number == self.waits_at:
+            self.begun.set()
+            assert self.go_on.wait(60)
+        if number == self.fails_at:
+            raise OSError(f"round {number} cannot be written")
+        assert messages == (number % 2 == 0)
+        self.taken.append(number)
+
+
+def behind(trace: Sink, room: int) -> BackgroundWriter:
+    return BackgroundWriter(cast("Callable[..., None]", trace.write), room)
+
+
+def put(writer: BackgroundWriter, number: int) -> None:
+    writer.write(cast("RoundResult", Round(number)), messages=number % 2 == 0)
+
+
+@pytest.mark.parametrize("room", [1, 2, 50])
+def test_all_rounds_are_written_in_order(room: int) -> None:
+    trace = Sink()
+    with behind(trace, room) as writer:
+        for number in range(200):
+            put(writer, number)
+            assert len(trace.taken) >= number - room + 1, "more rounds wait than there is room for"
+    assert trace.taken == list(range(200))
+
+
+def test_rounds_are_played_while_another_is_written() -> None:
+    trace = Sink(waits_at=0)
+    with behind(trace, 3) as writer:
+        for number in range(3):
+            put(writer, number)
+        assert trace.begun.wait(60)
+        assert not trace.taken
+        trace.go_on.set()
+    assert trace.taken == [0, 1, 2]
+
+
+def put_all(trace: Sink, rounds: int) -> None:
+    with behind(trace, 1) as writer:
+        for number in range(rounds):
+            put(writer, number)
+
+
+@pytest.mark.parametrize("after", [0, 5])
+def test_what_goes_wrong_is_raised_by_a_later_write_or_at_the_end(after: int) -> None:
+    trace = Sink(fails_at=3)
+    with pytest.raises(OSError, match="round 3 cannot be written"):
+        put_all(trace, 4 + after)
+    assert trace.taken == [0, 1, 2]
+
+
+def interrupted(trace: Sink) -> None:
+    with behind(trace, 10) as writer:
+        for number in range(4):
+            put(writer, number)
+        assert trace.begun.wait(60)
+        Thread(target=lambda: _when_dropped(writer, trace.go_on)).start()
+        raise KeyboardInterrupt
+
+
+def _when_dropped(writer: BackgroundWriter, event: Event) -> None:
+    while not all(written.cancelled() for written in list(writer._written)[2:]):
+        time.sleep(0.001)
+    event.set()
+
+
+def test_after_an_exception_waiting_rounds_are_dropped() -> None:
+    trace = Sink(waits_at=1)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(trace)
+    assert trace.taken == [0, 1], "the round that was being written is finished first"

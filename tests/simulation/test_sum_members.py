@@ -195,39 +195,6 @@ def test_no_sum_has_fewer_noisy_messages_than_is_said(server: str, poisoning: st
     assert choosing_alone or refused <= 2
 
 
-DROPPING = f"{SECURE},drop_after=0.5,threshold=2"
-REVERSAL = "gradient-reversal:share=0.5"
-
-
-@pytest.mark.parametrize(
-    ("case", "changes"),
-    [
-        (("honest", REVERSAL, "", 0), {"silent": 0}),
-        (("honest", "gradient-reversal:share=0.9", SECURE, 0), {"silent": 0}),
-        (("honest", "lie:share=0.1", "", 0), {"silent": 1}),
-        (("sybils:share=0.5", None, "", 0), {"subtracted": 0}),
-        (("replay", None, f"{SECURE},once=false,threshold=2", 0), {"subtracted": 0}),
-        (("honest", None, DROPPING, 0), {"fewest": CLIENTS}),
-        (("honest", None, f"{SECURE},masks=false,drop_after=0.6,threshold=2", 0), {"fewest": CLIENTS}),
-        (("honest", None, "lost", 0), {"fewest": CLIENTS}),
-        (("saturate", None, "guard", 0), {"fewest": CLIENTS}),
-        (
-            ("honest", None, f"{SECURE},drop_before=0.3", 5),
-            {"fewest": 7},
-        ),  # as many as open a sum, but some weigh nothing
-    ],
-)
-def test_whoever_forgets_one_of_them_says_too_much(
-    case: tuple[str, str | None, str, int], changes: dict[str, Any]
-) -> None:
-    """The same comparison finds an answer that leaves one of its reasons out."""
-    server, poisoning, wire, population = case
-    found = list(sums(server, poisoning, wire, population))
-    assert found
-    assert not any(too_few(members, count) for members, count, _ in found)
-    assert any(too_few(replace(members, **changes), count) for members, count, _ in found)
-
-
 @pytest.mark.parametrize("population", range(5))
 @pytest.mark.parametrize("wire", ["", "guard", f"{SECURE},masks=false"])
 def test_all_count_where_everybody_is_honest_and_nothing_is_lost(wire: str, population: int) -> None:
