@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.baselines import PositionPrior
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 
@@ -29,7 +28,7 @@ from tests.fixtures.reference import exact_pair_weights, observed_pairs, pairwis
 from tests.fixtures.tiny import BELIEF, view
 from tests.inference.test_pattern_decoder import RATE, answer, believed, known, lists, told, walk_down
 
-JOINT, QUICK, PRIOR = JointMaximumPosterior(), JointMaximumPosterior(sweeps=2), PositionPrior()
+JOINT, QUICK = JointMaximumPosterior(), JointMaximumPosterior(sweeps=2)
 
 
 class Several(NamedTuple):

@@ -1,25 +1,23 @@
-"""The maximum-posterior decoder: exact, calibrated, best where it knows all, sound where it errs."""
+"""The maximum-posterior decoder: exact, best where it knows all, sound where it errs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.baselines import PositionPrior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from scipy.special import softmax
-from scipy.stats import chi2
 
-from foltr_audit.core.plugins import Attack, Ball, Inference, Knowledge, View
+from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
 from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Bools
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import BELIEF, cut, view
 from tests.inference.test_pattern_decoder import (
@@ -35,7 +33,7 @@ from tests.inference.test_pattern_decoder import (
 )
 from tests.inference.test_replay import learner, sent, wide
 
-PATTERN, MARGINAL, PRIOR = MaximumPosterior(), MaximumPosterior(guess="marginal"), PositionPrior()
+PATTERN = MaximumPosterior()
 NOISE = GammaShare(n=3, scale=0.6)
 
 
@@ -133,32 +131,6 @@ def test_padding_costs_nothing() -> None:
         np.testing.assert_array_equal(there.scores[..., :6], here.scores)
         assert np.array_equal(there.guess[..., :6], here.guess)
         assert not there.scores[..., 6:].any()
-
-
-# --- calibrated -----------------------------------------------------------------------------------
-
-
-def calibration_p(scores: Floats, outcomes: Bools) -> float:
-    """Chi-square test of outcomes (n,) against predicted probabilities, in bins of the same variance."""
-    rising = np.argsort(scores, kind="stable")
-    variance = (scores * (1 - scores))[rising]
-    bins = int(np.clip(variance.sum() / 10, 1, 10))  # then they are nearly normal
-    bin_of = np.minimum((np.cumsum(variance) / variance.sum() * bins).astype(np.int64), bins - 1)
-    surplus = np.bincount(bin_of, weights=(outcomes - scores)[rising], minlength=bins)
-    expected = np.bincount(bin_of, weights=variance, minlength=bins)
-    return float(chi2.sf((surplus**2 / expected).sum(), bins))
-
-
-def calibrated(made: Simulated, attack: Attack, **changes: Any) -> tuple[float, float]:
-    """p-values of one random document of each list, and of whether anything was clicked."""
-    said = answer(attack, told(made.view, **changes))
-    n, k = made.clicks.shape
-    one = np.random.default_rng(8).integers(0, k, size=n)
-    assert said.any_click is not None
-    return (
-        calibration_p(said.scores[np.arange(n), 0, one], made.clicks[np.arange(n), one]),
-        calibration_p(said.any_click[:, 0], np.asarray(made.clicks.any(axis=1))),
-    )
 
 
 # --- best -----------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.baselines import PositionPrior
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.query_identification import QueryIdentification
@@ -51,7 +50,7 @@ from tests.inference.test_pattern_decoder import (
 )
 from tests.inference.test_step_replay import pair_by_pair, with_step
 
-MAP, JOINT, PRIOR = MaximumPosterior(), JointMaximumPosterior(), PositionPrior()
+MAP, JOINT = MaximumPosterior(), JointMaximumPosterior()
 NOISE = GammaShare(n=3, scale=0.6)
 LAWS = [
     ClickLaw(0.378, 0.622),
