@@ -1,4 +1,4 @@
-"""Upper bounds of known mechanisms by closed forms: units, views, lost shares, weights, rounds, samples."""
+"""Upper bounds by closed forms and pairs: units, views, lost shares, weights, rounds, samples, observers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixed-point encoding against exact fractions: error, sums, and overflow that is never silent."""
+"""Encodings against exact fractions: error, sums, weights, and overflow that is never silent."""
 
 from __future__ import annotations
 

@@ -71,6 +71,3 @@ def test_an_audit_reads_the_last_bits(dtype: str, refuted: bool, setup_of: Setup
     assert (found.score == "last-bits") == refuted
     assert any("last bits" in warning.text for warning in setup.privacy.warnings()) == refuted
     assert math.isinf(found.upper.epsilon) == refuted
-
-
-MEMBERS, COORDINATES = 100, 46

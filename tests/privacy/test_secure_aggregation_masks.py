@@ -1,4 +1,4 @@
-"""Masks against the standards' own vectors, and what a masked message looks like."""
+"""Masks against the standards' own vectors, what a masked message looks like, and shares of secrets."""
 
 from __future__ import annotations
 
