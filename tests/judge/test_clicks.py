@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, ClassVar
-from unittest.mock import Mock
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ from foltr_audit.judge.pieces import reordered, shuffled
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.recorder import MemoryRoundStore, RoundStore, record_rounds, trace_header
+from foltr_audit.simulation.recorder import MemoryRoundStore, RoundStore, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.attacks.test_regressions import tells
@@ -187,26 +186,6 @@ def test_baselines_stand_in_front_and_once() -> None:
     assert [attack.label for attack in make_attacks(["olsr"])] == [*baselines, "olsr"]
     labels = [a.label for a in make_attacks(["first-position", "olsr", "olsr:tolerance=0", "olsr"])]
     assert labels == [*baselines, "olsr", "olsr:tolerance=0"]
-
-
-def test_memory_and_folder_are_judged_alike(setup_of: SetupOf, collection: Collection, tmp_path: Any) -> None:
-    setup = setup_of(rounds=3, dtype="float32")
-    federation, start = Federation(setup), np.zeros(FEATURES)
-    header = trace_header(setup, "informational", 8)
-
-    def play(first: int, last: Any) -> Any:
-        return federation.rounds(start if last is None else last, first)
-
-    folders, silent = (None, tmp_path / "trace"), Mock()
-    found = [
-        record_rounds(play, header, each, collection, resume=False, keep=True, tick=silent)
-        for each in folders
-    ]
-    memory, trace = (judge(recording, collection, ATTACKS, Streams(1)) for recording in found)
-    assert equal(memory, trace)
-    assert found[0].last_model().parameters.tobytes() == found[1].last_model().parameters.tobytes()
-    assert found[0].metrics() == found[1].metrics()
-    assert found[0].n_rounds == found[1].n_rounds == 3
 
 
 def test_metrics_alone_are_kept_where_nobody_attacks(setup_of: SetupOf) -> None:
