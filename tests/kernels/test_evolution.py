@@ -17,11 +17,10 @@ from foltr_audit.core.click_models import (
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.evolution import EvolutionQueries, play_perturbed
-from foltr_audit.kernels.jit import read_only
-from foltr_audit.kernels.ranking import BY_POSITION, Features
+from foltr_audit.kernels.ranking import BY_POSITION
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints, read_only_features
 from tests.fixtures import tiny
 from tests.fixtures.reference import numba_threads
 from tests.fixtures.tiny import score_order
@@ -51,7 +50,7 @@ def fast(cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: CascadeClickMode
     clicks = Streams(5).clients("clicks/x", 3, cohort.clients)
     click, stop = (np.array(values) for values in model.setting(2))
     data, queries = cohort.data, cohort.queries
-    features: Features = read_only(data.features)
+    features = read_only_features(data.features)
     grades = data.labels.astype(np.int8)
     searches = EvolutionQueries(
         *(features, grades, data.offsets, click, stop, 3, clicks.purpose_code, np.uint64(clicks.key)),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.pdgd import PDGD_SETTINGS, PDGDSetting, setting_text
+from foltr_audit.core.pdgd import PDGDSetting, setting_text
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pair_weights, pdgd_coefficients
@@ -94,24 +94,6 @@ def test_golden_gradients(setting: PDGDSetting, case: int) -> None:
     shown, here = golden_case(case)
     expected = here[f"gradient_{PAIRS_IN_FILE[setting.pairs]}_{setting.normaliser}"]
     np.testing.assert_allclose(shown.gradient(setting), expected, rtol=0, atol=shown.tolerance)
-
-
-def test_finite_where_published_programs_are_not() -> None:
-    broken = 0
-    for case in range(CASES):
-        shown, here = golden_case(case)
-        for setting, name in zip(
-            (PDGD_SETTINGS["pham-2022"], PDGD_SETTINGS["oosterhuis-2018"]),
-            ("published_pham", "published_oosterhuis"),
-            strict=True,
-        ):
-            gradient = shown.gradient(setting)
-            assert np.all(np.isfinite(gradient))
-            if np.all(np.isfinite(here[name])):
-                np.testing.assert_allclose(gradient, here[name], rtol=0, atol=shown.tolerance)
-            else:
-                broken += 1
-    assert broken >= 1
 
 
 @pytest.mark.parametrize("normaliser", ["shown", "candidates"])
