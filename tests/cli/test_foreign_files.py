@@ -1,4 +1,4 @@
-"""Files that a stranger forged: each is refused in one line that names it and says what was expected."""
+"""Files that a stranger forged or a newcomer mistook: one line names each and says what was expected."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.cli.options import split_methods
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import plugin_class
 from foltr_audit.data.letor import read_letor
-from foltr_audit.errors import DataError, TraceError, UsageError
+from foltr_audit.errors import DataError, TraceError, UsageError, suggest_name
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import load_model
 from foltr_audit.report.attack import recorded_report
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.trace import Trace
-from tests.fixtures.command import refusal
+from tests.fixtures.command import SMALL, answer, but, refusal
 from tests.fuzz.samples import (
     Lines,
     cell_arrays,
@@ -88,6 +89,7 @@ def test_a_cell_that_is_forged_well_is_read(compared: Path) -> None:
     [
         ({"lists__query": "a"}, "lists/query: <U1 with 0 axes"),
         ({"lists__told": np.zeros((10, 4), dtype=bool)}, "10 along an axis of 6"),
+        ({"lists__clicks": np.zeros((6, 4))}, "lists/clicks: float64 with 2 axes; expected b1"),
         ({"lists__shown": np.zeros(6, dtype=np.int64)}, "lists/shown: int64 with 1 axes"),
         ({"lists__clicks": np.ones((6, 4), dtype=bool)}, "a click where the list is padded"),
         ({"lists__shown": np.tile([0, -1, 1, 2], (6, 1))}, "a document after the padding"),
@@ -315,14 +317,8 @@ def test_numbers_of_thousands_of_digits(tmp_path: Path, kind: str, line: str, pr
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        ("train --data synthetic:mq2007:²", "synthetic:mq2007:²"),
-        ("train --fold ²", "--fold: '²'; expected the number of a fold, or all"),
         (f"train --fold {HUGE}", "--fold: "),
-        ("train --fold 0", "--fold: '0'"),
         (f"train --data synthetic:mq2007:{HUGE}", "expected synthetic:NAME or synthetic:NAME:QUERIES"),
-        ("train --ranker neural:hidden=²", "expected a whole number"),
-        ("train --scenario quantity-skew:batches=1/²", "expected whole numbers from 1 to 10000"),
-        ("train --intents synthetic:³", "synthetic:I"),
         ("train --data a\udcff", "unicode"),
         (f"train --init {'x' * 5000} --data synthetic:mq2007:30", "File name too long"),
     ],
@@ -331,3 +327,52 @@ def test_odd_command_lines(command: str, problem: str) -> None:
     line = refusal(command)
     assert problem in line
     assert len(line) < 6000
+
+
+# --- errors that newcomers met --------------------------------------------------------------------
+
+
+def test_files_of_others_are_not_quoted(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("root:x:0:0:administrator:/root:/bin/bash\n")
+    for given in (but(SMALL, "--data", secret), (*SMALL, "--queries", secret), (*SMALL, "--config", secret)):
+        line = refusal("attack", *given).replace(str(secret), "")
+        assert not [word for word in ("root", "administrator") if word in line]
+    assert "label of 40 bytes is not a number" in refusal("attack --data", secret)
+
+
+def test_several_attacks_in_one_option() -> None:
+    assert split_methods(["olsr,lad", "map:a=b,c=d"]) == ["olsr", "lad", "map:a=b,c=d"]
+    rows = answer("attack --click-model perfect --method olsr,first-position", *SMALL)["results"]
+    assert {"olsr", "first-position"} <= {row["method"] for row in rows}
+
+
+def test_a_longer_name_means_the_one_that_it_begins_with() -> None:
+    known = ["pham-2022", "pham-2022-figure-1", "zhuang-2021-table-6"]
+    assert suggest_name("pham-2022-table-4", known).startswith("did you mean 'pham-2022'?")
+    assert suggest_name("pham-2022-figure-1x", known).startswith("did you mean 'pham-2022-figure-1'?")
+    assert suggest_name("mapx", ["map", "max-gain"]).startswith("did you mean 'map'?")
+
+
+def test_labels_beyond_every_published_click_model_are_refused(tmp_path: Path) -> None:
+    rows = [f"{9 if q % 2 else 0} qid:{q} 1:{q}" for q in range(20) for _ in range(12)]
+    (tmp_path / "data.txt").write_text("\n".join(rows))
+    assert "labels 0..4" in refusal("attack --data", tmp_path / "data.txt")
+
+
+def test_data_without_a_query_to_attack_are_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("\n".join(f"{q % 3} qid:{q} 1:{q}" for q in range(20)))
+    assert "10 documents" in refusal("attack --data", tmp_path / "data.txt")
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", b"\x93NUMPY\x01\x00"])
+def test_a_model_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.npy").write_bytes(content)
+    assert "model.npy" in refusal("train", *SMALL, "--init", tmp_path / "model.npy")
+
+
+def test_features_too_large_for_the_message_are_refused_with_advice(tmp_path: Path) -> None:
+    rows = [f"{q % 3} qid:{q} 1:{3e38 if d % 2 else -3e38:g}" for q in range(10) for d in range(12)]
+    (tmp_path / "data.txt").write_text("\n".join(rows))
+    options = "--normalise none --clients 5 --learning-rate 1e6"
+    assert "normalise" in refusal(f"attack {options} --data", tmp_path / "data.txt")

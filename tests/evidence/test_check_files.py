@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -88,15 +87,6 @@ def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
     file.write_text("")
     write("markdown", one, PLACE, file)
     assert file.read_text() == markdown(one)
-
-
-def test_json_holds_every_outcome() -> None:
-    found = json.loads(report(warnings=("w", "w")).json())
-    assert (found["schema"], found["holds"]) == ("foltr-audit/check/2", False)
-    assert found["limits"] == LIMITS.table()
-    assert [one["status"] for one in found["outcomes"]] == ["holds", "broken", "holds", "not judged"]
-    assert found["warnings"] == [{"code": "FA404", "warning": "w"}]
-    assert found["config"] == {"who": "toy"}
 
 
 def test_a_report_holds_only_if_everything_does() -> None:

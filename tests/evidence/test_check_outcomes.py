@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from foltr_audit.core.records.view import KNOWLEDGE
 from foltr_audit.core.results import UNKNOWN, Estimate
 from foltr_audit.core.warning_kinds import WARNINGS, CodedWarning
-from foltr_audit.errors import ContradictionError, UsageError
+from foltr_audit.errors import ContradictionError
 from foltr_audit.evidence.check.limits import NAMES, SystemLimits
 from foltr_audit.evidence.check.outcomes import CheckSubject, outcomes
 from foltr_audit.experiments.table import NOT_TESTED, over_queries
@@ -131,11 +131,7 @@ def test_what_cannot_be_judged_says_what_is_missing(
             subject(attacks=[attack("map", 0.99, (0.9, 1.0)), OLSR], refused={"lad": "no"}),
         ),
         ("max_exact_eps", 4.0, subject(audits=[claim(exact=5.0), NOT_EXACT])),
-        (
-            "max_measured_eps",
-            0.8,
-            subject(audits=[claim(measured=0.9), claim(measured=0.1, most=0.7)]),
-        ),
+        ("max_measured_eps", 0.8, subject(audits=[claim(measured=0.9), claim(measured=0.1, most=0.7)])),
         ("max_proven_eps", 0.9, subject(warnings=VOIDED, proof=proof(1.0))),
         ("max_ceiling_auc", 0.9, subject(warnings=VOIDED, proof=proof(1.0))),
         ("max_ceiling_auc", 0.9, subject(proof=proof(1.0), **UNTESTED)),
@@ -301,18 +297,6 @@ def test_the_view_is_the_named_one_or_all_that_a_spec_does_not_hide(
     blind = "shown" in hide or "query" in hide  # who does not know the query does not know its documents
     seen = "individual" if blind else "individual+lists"
     assert limits.seen_by_server(hide).view == (named or seen)
-
-
-@pytest.mark.parametrize("said", ['"yes"', "1", '["individual"]'])
-def test_what_need_not_be_judged_is_true_or_false(said: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"^limits\.toml: allow_not_judged=\S+ input should be .*bool"
-    ) as error:
-        SystemLimits.from_toml(f"min_ndcg = 0.3\nallow_not_judged = {said}", "limits.toml")
-    assert "\n" not in str(error.value)
-    assert (
-        "allow_not_judged" not in SystemLimits.parse({"min_ndcg": 0.3, "allow_not_judged": False}, "").given
-    )
 
 
 def test_no_loss_at_all_is_a_limit() -> None:

@@ -1,11 +1,13 @@
-"""Pools of a comparison as subjects: each with its own attacks, audits and losses."""
+"""Pools of a comparison as subjects, with their own attacks, audits and losses; links that must not lie."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import foltr_audit as fa
 from foltr_audit.core.results import GapRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
@@ -14,6 +16,7 @@ from foltr_audit.evidence.check.outcomes import Checked, CheckSubject, outcomes
 from foltr_audit.evidence.check.subjects import checked_pools, chosen_pools
 from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.experiments.table import NOT_TESTED, ComparedPool
+from tests.fixtures.audits import ToyClip, ToyLaplace
 from tests.fixtures.check_subjects import proof
 from tests.fixtures.comparisons import audit, lost, setting, warned
 
@@ -138,3 +141,28 @@ def test_a_chain_with_a_broken_link_has_no_ceiling() -> None:
         if status == "broken":
             assert outcome.value == 1.0
             assert "a link does less than it declares: half the noise" in outcome.about
+
+
+# --- a link that lies, in a new run and in a recorded one -----------------------------------------
+
+WORLD: dict[str, Any] = {
+    "data": {"source": "synthetic:mq2007:60"},
+    "population": {"clients": 20},
+    "train": {"rounds": 2, "click_model": "perfect", "learner": "fpdgd:rank_with=global"},
+    "attack": {"methods": ["olsr"], "click_models": ["perfect"], "on": ["test"]},
+    "audit": {"trials": 20},
+}
+CEILING = {"max_ceiling_auc": 0.8}
+
+
+def test_a_link_that_lies_leaves_no_ceiling(tmp_path: Path) -> None:
+    """What an honest chain leaves is in `tests/golden/checks.console`."""
+    chain = [fa.use_plugin(ToyClip), f"{fa.use_plugin(ToyLaplace)}:broken=half noise"]
+    spec = fa.Spec(**WORLD, defense=chain)
+    fresh = fa.check(CEILING, spec)
+    fa.attack({**WORLD, "audit": None, "defense": chain}, out=tmp_path / "run")
+    recorded = fa.check(CEILING, tmp_path / "run")
+    for report in (fresh, recorded):
+        (outcome,) = report.rows()
+        assert (outcome["status"], outcome["value"]) == ("broken", 1.0)
+        assert "a link does less than it declares" in str(outcome["about"])
