@@ -203,10 +203,6 @@ def test_output_that_differs_is_found() -> None:
     assert "unknown attack" in difference(shown, command, printed.replace("unknown", "no such"))
 
 
-def test_a_path_that_is_no_more_is_found() -> None:
-    assert missing_paths("see `judge/clicks.py` and `judge/nobody.py`") == ["judge/nobody.py"]
-
-
 def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     page, made = tmp_path / "page.md", GENERATED.as_posix()
     page.write_text(
