@@ -19,17 +19,6 @@ def shown(answer: Any) -> tuple[Any, str]:
     return answer.table, " ".join(answer.left_out)
 
 
-def test_the_table_has_the_attacks_strongest_first_and_the_best_guess() -> None:
-    found = attack_report({1.2: judged_lists()})
-    table, _ = shown(found.short_answer())
-    known = sorted((row for row in found.results if row["auc"].known), key=lambda row: -row.number("auc"))
-    attacks, guesses = (
-        [row["method"] for row in known if row["baseline"] == which] for which in (False, True)
-    )
-    assert [line.cells[0].text for line in table.lines] == [*attacks, guesses[0]]
-    assert table.lines[-1].dim
-
-
 def test_many_settings_keep_to_twelve_rows() -> None:
     found = attack_report({0.5 + n: judged_lists(n) for n in range(1, 10)})
     table, left_out = shown(found.short_answer())

@@ -82,22 +82,6 @@ def test_missing_and_unknown_columns_are_refused() -> None:
         BIN.row({"count": 1, "share": 0.5, "odd": 1})
 
 
-def test_an_object_gives_its_attributes() -> None:
-    class Counted:
-        count = 3
-
-    assert BIN.of(Counted(), share=0.5).plain() == {"count": 3, "share": 0.5}
-
-
-def test_numbers_of_a_row() -> None:
-    row = Section("auc:est n:num|null").row({"auc": Estimate(0.5, (0.4, 0.6)), "n": None})
-    assert row.number("auc") == 0.5
-    assert math.isnan(row.number("n"))
-    assert math.isnan(row.number("missing"))
-    assert row.estimate("auc").ci95 == (0.4, 0.6)
-    assert not row.estimate("n").known
-
-
 def test_an_interval_is_computed_once_and_only_when_asked_for() -> None:
     asked: list[int] = []
 

@@ -10,7 +10,6 @@ import re
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -284,13 +283,6 @@ def test_without_a_cell_it_says_so() -> None:
     assert Reader(html_page(page)).text.count("0 of 3 cells are done") == 1
 
 
-def test_headings_are_in_order() -> None:
-    levels = [int(tag[1]) for tag, _ in read().tags if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(later - level <= 1 for level, later in pairwise(levels))
-
-
 def test_long_tables_are_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST_ROWS", 2)
     page = page_of(report(setting("a", 1.2)))
@@ -341,10 +333,6 @@ def test_what_users_named_is_shown_and_never_run() -> None:
     assert data is not None
     assert "<" not in data[1]
     assert EVIL in json.loads(data[1])["texts"]
-
-
-def test_the_same_results_are_the_same_bytes() -> None:
-    assert html_page(evil()) == html_page(evil())
 
 
 # --- colours ----------------------------------------------------------------------------------------

@@ -103,9 +103,3 @@ def test_numbers_are_printed_with_their_marks() -> None:
     assert ".500▼" in perfect
     assert sum(word.endswith("▲") for word in perfect) == 1
     assert "0.5 ▼" in preset_text(preset())
-
-
-def test_single_runs_have_no_marks() -> None:
-    table: Any = compared(1).table()
-    assert {row["found_mark"] for row in table["rows"]} == {""}
-    assert {row["p"] for row in table["tests"]} == {None}

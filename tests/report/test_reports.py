@@ -11,8 +11,6 @@ from scipy.stats import binomtest
 
 import foltr_audit as fa
 from foltr_audit.core.results import Estimate
-from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.doubts import AttackedClicks, shown_above, wrong_sign
 from foltr_audit.report.attack import describe_results
@@ -53,39 +51,6 @@ def test_repetitions_are_pooled_and_nothing_else() -> None:
 def test_specs_with_other_methods_stand_beside_each_other() -> None:
     report = fa.attack([_spec(), _spec(attack={"methods": ["max-gain"]})])
     assert {row["method"] for row in plain(report.results)} >= {"olsr", "max-gain"}
-
-
-def test_every_list_stands_behind_the_rows_beside_the_results() -> None:
-    attack = {"click_models": ["perfect", "informational"], "methods": ["olsr", "max-gain"], "repeats": 2}
-    report = fa.attack([_spec(attack=attack), _spec(attack=attack, repetition=1)])
-    models = ["perfect", "informational"]
-    assert [row["click_model"] for row in plain(report.identifiability)] == models
-    for facts in plain(report.identifiability):
-        mine = [row for row in plain(report.results) if row["click_model"] == facts["click_model"]]
-        for row in mine:
-            assert (row["skipped"], row["all_clicked"]) == (facts["without_click"], facts["all_clicked"])
-            assert row["lists"] + row["skipped"] == facts["lists"] == facts["messages"]
-        told = [row for row in plain(report.any_click) if row["click_model"] == facts["click_model"]]
-        methods = [row["method"] for row in mine if not row["method"].startswith("random:")]
-        assert [row["method"] for row in told] == methods
-        assert {"first-position", "olsr", "max-gain"} <= set(methods)
-        for row in told:
-            assert (row["lists"], row["lists_with_click"]) == (facts["lists"], mine[0]["lists"])
-            assert row["base_rate"] == pytest.approx(mine[0]["lists"] / facts["lists"])
-    assert plain(report.queries) == plain(report.refused) == []
-
-
-def test_named_queries_are_reported_for_every_repetition() -> None:
-    name = str(load_collection(DataSpec(source="synthetic:mq2007:60"), 1).vali.query_ids[3])
-    attack = {"queries": [name], "repeats": 3, "min_documents": 1}
-    report = fa.attack([_spec(attack=attack), _spec(attack=attack, repetition=1)])
-    asked = [row for row in plain(report.queries) if row["query"] == name]
-    attacked = [row["list"] for row in asked if row["method"] == "olsr"]
-    assert sorted(attacked) == sorted({row["list"] for row in asked})
-    assert len({row["list"] for row in asked}) == 2 * 3  # repetitions and repeats
-    assert len(asked) == len(plain(report.queries))
-    with pytest.raises(fa.FoltrAuditError, match="'nobody asks this' is no query of synthetic:mq2007:60"):
-        fa.attack([_spec(attack={"queries": [name, "nobody asks this"]})])
 
 
 def test_no_spec_and_a_spec_without_attack_are_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,13 +82,8 @@ def test_the_run_equals_its_first_twin_up_to_the_change(data: Collection) -> Non
     assert second[0] != main[0]
     report = TrainReport.of(plan, cells)
     one, two = plain(report.periods)
-    assert (one["first"], one["end"], two["end"]) == (0, 72, 144)
-    assert one["ndcg_delta@10"] == 0.0
-    before = main[2]
-    old, new = before["offline_ndcg@10/intent 1"], before["offline_ndcg@10/intent 2"]
-    assert two["ndcg_drop@10"] == pytest.approx(max(old - new, 0) / old)
-    assert two["ndcg@10"] == main[-1]["offline_ndcg@10"] == main[-1]["offline_ndcg@10/intent 2"]
-    assert two["online_mean"] == pytest.approx(np.mean([row["online_ndcg@10"] for row in main[3:]]))
+    assert (one["first"], one["end"], two["end"], one["ndcg_delta@10"]) == (0, 72, 144, 0.0)
+    assert main[-1]["offline_ndcg@10"] == main[-1]["offline_ndcg@10/intent 2"]
     assert (report.twins, report.population) == ((), ())
 
 
@@ -105,15 +99,6 @@ def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: C
     assert offline["twin"] == online["twin"] == SPECIFIC
     ends = [ranker.trained.rounds[-1][f"offline_ndcg@10/intent {k + 1}"] for k, ranker in enumerate(rankers)]
     assert offline["mean_twin"] == pytest.approx(np.mean(ends))
-
-
-def test_twins_are_stored_and_resumed_like_any_run(data: Collection, tmp_path: Path) -> None:
-    plan, cells = ran(data, spec("abrupt"), output=RunOutput(tmp_path / "out"))
-    stored = {path.name for path in (tmp_path / "out").iterdir()}
-    assert stored == {"plan.toml", *(one.hash[:12] for one in plan.specs)}
-    _, again = ran(data, spec("abrupt"), output=RunOutput(tmp_path / "out", resume=True))
-    assert [cell.trained.rounds for cell in again] == [cell.trained.rounds for cell in cells]
-    assert TrainReport.of(plan, again).periods == TrainReport.of(plan, cells).periods
 
 
 def test_a_scenario_that_is_held_against_nothing_is_refused(data: Collection) -> None:

@@ -1,11 +1,13 @@
-"""What reports of membership and unlearning warn of: values that no attack can reach."""
+"""What reports of membership and unlearning warn of, and whether the claims of an audit hold."""
 
 from __future__ import annotations
 
 import pytest
 
 from foltr_audit.core.results import Estimate
-from tests.fixtures.made_reports import membership_report, unlearning_report
+from foltr_audit.errors import ContradictionError
+from tests.fixtures.made_reports import audit_report as report
+from tests.fixtures.made_reports import finding, membership_report, unlearning_report
 
 
 def test_an_interval_above_the_ceiling_is_a_warning() -> None:
@@ -24,3 +26,11 @@ def test_a_bound_on_exact_unlearning_is_a_warning() -> None:
     (warning,) = unlearning_report(retrain=0.4, none=2.0).warnings
     assert warning["warning"].startswith("retrain: eps >= 0.4, where 0 is true: one run in 20")
     assert not unlearning_report(retrain=0.0, none=2.0).warnings
+
+
+def test_whether_claims_hold() -> None:
+    assert report(finding("not refuted")).holds()
+    assert not report(finding("not refuted")).holds(require_proof=True)
+    assert not report(finding("refuted")).holds()
+    with pytest.raises(ContradictionError, match="published, message, one interaction: contradiction"):
+        report(finding("contradiction")).holds()
