@@ -12,11 +12,7 @@ import pytest
 from scipy import stats
 
 import foltr_audit as fa
-from foltr_audit.core.click_models import (
-    InformationalClickModel,
-    NavigationalClickModel,
-    PerfectClickModel,
-)
+from foltr_audit.core.click_models import InformationalClickModel, NavigationalClickModel, PerfectClickModel
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from tests.fixtures.doc_examples import ROOT
@@ -40,12 +36,7 @@ def test_a_step_is_that_of_the_package(app: dict[str, ModuleType], seed: int) ->
     for clicks in itertools.product([False, True], repeat=7):
         scores, clicked = features @ model, np.array(clicks)
         (coefficients,), _ = pdgd_coefficients(
-            scores,
-            np.array([0, 7]),
-            np.arange(7)[np.newaxis],
-            read_only(clicked[np.newaxis]),
-            False,
-            False,
+            scores, np.array([0, 7]), np.arange(7)[np.newaxis], read_only(clicked[np.newaxis]), False, False
         )
         found = app["pdgd_learner"].pdgd_step(model, features, clicked, 0.1)
         np.testing.assert_allclose(found, 0.1 * coefficients @ features, rtol=1e-10, atol=1e-15)

@@ -154,25 +154,6 @@ def test_an_option_names_a_class_of_a_file(module: Path, tmp_path: Path) -> None
     assert spec.defense == ("own_defenses:Tight:norm=1.5", "gaussian:sigma=1")
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("no_such_module:Thing", "importing no_such_module failed"),
-        ("no_such_file.py:Thing", "no_such_file.py: no such file"),
-        ("own_defenses.py:Loose", "has no such class"),
-        ("own_defenses:Path", "no plug-in"),
-    ],
-)
-def test_a_wrong_name_is_one_line(
-    option: str, message: str, module: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del module
-    assert main(["train", "--defense", f"{option}:norm=1"]) == 2
-    error = capsys.readouterr().err.strip()
-    assert message in error
-    assert "\n" not in error
-
-
 def test_worker_processes_import_what_the_user_named(module: Path) -> None:
     """Also those that an earlier comparison started, before the folder of the module was known."""
     assert sorted(Workers(jobs=2).results(abs, range(4))) == [0, 1, 2, 3]

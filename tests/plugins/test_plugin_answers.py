@@ -135,11 +135,7 @@ WRONG: list[tuple[type[Plugin], str, str]] = [
         model_learner("local_step", "(None, None)"),
         "local_step gave None; expected an array of truth values",
     ),
-    (
-        Learner,
-        model_learner("published_chain"),
-        "published_chain gave None; expected a tuple of defenses",
-    ),
+    (Learner, model_learner("published_chain"), "published_chain gave None; expected a tuple of defenses"),
     *(
         (Learner, METRIC_LEARNER.format(hook=hook), f"{hook} gave None; expected a")
         for hook in ("outcomes", "first_state", "update")
@@ -154,11 +150,7 @@ WRONG: list[tuple[type[Plugin], str, str]] = [
         SCENARIO.format(hook="environment", body="3"),
         "environment gave an int; expected an Environment",
     ),
-    (
-        ClickModel,
-        CLICKS.format(body="None"),
-        "click gave None; expected an array of truth values",
-    ),
+    (ClickModel, CLICKS.format(body="None"), "click gave None; expected an array of truth values"),
     (
         ClickModel,
         CLICKS.format(body="np.zeros(3, dtype=bool)"),

@@ -11,24 +11,8 @@ from typing import ClassVar
 import pytest
 from pydantic import Field, ValidationError
 
-from foltr_audit.core.plugins import (
-    Attack,
-    ClickModel,
-    Defense,
-    Learner,
-    Plugin,
-    Scenario,
-    plain,
-)
-from foltr_audit.core.plugins.registry import (
-    GROUPS,
-    SINGULAR,
-    make,
-    names,
-    parameters,
-    plugin_class,
-    remade,
-)
+from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, plain
+from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, make, names, parameters, plugin_class, remade
 from foltr_audit.errors import PluginError, first_problem
 from tests.fixtures.plugin_packages import Installer
 
@@ -91,42 +75,6 @@ def test_text_forms(base: type[Plugin], text: str, label: str, canonical: str | 
     assert plugin.text == canonical
     assert plugin.label == label
     assert make(base, canonical) == plugin == make(base, label)
-
-
-@pytest.mark.parametrize(
-    ("base", "text", "message"),
-    [
-        (Attack, "olrs", "unknown attack 'olrs'; did you mean 'olsr'? (known: "),
-        (Attack, "", "unknown attack ''; known: "),
-        (Attack, "clip", "unknown attack 'clip'; known: "),
-        (ClickModel, "perfekt", "unknown click model 'perfekt'; did you mean 'perfect'?"),
-        (Scenario, "uniformly", "unknown scenario 'uniformly'; did you mean 'uniform'?"),
-        (Attack, "olsr:", "attack olsr: no parameter after ':' in 'olsr:'; expected name=value"),
-        (Attack, "olsr:tolerance", "attack olsr: 'tolerance' in 'olsr:tolerance'; expected parameter=value"),
-        (Attack, "olsr:=3", "attack olsr: '=3' in 'olsr:=3'; expected parameter=value"),
-        (Attack, "olsr:tolerance=", "attack olsr: 'tolerance=' in "),
-        (Attack, "olsr:tolerance=.1,", "attack olsr: '' in 'olsr:tolerance=.1,'"),
-        (Attack, "olsr:tolerance=.1,tolerance=.2", "attack olsr: parameter tolerance given twice in "),
-        (
-            Attack,
-            "olsr:tolerence=.1",
-            "attack olsr: unknown parameter 'tolerence'; did you mean 'tolerance'? (known: tolerance)",
-        ),
-        (Attack, "first-position:k=3", "attack first-position: unknown parameter 'k'; known: none"),
-        (Attack, "olsr:tolerance=1", "attack olsr: tolerance=1: input should be less than 1"),
-        (Attack, "olsr:tolerance=nan", "attack olsr: tolerance=nan: "),
-        (Attack, "higher-distance:more_than=1.5", "attack higher-distance: more_than=1.5: "),
-        (Defense, "gamma-laplace:eps=1", "defense gamma-laplace: sensitivity is missing"),
-        (Learner, "fpdgd:pairs=some", "learner fpdgd: pairs=some: input should be 'all' or 'last-click+1'"),
-        (Learner, "fpdgd:clip_without_pairs=maybe", "learner fpdgd: clip_without_pairs=maybe: "),
-    ],
-)
-def test_refused_texts(base: type[Plugin], text: str, message: str) -> None:
-    with pytest.raises(PluginError) as caught:
-        make(base, text)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
-    assert caught.value.exit_code == 2
 
 
 def test_plain_values() -> None:
@@ -218,8 +166,6 @@ class TestPluginsOfOthers:
         [
             ("other_lab:NotOne", "other_lab:NotOne is no attack"),
             ("other_lab:MODULE", "'mine' (other_lab:MODULE) cannot be loaded"),
-            ("other_lab:Nobody", "'mine' (other_lab:Nobody) cannot be loaded"),
-            ("other_lab_missing:Mine", "'mine' (other_lab_missing:Mine) cannot be loaded"),
             ("other_lab_missing.inner:Mine", "'mine' (other_lab_missing.inner:Mine) cannot be loaded"),
             ("foltr_audit.core.plugins:Defense", "of other-lab is shadowed by "),
         ],
@@ -241,7 +187,3 @@ class TestPluginsOfOthers:
     def test_the_same_claim_twice_is_one(self, tmp_path: Path, install: Installer) -> None:
         install(tmp_path, "other-lab", {GROUP: {"olsr": "foltr_audit.attacks.olsr:OLSR"}}, {})
         assert names(Attack).count("olsr") == 1
-
-    def test_a_broken_plugin_does_not_hurt_the_others(self, tmp_path: Path, install: Installer) -> None:
-        install(tmp_path, "other-lab", {GROUP: {"mine": "other_lab_missing:Mine"}}, {})
-        assert make(Attack, "olsr").name == "olsr"

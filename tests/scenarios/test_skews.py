@@ -225,13 +225,6 @@ def test_the_text_of_a_skew_makes_it_again(strength: float, two: bool, overlap: 
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "around", "said"),
-    [
-        ("intent-skew", AROUND._replace(intents=1), "judged under one intent; expected several"),
-        ("label-skew:grades=2,overlap=true", AROUND._replace(largest_label=0), "label-skew has no values"),
-    ],
-)
-def test_a_skew_that_does_not_fit_the_data_is_refused(text: str, around: ScenarioContext, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        population(text, around=around)
+def test_grades_in_pairs_need_two_grades() -> None:
+    with pytest.raises(UsageError, match="label-skew has no values"):
+        population("label-skew:grades=2,overlap=true", around=AROUND._replace(largest_label=0))

@@ -138,16 +138,6 @@ def test_shares_of_mixed_queries_exclude_each_other(case: Case) -> None:
         assert row[kind] == pytest.approx(found[kind] / found.total())
 
 
-def test_the_order_of_tie_breaks() -> None:
-    queries = [
-        [(0, 1), (0, 1), (1, 4)],  # most documents
-        [(0, 1), (0, 4), (1, 3), (1, 3)],  # highest sum
-        [(0, 2), (0, 2), (1, 3), (1, 1)],  # highest label
-    ]
-    found = query_topics(Case(queries * 9, 2).counts, Streams(1).generator("t"))
-    assert found.tolist() == [0, 1, 1] * 9
-
-
 def test_the_last_tie_break_is_fair_and_repeats_with_its_seed() -> None:
     counts = Case([[(0, 2), (1, 2), (2, 1)]] * 4000, 3).counts
     topics = query_topics(counts, Streams(1).generator("t"))

@@ -232,11 +232,8 @@ def test_a_merge_of_three_clients_is_the_weighted_sum_of_their_models() -> None:
     [
         ({"trails": 3}, r"^merge: unknown field 'trails'; did you mean 'trials'\?"),
         ({"data": {"sauce": "x"}}, r"^merge: unknown field data\.sauce; did you mean 'source'\?"),
-        ({"trees": 3001}, r"^merge: trees=3001: input should be less than or equal to 3000"),
         ({"trials": 0}, r"^merge: trials=0: "),
-        ({"splits": [4]}, r"^merge: splits=4: "),
         ({"splits": []}, r"^merge: splits="),
-        ({"categories": [3, 3]}, r"^merge: categories: 3, 3: expected different ones$"),
         ({"categories": [*range(10)]}, r"^merge: categories="),
     ],
 )

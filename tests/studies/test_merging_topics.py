@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from foltr_audit.studies.model_merging.categories import CategoryRule
-from foltr_audit.studies.model_merging.splits import (
-    QueryTopics,
-    category_rows,
-    split_statistics,
-)
+from foltr_audit.studies.model_merging.splits import QueryTopics, category_rows, split_statistics
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.rng import Streams

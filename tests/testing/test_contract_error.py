@@ -65,11 +65,6 @@ def test_a_class_needs_defaults() -> None:
         check_defense(Doubling)
 
 
-def test_a_text_is_of_a_registered_plug_in() -> None:
-    with pytest.raises(PluginError, match="unknown defense 'doubling'"):
-        check_defense("doubling:times=2")
-
-
 @pytest.mark.parametrize("given", [Doubling(times=1), Doubling, 7])
 def test_what_is_of_another_kind_is_refused(given: Any) -> None:
     with pytest.raises(ContractError, match="can be made: expected a subclass of Attack, an object of one"):
