@@ -9,6 +9,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -299,16 +300,18 @@ def test_scores_that_tie_may_fall_the_other_way_where_versions_differ(attacked: 
     other = {**json.loads(files[NAME])["versions"], "numpy": "0.0.1"}
     rows = json.loads(files["results.json"])["results"]
     at, row = next((at, row) for at, row in enumerate(rows) if row["method"] == "olsr")
+
+    def move(auc: dict[str, float], table: dict[str, Any]) -> None:
+        table["results"][at] |= auc
+
     tie = 0.5 / (row["lists"] * row["unclicked_documents"])  # of one clicked document each
     for by, versions, state in (
         (tie, other, "holds"),
         (2 / row["lists"], other, "fails"),
         (tie, {}, "fails"),
     ):
-        auc = row["auc"] + by * (1 if row["auc"] < 0.5 else -1)
-        moved = changed_json(
-            files["results.json"], lambda table, auc=auc: table["results"][at].update(auc=auc)
-        )
+        auc = {"auc": row["auc"] + by * (1 if row["auc"] < 0.5 else -1)}
+        moved = changed_json(files["results.json"], partial(move, auc))
         changes = {"versions": versions} if versions else {}
         table = verify(forged(tmp_path / "f.zip", {**files, "results.json": moved}, **changes), seed=1)
         assert states(table)["results"] == state, said(table)
