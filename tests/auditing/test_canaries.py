@@ -1,24 +1,38 @@
-"""Canaries: neighbouring logs that a search finds, against every pair of logs looked at one by one."""
+"""Canaries: neighbouring logs that a search finds, against every pair; models that they are played on."""
 
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foltr_audit.auditing import canaries
-from foltr_audit.auditing.canaries import CanarySearch, LogCanary, message_canaries
+from foltr_audit.auditing.audit import Audit
+from foltr_audit.auditing.canaries import (
+    CanarySearch,
+    LogCanary,
+    farthest_flip,
+    farthest_pair,
+    message_canaries,
+)
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, ModelLearner, RoundContext
+from foltr_audit.core.results import AuditRecord
 from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runs.folder import RunFolder
+from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
-from tests.fixtures.audits import ToyClip, ToyLaplace
+from tests.fixtures.audits import ToyClip, ToyLaplace, leave_out_law_tests
 from tests.fixtures.tiny import FEATURES
 
 MODEL = np.linspace(-0.3, 0.3, FEATURES)
@@ -177,3 +191,124 @@ def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
     assert np.abs(far).sum(axis=1).min() > 100
     with pytest.raises(UsageError, match="the chain does not clip"):
         list(message_canaries((), MODEL))
+
+
+FLAT, STEEP = np.zeros(FEATURES), np.linspace(-5, 5, FEATURES)
+
+
+def found(setup_of: SetupOf, canary: str, *names: str, steep_first: bool = False) -> AuditRecord:
+    first, trained = (STEEP, FLAT) if steep_first else (FLAT, STEEP)
+    protocol = AuditSpec(models=names, canaries=(canary,), trials=50, min_documents=4, views=("individual",))
+    audit = Audit(setup_of(chain=(ToyClip(norm=1e6), ToyLaplace())), protocol)
+    several = {"first": [first], "trained": [trained]}
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_law_tests(patch)
+        (only,) = audit.findings({name: several[name] for name in names})
+    return only
+
+
+@pytest.mark.parametrize("canary", ["data:worst", "data:no-click"])
+@pytest.mark.parametrize("steep_first", [False, True])
+def test_the_model_with_the_larger_shift_is_played(setup_of: SetupOf, canary: str, steep_first: bool) -> None:
+    alone = [
+        found(setup_of, canary, name, steep_first=steep_first).exact or 0.0 for name in ("first", "trained")
+    ]
+    both = found(setup_of, canary, "first", "trained", steep_first=steep_first)
+    assert alone[0] != alone[1]
+    assert both.exact == max(alone)
+    assert both.model == ("first", "trained")[int(np.argmax(alone))]
+
+
+def test_a_typical_pair_is_played_at_the_last_model(setup_of: SetupOf) -> None:
+    assert found(setup_of, "data:typical", "first", "trained").model == "trained"
+    assert found(setup_of, "data:typical", "first").model == "first"
+
+
+def test_models_along_a_run_are_those_that_shorter_runs_end_with(setup_of: SetupOf, tmp_path: Path) -> None:
+    ends = {rounds: train(setup_of(rounds=rounds)).parameters for rounds in (1, 3, 4)}
+    longest = setup_of(rounds=4)
+    expected = [first_model(longest), ends[1], ends[3], ends[4]]
+    np.testing.assert_array_equal(train(longest, along=4).along, expected)
+    few = setup_of(rounds=1)
+    np.testing.assert_array_equal(train(few, along=3).along, [first_model(few)] * 2 + [ends[1]])
+    for resume in (False, True):  # the second time its rounds are read from the folder
+        folder = RunFolder.create(tmp_path / "run", longest.spec, resume=resume)
+        np.testing.assert_array_equal(train(longest, folder, along=4).along, expected)
+
+
+def test_each_of_several_messages_starts_from_the_model_of_its_round(setup_of: SetupOf) -> None:
+    """A pair whose shift is larger at one model than at the other loses both of its losses together."""
+    client: dict[str, Any] = {"units": ("query",), "views": ("individual",), "trials": 50, "min_documents": 4}
+    setup = setup_of(chain=(ToyClip(norm=1e6), ToyLaplace()))
+    several = Audit(setup, AuditSpec(**client, messages=2))
+    (pooled,) = several.findings({"rounds": [FLAT, STEEP]})
+    assert pooled.model == "rounds"
+    canary = several.session([FLAT, STEEP]).canary("data:worst", "query")
+    losses = []
+    for model in (FLAT, STEEP):
+        alone = Audit(setup, AuditSpec(**client)).session([model])
+        losses.append(alone.exact(canary, "individual", 0.0))
+    assert losses[0] != losses[1]
+    assert pooled.exact == pytest.approx(sum(loss or 0.0 for loss in losses))
+
+
+def distances(points: Floats, order: int) -> Floats:
+    """Every distance of two points, (n, n)."""
+    differences = points[:, np.newaxis] - points[np.newaxis]
+    return np.asarray(np.linalg.norm(differences, ord=order, axis=2))
+
+
+def points_of(seed: int, n: int, P: int) -> Floats:
+    """Points with heavy tails, some of them twice."""
+    rng = np.random.default_rng(seed)
+    points = rng.standard_t(2, size=(n, P))
+    return np.ascontiguousarray(points[rng.integers(n, size=n)])
+
+
+@given(st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 6), st.sampled_from([1, 2]))
+def test_no_two_points_are_farther_apart(seed: int, n: int, P: int, order: int) -> None:
+    points = points_of(seed, n, P)
+    every = distances(points, order)
+    i, j, apart = farthest_pair(points, order, 0.0)
+    assert apart == pytest.approx(every.max(), rel=1e-12)
+    if every.max() > 0:
+        assert every[i, j] == pytest.approx(every.max(), rel=1e-12)
+    assert farthest_pair(points, order, float(every.max()) * 1.01 + 1e-9)[:2] == (-1, -1)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.sampled_from([1, 2]))
+def test_flips_differ_in_one_bit(seed: int, k: int, P: int, order: int) -> None:
+    points = points_of(seed, 2**k, P)
+    every = distances(points, order)
+    rows = np.arange(2**k)
+    flips = np.array([[bin(a ^ b).count("1") == 1 for a in rows] for b in rows])
+    i, j, apart = farthest_flip(points, order, 0.0)
+    assert apart == pytest.approx(every[flips].max(), rel=1e-12)
+    assert apart == 0.0 or bin(i ^ j).count("1") == 1
+
+
+@given(st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 6), st.sampled_from([1, 2]))
+def test_points_on_a_sphere_are_no_farther_apart_up_to_rounding(
+    seed: int, n: int, P: int, order: int
+) -> None:
+    points = points_of(seed, n, P)
+    points /= np.linalg.norm(points, ord=order, axis=1, keepdims=True)
+    farthest = float(distances(points, order).max())
+    assert farthest_pair(points, order, 0.0)[2] == pytest.approx(farthest, rel=2e-9, abs=1e-12)
+    assert farthest_pair(points, order, 2.0) == (-1, -1, 2.0)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_rounding_does_not_choose(order: int) -> None:
+    far = np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5], [-1.5, 0.0]])
+    for row in range(4):
+        points = far.copy()
+        points[row] *= 1 + 1e-13
+        assert farthest_pair(points, order, 0.0)[:2] == farthest_pair(far, order, 0.0)[:2]
+        assert farthest_flip(points, order, 0.0)[:2] == farthest_flip(far, order, 0.0)[:2]
+
+
+def test_too_few_points() -> None:
+    assert farthest_pair(np.zeros((1, 3)), 1, 0.5) == (-1, -1, 0.5)
+    assert farthest_pair(np.zeros((0, 3)), 2, 0.0) == (-1, -1, 0.0)
+    assert farthest_flip(np.zeros((1, 3)), 1, 0.0) == (-1, -1, 0.0)

@@ -51,13 +51,7 @@ def test_what_does_as_it_says_is_left_alone(name: str, setup_of: SetupOf) -> Non
         assert found.verdict != "declared law broken"
 
 
-NOISY = ("laplace", "gamma-laplace", "skellam")
-OTHER_NOISES = [
-    pytest.param(name, marks=pytest.mark.slow) for name in CHAINS if name not in (*NOISY, "click-rr")
-]
-
-
-@pytest.mark.parametrize("name", [*NOISY, *OTHER_NOISES])
+@pytest.mark.parametrize("name", ["laplace", "skellam"])
 @pytest.mark.parametrize("fault", NOISE_FAULTS)
 def test_noise_that_is_less_than_declared_is_found(name: str, fault: str, setup_of: SetupOf) -> None:
     """Each of them was proven, but for the games that happened to be played where it shows."""
@@ -71,7 +65,9 @@ def test_noise_that_is_less_than_declared_is_found(name: str, fault: str, setup_
         assert found.exact is None
 
 
-@pytest.mark.parametrize("name", ["gaussian", "gaussian-shares", "skellam, secure sums", "discrete-gaussian"])
+@pytest.mark.parametrize(
+    "name", ["gamma-laplace", "gaussian", "gaussian-shares", "skellam, secure sums", "discrete-gaussian"]
+)
 def test_a_little_less_noise_of_any_law_is_found(name: str, setup_of: SetupOf) -> None:
     for found in audited(broken(setup_of(defense=CHAINS[name], clients=30), "15 % less noise")):
         assert found.declared == "broken"
@@ -192,12 +188,6 @@ def test_bounds_that_hold_for_some_clients_only_are_found(says: str, why: str, s
     assert why in found.why
 
 
-def test_a_clip_that_does_not_clip_is_found(setup_of: SetupOf) -> None:
-    found = declared(setup_of(chain=(ToyClip(broken=True), ToyLaplace())))
-    assert "outside the declared ball" in found.why
-    assert "toy-clip" in found.broken
-
-
 class AfterItsNoise(Defense):
     """Adds noise, and then rounds by itself."""
 
@@ -223,7 +213,7 @@ OTHERS = ("quantise:range=2,levels=9", "sign:scale=0.1", "random-k:k=3,rescale=t
 
 
 @pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("name", ["laplace", "gamma-laplace", "gaussian", "gaussian-shares", "click-rr"])
+@pytest.mark.parametrize("name", ["laplace", "gaussian-shares", "click-rr"])
 def test_other_links_beside_noise_are_as_declared(name: str, other: str, setup_of: SetupOf) -> None:
     """Sparse, quantised and clipped messages, before the noise and after it."""
     noise = CHAINS[name]
@@ -328,32 +318,6 @@ def test_what_long_messages_are_without_their_noise_is_not_told(setup_of: SetupO
     assert noisy.why_not(np.zeros((5, 3))) is None
 
 
-# --- false alarms ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CHAINS)
-def test_no_false_alarm_in_many_runs(name: str, setup_of: SetupOf) -> None:
-    """All built-ins together: 400 runs, of which one in 2,500 should find any fault."""
-    alarms = []
-    for seed in range(50):
-        sizes = {"clients": (1, 4, 10, 80)[seed % 4], "rounds": (1, 2, 20, 300)[seed // 4 % 4]}
-        found = declared(setup_of(defense=CHAINS[name], seed=seed, **sizes), interactions=1 + seed % 3)
-        alarms += [found.why] if found.broken else []
-    assert not alarms
-
-
-@pytest.mark.slow
-def test_no_false_alarm_of_whole_audits(setup_of: SetupOf) -> None:
-    """Sums included, at several numbers of clients; no proof is contradicted either."""
-    for seed in range(20):
-        for name, chain in CHAINS.items():
-            setup = setup_of(defense=chain, clients=3 + seed % 40, seed=seed)
-            for found in audited(setup, trials=100):
-                assert found.declared == "as declared", (name, seed, found.declared_why)
-                assert found.verdict != "contradiction"
-
-
 # --- clicks ----------------------------------------------------------------------------------------------
 
 
@@ -411,6 +375,6 @@ def test_clicks_are_reported_by_the_law_that_is_stated(stated: float, holds: boo
 @pytest.mark.parametrize("text", ["click-rr:keep=0.999", "click-rr:eps=7"])
 def test_rare_lies_are_as_declared(text: str, setup_of: SetupOf) -> None:
     """Two that fall together by chance were too many for the normal law of a correlation."""
-    for seed in range(20):
+    for seed in range(10):
         found = declared(setup_of(defense=(text,), seed=seed), interactions=4)
         assert found.state == "as declared", (seed, found.why)

@@ -22,8 +22,7 @@ from foltr_audit.auditing.trial_scores import log_ratio
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.utils.arrays import Floats
-from tests.auditing.test_estimators import bound
-from tests.auditing.test_estimators_false_alarms import most
+from tests.auditing.test_estimators import bound, most
 from tests.fixtures.lattice_losses import Law, exact_epsilon
 
 MU = 0.268048  # eps 1 at delta 1e-5
@@ -127,10 +126,7 @@ def test_a_bound_for_correlations_in_between_is_never_below_those_at_the_ends(n:
     assert bound_at(1.0, 3.0, n, 0.049) == pytest.approx(bound_at(1 - 1e-9, 3.0, n, 0.049), rel=1e-4)
 
 
-SLOW = [pytest.param(3.0, 0.0, marks=pytest.mark.slow), pytest.param(1.0, 0.98, marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize(("mu", "rho"), [(0.0, 0.0), (0.5, 0.0), (0.5, 0.6), (6.0, 1.0), *SLOW])
+@pytest.mark.parametrize(("mu", "rho"), [(0.0, 0.0), (0.5, 0.0), (0.5, 0.6), (6.0, 1.0)])
 def test_the_bound_is_too_large_no_more_often_than_alpha(mu: float, rho: float) -> None:
     rng = np.random.default_rng(4)
     found = [mu_bound(*normal_scores(rng, mu, rho, 40), 0.05) for _ in range(1000)]
@@ -138,18 +134,6 @@ def test_the_bound_is_too_large_no_more_often_than_alpha(mu: float, rho: float) 
     assert alarms <= most(1000)
     if rho in (0.0, 1.0):
         assert alarms >= 25, "it is exact there"
-
-
-def test_shared_noise_that_is_taken_for_independent_noise_is_caught() -> None:
-    """The usual bound of two samples takes their variances for two estimates, and here they are one."""
-    rng, n, mu = np.random.default_rng(5), 40, 6.0
-
-    def usual(zero: Floats, one: Floats) -> float:
-        t = stats.ttest_ind(one, zero).statistic
-        return math.sqrt(2 / n) * noncentrality_bound(t, 2 * n - 2, 0.05)
-
-    alarms = sum(usual(*normal_scores(rng, mu, 1.0, n)) > mu for _ in range(300))
-    assert alarms > most(300)
 
 
 def test_shared_noise_makes_the_bound_tighter() -> None:
@@ -198,15 +182,6 @@ def test_most_of_the_exact_bound_is_found(trials: int, least: float) -> None:
     assert np.mean([bound("gaussian-dp", game, 1e-5).epsilon for game in games]) > least
 
 
-@pytest.mark.parametrize(("rho", "trials"), [(0.0, 20_000), (0.98, 2000)])
-def test_noise_that_is_15_percent_too_small_is_refuted(rho: float, trials: int) -> None:
-    rng = np.random.default_rng(10)
-    for factor, refuted in ((0.85, 20), (1.0, 0)):
-        games = [evaluated(*normal_scores(rng, MU / factor, rho, trials)) for _ in range(20)]
-        found = sum(bound("gaussian-dp", game, 1e-5).epsilon > 1.0 for game in games)
-        assert abs(found - refuted) <= 3, factor
-
-
 # --- noise that is nearly normal ------------------------------------------------------------------
 
 EDGE = 100_000.0  # variance in squared steps
@@ -226,28 +201,8 @@ def test_which_noise_is_nearly_normal() -> None:
     assert not any(nearly_normal(law) for law in (None, GammaShare(n=1, scale=1), GammaShare(n=9, scale=1)))
 
 
-def wrong_by(law: Law, mu: float, delta: float) -> float:
-    """How much smaller the exact eps of a shift of about mu is than that of normal noise; steps of 1."""
-    steps = round(mu * law.scale)
-    return 1 - exact_epsilon(law, steps, delta) / gaussian_epsilon(steps / law.scale, delta)
-
-
 LAWS: list[Law] = [law(sigma=math.sqrt(EDGE), step=1.0) for law in (Skellam, DiscreteGaussian)]
 LAWS += [Gaussian(sigma=math.sqrt(EDGE))]
-
-
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
-@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("delta", [1e-3, 1e-9])
-def test_the_loss_of_nearly_normal_noise_is_that_of_normal_noise(law: Law, mu: float, delta: float) -> None:
-    assert abs(wrong_by(law, mu, delta)) < 1e-4
-
-
-@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
-def test_the_loss_of_skellam_noise_is_wrong_by_its_kurtosis_times_a_constant(mu: float) -> None:
-    coarse, fine = (wrong_by(Skellam(sigma=sigma, step=1.0), mu, 1e-9) for sigma in (10.0, 100.0))
-    assert 0.03 < coarse < 0.07
-    assert coarse / fine == pytest.approx(100, rel=0.3)
 
 
 def skellam_scores(
@@ -259,17 +214,11 @@ def skellam_scores(
     return zero + others, one + others + steps
 
 
-def lattice_alarms(v: float, steps: int, delta: float, rho: float, n: int, repetitions: int) -> int:
+def test_noise_at_the_edge_of_the_criterion_raises_no_more_false_alarms() -> None:
     """Bounds above the exact eps."""
-    rng = np.random.default_rng(11)
-    true = exact_epsilon(Skellam(sigma=math.sqrt(v), step=1.0), steps, delta)
-    games = (evaluated(*skellam_scores(rng, v, steps, rho, n)) for _ in range(repetitions))
-    return sum(bound("gaussian-dp", game, delta).epsilon > true for game in games)
-
-
-@pytest.mark.parametrize("rho", [0.0, pytest.param(0.98, marks=pytest.mark.slow)])
-def test_noise_at_the_edge_of_the_criterion_raises_no_more_false_alarms(rho: float) -> None:
-    assert lattice_alarms(EDGE, 316, 1e-5, rho, 400, 1000) <= most(1000)
+    rng, true = np.random.default_rng(11), exact_epsilon(Skellam(sigma=math.sqrt(EDGE), step=1.0), 316, 1e-5)
+    games = (evaluated(*skellam_scores(rng, EDGE, 316, 0.0, 400)) for _ in range(1000))
+    assert sum(bound("gaussian-dp", game, 1e-5).epsilon > true for game in games) <= most(1000)
 
 
 @pytest.mark.parametrize("make", [Skellam, DiscreteGaussian])
@@ -281,14 +230,3 @@ def test_the_log_likelihood_ratio_of_nearly_normal_noise_is_as_good_as_linear(
     law = make(sigma=math.sqrt(EDGE), step=1.0)
     ratios = [log_ratio(law, scores[:, np.newaxis], means) for scores in seen]
     assert mu_bound(ratios[0], ratios[1], 0.05) == pytest.approx(mu_bound(*seen, 0.05), rel=1e-4)
-
-
-@pytest.mark.parametrize(("v", "steps", "n"), [(0.05, 1, 400), (100.0, 10, 2000)])
-def test_noise_on_a_coarse_grid_needs_the_criterion(v: float, steps: int, n: int) -> None:
-    assert not nearly_normal(Skellam(sigma=math.sqrt(v), step=1.0))
-    assert lattice_alarms(v, steps, 1e-9, 0.98, n, 100) > most(100)
-
-
-@pytest.mark.slow
-def test_noise_at_the_edge_of_the_criterion_where_it_matters_most() -> None:
-    assert lattice_alarms(EDGE, 949, 1e-9, 0.98, 10_000, 1000) <= most(1000)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from foltr_audit.auditing.played_rounds import PlayedRounds, PlayedTrial, difference, played_bound
 from foltr_audit.auditing.session import AuditSession
@@ -208,16 +207,6 @@ def test_less_noise_than_its_law_is_found_in_a_round(setup_of: SetupOf) -> None:
     assert law is not None
     played.games.others.follow(CLIENTS, law.summed(CLIENTS - 1))
     assert "its noise is larger in" in differences(played)["aggregate"]
-
-
-@pytest.mark.slow
-def test_chance_alone_shows_a_difference_as_rarely_as_it_says(setup_of: SetupOf) -> None:
-    alarm, runs = 0.05, 150
-    chains = [CHAINS["shares"], CHAINS["masks"]]
-    found = [
-        differences(system(setup_of, chains[seed % 2], seed=seed), alarm)["aggregate"] for seed in range(runs)
-    ]
-    assert sum(map(bool, found)) <= binom.ppf(0.999, runs, alarm)
 
 
 def test_what_a_round_shows_is_held_against_the_proof(

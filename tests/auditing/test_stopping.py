@@ -15,8 +15,7 @@ from foltr_audit.auditing.estimators.repeated_trials import hopeless
 from foltr_audit.auditing.evaluation import Pair, batches, play_until_decided
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.utils.arrays import Floats, Ints
-from tests.auditing.test_estimators import Mechanism, bound, gaussian, laplace, randomised_response
-from tests.auditing.test_estimators_false_alarms import most
+from tests.auditing.test_estimators import Mechanism, bound, gaussian, laplace, most, randomised_response
 from tests.conftest import SetupOf
 from tests.fixtures.audits import CLIENT, findings, session
 
@@ -101,14 +100,6 @@ def test_false_alarms_at_the_stop_stay_within_the_nominal_level(mechanism: Mecha
 
     assert alarms(mechanism.true, 480) <= most(60)
     assert alarms(0.5 * mechanism.true, 480) > most(60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mechanism", [laplace(1.0), randomised_response(1.0)], ids=lambda each: each.name)
-def test_false_alarms_at_the_stop_of_a_thousand_audits(mechanism: Mechanism) -> None:
-    rng = np.random.default_rng(14)
-    games = [stopped(mechanism, rng, mechanism.true) for _ in range(1000)]
-    assert sum(bound("betting", game).epsilon > mechanism.true for game in games) <= most(1000)
 
 
 # --- audits ---------------------------------------------------------------------------------------
