@@ -83,18 +83,19 @@ def paired_t_test(a: Floats, b: Floats) -> PairedTest:
         t = float("nan") if zero else float(np.copysign(np.inf, mean))
         ends = (mean, mean)
         return PairedTest(pairs=a.size, difference=mean, interval=ends, t=t, p=float(zero), effect_size=t)
-    from scipy.special import stdtr, stdtrit
+    from scipy.special import stdtr, stdtrit  # scipy.stats takes three times as long to import
 
-    spread = float(differences.std(ddof=1))
-    error = spread / math.sqrt(a.size)
-    t, reach = mean / error, float(stdtrit(a.size - 1, 0.5 + LEVEL / 2)) * error
+    # In the order of scipy.stats.ttest_rel, for the same digits.
+    error = math.sqrt(float(((differences - mean) ** 2).mean()) * (a.size / (a.size - 1)) / a.size)
+    t, tail = mean / error, (1.0 - LEVEL) / 2.0
+    low, high = stdtrit(a.size - 1, [tail, 1.0 - tail]) * error + mean
     return PairedTest(
         pairs=a.size,
         difference=mean,
-        interval=(mean - reach, mean + reach),
+        interval=(float(low), float(high)),
         t=t,
         p=2.0 * float(stdtr(a.size - 1, -abs(t))),
-        effect_size=mean / spread,
+        effect_size=mean / float(differences.std(ddof=1)),
     )
 
 

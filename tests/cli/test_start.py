@@ -13,6 +13,8 @@ HEAVY = {
     "numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels", "jinja2", "numpy",
     "dp_accounting",
 }  # fmt: skip
+COMPUTES = HEAVY - {"numba", "numpy", "scipy"} | {"scipy.stats"}
+TINY = "--data synthetic:mq2007:60 --clients 10 --rounds 1"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,8 @@ HEAVY = {
         ("report --help", HEAVY),
         ("list defenses --help", HEAVY),
         ("ceiling --eps 1.2 --auc .6", HEAVY - {"numpy"}),
-        ("attack --data synthetic:mq2007:60 --clients 10 --rounds 1 --click-model perfect", {"sklearn"}),
+        (f"train --eps 1.2 {TINY}", COMPUTES | {"scipy.special"}),
+        (f"attack --eps 1.2 --click-model perfect {TINY}", COMPUTES),
     ],
 )
 def test_a_command_starts_without_heavy_imports(command: str, heavy: set[str]) -> None:

@@ -152,6 +152,12 @@ def test_large_arguments_go_on_where_small_ones_end(order: float) -> None:
     assert np.isfinite(law.log_density([1e9, 1e15, 1e100, 1e300])).all()
 
 
+@pytest.mark.parametrize("law", SHARES, ids=lambda law: law.text)
+def test_a_pole_is_where_the_density_rises_towards_0(law: GammaShare) -> None:
+    near, off = law.log_density([1e-9 * SCALE, 1e-6 * SCALE])
+    assert law.has_pole == bool(near - off > 0.05)
+
+
 @pytest.mark.parametrize("n", [3, 1000])
 def test_the_density_of_a_share_stays_what_it_is_at_the_floor(n: int) -> None:
     law = GammaShare(n=n, scale=SCALE)

@@ -76,6 +76,11 @@ class GammaShare(AdditiveNoise):
         constant = math.lgamma(self.shape) + 0.5 * math.log(math.pi) + math.log(self.scale)
         return np.asarray(order * np.log(0.5 * z) + log_bessel_k(abs(order), z) - constant)
 
+    @property
+    def has_pole(self) -> bool:
+        # Of small shapes without a Bessel function: scipy.special takes a third of numba's time to import.
+        return self.shape <= 0.5 or super().has_pole
+
     def sample(self, streams: ClientStreams, size: int) -> Floats:
         """One sum of shares per client and coordinate, shape (C, size)."""
         from foltr_audit.kernels.noise import gamma_differences
