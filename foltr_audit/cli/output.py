@@ -153,7 +153,9 @@ def write_file(option: str, path: Path | None, write: Callable[[Path], None]) ->
     if path is None:
         return
     from foltr_audit.experiments.runs.folder import report_write_errors
+    from foltr_audit.recorder import atomic_files
 
     refuse_place(option, path)
     with report_write_errors(path):
+        atomic_files.remove_left(path)
         write(path)

@@ -9,6 +9,7 @@ data that are not public. A trace is packed without its truth, and only on reque
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -184,6 +185,8 @@ def pack(
 ) -> Facts:
     """Pack a folder of `compare`, `attack`, `audit` or `train`; the same folder gives the same bytes."""
     _refuse_place(folder, to, overwrite=overwrite)
+    with report_write_errors(to):
+        atomic_files.remove_left(to)
     comparison = (folder / INDEX).is_file()
     if comparison and with_trace:
         raise UsageError(
@@ -292,6 +295,9 @@ def unpack(path: Path) -> Iterator[BundleFolder]:
             with zipfile.ZipFile(stream) as archive:
                 bundle = BundleFolder(Path(root), sha256, *_extract(archive, size, Path(root)))
         except FOREIGN as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                full = f"{root}: {error.strerror}; expected room for {path}, TMPDIR names another folder"
+                raise FoltrAuditError(full) from error
             why = f"{NAME}: {first_problem(error, None)}" if isinstance(error, ValidationError) else error
             raise TraceError(f"{path}: damaged, or not packed by report --zip: {why}") from error
         yield bundle

@@ -108,8 +108,10 @@ def run_again(
         folder.mkdir(parents=True)
         for name, content in run_cell(spec, Runner(SILENT, collection, with_undefended=False)).items():
             (folder / name).write_bytes(content)
-    except (FoltrAuditError, OSError) as error:
+    except FoltrAuditError as error:
         return place, str(error)
+    except OSError as error:
+        return place, f"{error.filename or folder}: {error.strerror or error}"
     return place, None
 
 

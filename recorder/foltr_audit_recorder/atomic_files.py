@@ -88,6 +88,14 @@ def sync_folders(*folders: Path) -> None:
             os.close(handle)
 
 
-def is_temporary(name: str) -> bool:
-    """Whether a file name is one that `whole_file` uses until the rename."""
-    return re.fullmatch(r"\..+\.[0-9a-f]+\.tmp", name) is not None
+def is_temporary(name: str, of: str | None = None) -> bool:
+    """Whether a file name is one that `whole_file` uses until the rename, of any file or of a named one."""
+    target = ".+" if of is None else re.escape(of)
+    return re.fullmatch(rf"\.{target}\.[0-9a-f]+\.tmp", name) is not None
+
+
+def remove_left(path: Path) -> None:
+    """Remove what killed writers of a file left beside it; nobody else may be writing that file."""
+    for file in path.parent.iterdir():
+        if is_temporary(file.name, path.name):
+            file.unlink(missing_ok=True)

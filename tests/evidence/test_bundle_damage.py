@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import struct
 import tempfile
 import zipfile
@@ -15,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.evidence import bundle as bundle_archive
+from foltr_audit.evidence import verification
 from foltr_audit.evidence.bundle import NAME, entry
 from tests.fixtures.bundles import Files, changed_json, content, forged, write_bundle
 from tests.fixtures.command import Done, run
@@ -212,3 +215,19 @@ def test_foreign_files(tmp_path: Path) -> None:
     refused(write_bundle(tmp_path / "foreign.zip", {"paper.pdf": b"%PDF"}), "no manifest.json")
     (tmp_path / "text.zip").write_text("hello")
     refused(tmp_path / "text.zip", "not packed by report --zip")
+
+
+def test_a_full_temporary_folder_is_named(
+    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle_archive, "_extract", full)
+        done = verified(small_bundle)
+    assert (done.code, f"{tmp_path}/foltr-audit-" in done.one_error()) == (1, True)
+    monkeypatch.setattr(verification, "run_cell", full)
+    done = run("check", small_bundle, "--sample", "1", "--jobs", "1")
+    assert (done.code, f"{tmp_path}/foltr-audit-" in "".join(done.out.split())) == (1, True)
