@@ -85,7 +85,7 @@ def test_text_becomes_float32_in_one_rounding(tmp_path: Path) -> None:
 
 values = st.one_of(
     st.floats(width=32, allow_nan=False, allow_infinity=False),
-    st.sampled_from([0.0, 1.0, LARGEST, -LARGEST, 2.0**-149, 0.1]),
+    st.sampled_from([0.0, 1.0, LARGEST, -LARGEST, 2.0**-149, float(np.float32(0.1))]),
 )
 names = st.text(
     st.characters(codec="utf-8", exclude_characters="#\0", exclude_categories=["Z", "Cc"]), min_size=1

@@ -23,7 +23,7 @@ FLOWER_MASKS |= {"quantization_range": 2**22, "modulus_bits": 32}
 
 
 def good(sender: int = 1, **fields: object) -> ReceivedMessage:
-    return ReceivedMessage(**{"arrays": MODEL + sender, "sender": sender, **fields})  # type: ignore[arg-type]
+    return ReceivedMessage(**{"arrays": MODEL + np.float32(sender), "sender": sender, **fields})  # type: ignore[arg-type]
 
 
 def shown(**fields: object) -> ShownList:
