@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.core.results import RunRecord
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.evidence.bundle import BundleContents
@@ -18,7 +17,6 @@ from foltr_audit.experiments.comparison import runner
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.store import read_records, records_of
 from foltr_audit.experiments.versions import OURS, cell_name, code_of
 from foltr_audit.utils.code_version import plugin_version
 from tests.fixtures.cell_grids import begun, stored, tiny_cells
@@ -222,9 +220,3 @@ def test_trainings_beside_the_index_are_packed_if_its_code_made_them(
     assert len(stored(tmp_path)) == 5
     contents = BundleContents.of(tmp_path, lists=True, trace=False)
     assert sorted(contents.finished) == sorted(f"cells/{cell_name(spec)}/" for spec in specs[:2])
-
-
-def test_a_stored_run_names_its_code(tmp_path: Path) -> None:
-    assert run("train", *SMALL, "--out", tmp_path).code == 0
-    (record,) = records_of(RunRecord, read_records(tmp_path / "records.jsonl")[1])
-    assert dict(record.code) == code_of(Spec.from_toml((tmp_path / "spec.toml").read_text()))

@@ -292,7 +292,4 @@ def test_a_warning_is_said_once_with_all_that_it_is_about() -> None:
         about("b", 2.0, "w"),
     )
     assert len(found.warnings) == 4
-    assert [each.text for each in found.coded_warnings] == [
-        "published, eps 1.2, 10; b, eps 2: w",
-        "sign: v",
-    ]
+    assert [each.text for each in found.coded_warnings] == ["published, eps 1.2, 10; b, eps 2: w", "sign: v"]

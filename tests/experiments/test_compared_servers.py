@@ -11,7 +11,7 @@ import pytest
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.runner import Runner
-from tests.fixtures.command import answer, files, refusal, run
+from tests.fixtures.command import answer, run
 
 DATA = "--data synthetic:mq2007:60 --clients 20"
 ONE = f"compare {DATA} --runs 1 --jobs 1"
@@ -109,16 +109,6 @@ def test_fresh_clients_may_open_no_sum_either() -> None:
     assert found["failed"] == []
 
 
-def test_a_lost_cell_under_a_server_is_made_again(compared: Path) -> None:
-    before = files(compared)
-    for lost in compared.glob("cells/*/records.jsonl"):
-        if "nothing to read" in lost.read_text():
-            lost.unlink()
-    assert "3 of 4 cells are done" in run("report", compared, "--out", "-").err
-    assert run("compare --resume --jobs 1 --out", compared).code == 0
-    assert files(compared) == before
-
-
 def test_the_page_says_that_there_was_no_sum(compared: Path) -> None:
     page = run("report", compared, "--out", "-").out
     for said in ("server saturate, also without a defense", "attacks had nothing to read", "no sum"):
@@ -149,11 +139,6 @@ def test_one_cell_that_cannot_be_run_does_not_stop_the_others() -> None:
     found = json.loads(done.out)
     assert [row["name"] for row in found["results"]] == ["none", GUARDED]
     assert "expected a value within +-64" in found["failed"][0]["why"]
-
-
-def test_a_search_for_a_defense_refuses_a_server_that_reads_sums() -> None:
-    error = refusal(f"recommend --max-eps 5 --server saturate {DATA}")
-    assert "--server saturate: it reads sums of rounds" in error
 
 
 def test_the_twin_without_a_defense_has_an_honest_server() -> None:

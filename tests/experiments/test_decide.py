@@ -25,12 +25,7 @@ from foltr_audit.experiments.decide import (
     decide,
     find_leak,
 )
-from foltr_audit.experiments.table import (
-    Attacked,
-    ComparedPool,
-    Difference,
-    over_queries,
-)
+from foltr_audit.experiments.table import Attacked, ComparedPool, Difference, over_queries
 from foltr_audit.judge.doubts import shown_above
 from foltr_audit.report.compare_tables import above_cell
 from foltr_audit.utils.arrays import Floats
@@ -272,12 +267,6 @@ def test_a_leak_is_smaller_where_the_intervals_show_it() -> None:
     assert beaten_by([one, other]) == [[], []]
     assert beaten_by([choice(0.6, (0.55, 0.65), 0.0, 0.0), choice(0.7, (0.65, 0.75), 0.0, 0.0)]) == [[], [0]]
     assert beaten_by([choice(0.6, None, 0.0, 0.0), choice(0.9, (0.89, 0.91), 0.0, 0.0)]) == [[], []]
-
-
-def test_a_refuted_claim_is_neither_on_the_front_nor_beats_anybody() -> None:
-    best, worse = sure(0.5, 0.5, refuted=True), sure(0.6, 0.4)
-    assert beaten_by([best, worse]) == [[], []]
-    assert front_of([best, worse]) == [False, True]
 
 
 # --- what attacks are shown to do -----------------------------------------------------------------

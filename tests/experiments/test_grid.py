@@ -165,11 +165,6 @@ def test_chosen_sensitivities_are_used_and_a_fixed_one_goes_before() -> None:
     assert {cell.label.sensitivity for cell in fixed} == {None, 2.0}
 
 
-def test_a_grid_comes_back_from_its_toml() -> None:
-    made = grid(sensitivity_grid=[1, 3], scenarios=["click-skew"], folds=[1, 2])
-    assert ComparisonGrid.from_toml(made.toml, "grid.toml") == made
-
-
 @pytest.mark.parametrize(("told", "kinds"), [({}, set(ATTACKS)), ({"hide": ["order"]}, {"attack"})])
 def test_the_grid_of_a_spec_attacks_what_each_server_sees(told: dict[str, Any], kinds: set[str]) -> None:
     spec = Spec.parse({**SPEC, "attack": {"click_models": ["perfect"], **told}})

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import UsageError
 from foltr_audit.experiments.membership import (
     ClientPool,
     MembershipFinding,
@@ -250,8 +249,3 @@ def test_membership_assumes_few_clients_and_the_learner_of_attacks() -> None:
     assert Spec(membership={}, population={"clients": 7}).population.clients == 7
     assert Spec.from_toml(spec.toml) == spec
     assert Spec().population.clients == 1000
-
-
-def test_a_learner_without_models_is_refused() -> None:
-    with pytest.raises(UsageError, match="membership needs messages that are models"):
-        Spec(membership={}, train={"learner": "foltr-es"})

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import pytest
 
+from foltr_audit.cli.common import CommonOptions
+from foltr_audit.cli.runs import PresetSelection, attack_preset
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Attack, ClickModel, Learner
 from foltr_audit.core.plugins.registry import make
@@ -262,19 +264,12 @@ def folds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_all_folds_are_run_and_their_means_averaged(folds: Path) -> None:
+def test_all_folds_are_run_unless_one_is_named(folds: Path) -> None:
     asked = (f"{QUICK} --click-model informational --data", folds)
-    every, *alone = (
-        answer(*asked, *fold)["published"]["rows"] for fold in ((), ("--fold", 1), ("--fold", 2))
-    )
-    assert {row["folds"] for row in every} == {2}
-    assert {row["folds"] for rows in alone for row in rows} == {1}
-    guesses = [[row for row in rows if row["method"].startswith("random")] for rows in (every, *alone)]
-    for row, first, second in zip(*guesses, strict=True):
-        assert row["accuracy"] == pytest.approx((first["accuracy"] + second["accuracy"]) / 2, abs=0.05)
-    spread = answer(*asked, "--runs", 3)
-    assert {row["folds"] for row in spread["published"]["rows"]} == {2}
-    assert {row["runs"] for row in spread["utility"]} == {3}
+    for options, number in (((), 2), (("--fold", 2), 1), (("--runs", 3), 2)):
+        told = answer(*asked, *options)
+        assert {row["folds"] for row in told["published"]["rows"]} == {number}
+    assert {row["runs"] for row in told["utility"]} == {3}
 
 
 def test_a_kept_run_holds_the_comparison_and_its_plan_repeats_it(tmp_path: Path) -> None:
@@ -285,3 +280,24 @@ def test_a_kept_run_holds_the_comparison_and_its_plan_repeats_it(tmp_path: Path)
     assert told.pop("published")["rows"]
     assert answer("attack --config", config) == told
     assert run("trace validate", folder).code == 0
+
+
+TWIN = {"data.source": "synthetic:mq2007:60"}
+
+
+def test_what_was_overridden_is_in_the_title_and_in_json() -> None:
+    report = answer(SMALL)
+    changed = {one["option"]: (one["value"], one["published"]) for one in report["published"]["overridden"]}
+    assert QUICK.endswith("--clients 30 --rounds 2")
+    assert {name: value for name, (value, _) in changed.items()} == {"--clients": "30", "--rounds": "2"}
+    assert (changed["--rounds"][1], changed["--clients"][1]) == ("200", "1000")
+
+
+def test_a_preset_as_it_is_overrides_nothing() -> None:
+    preset = attack_preset("pham-2022")
+    chosen = PresetSelection.of(preset, CommonOptions(fields=TWIN | {"seed": 7}), scale=0.1)
+    assert list(chosen._overridden()) == []
+    fewer = PresetSelection.of(preset, CommonOptions(fields=TWIN, eps=[4.5]))
+    (one,) = fewer._overridden()
+    assert one.option == "--defense"
+    assert one.published == "clip:norm=3,gamma-laplace:eps=1.2,sensitivity=3"

@@ -90,16 +90,6 @@ def test_every_number_is_that_of_scipy_and_statsmodels() -> None:
         }
 
 
-def test_a_planted_difference_is_marked_where_it_is_and_nowhere_else() -> None:
-    planted = {("perfect", 1.2): 0.2, ("informational", 10.0): -0.2}
-    rows = published_tests(publication(), cells(lambda *place: planted.get(place, 0.0)))
-    found = {(row["where"]["clicks"], row["where"]["eps"]): row["mark"] for row in rows}
-    assert {place: mark for place, mark in found.items() if mark} == {
-        ("perfect", 1.2): "▲",
-        ("informational", 10.0): "▼",
-    }
-
-
 def test_equal_systems_have_few_marks() -> None:
     """A table of equal systems has a mark with a probability of at most .05.
 

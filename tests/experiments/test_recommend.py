@@ -142,26 +142,6 @@ def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
     assert [one.outcome for one in runner.judged] == ["refused", "refused"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"train": {"learner": "foltr-es"}}, "sends metrics; expected one that sends models"),
-        ({"population": {"clients": 20, "scenario": "quantity-skew:zipf=1"}}, "expected equal numbers"),
-        (
-            {
-                "data": {"source": "synthetic:mq2007:60", "intents": "synthetic:2"},
-                "population": {"clients": 20, "scenario": "intent-skew"},
-            },
-            "2 intents, which are judged on the training split; expected one intent",
-        ),
-    ],
-)
-def test_what_no_bound_is_known_for(changes: dict[str, object], message: str) -> None:
-    spec = Spec.parse({"data": {"source": "synthetic:mq2007:60"}, **changes})
-    with pytest.raises(UsageError, match=message):
-        CandidateAccountant(STUDY.setup(spec), PrivacyLimits(max_eps=1.0))
-
-
 # --- what a candidate is judged by ----------------------------------------------------------------
 
 
@@ -344,12 +324,6 @@ def test_a_candidate_above_the_limit_is_rejected_with_its_promise() -> None:
     within = asked.prove(CandidatePoint("proven-laplace", 0.4, 1.5))
     assert not within.refused
     assert within.auc_proven <= 0.6
-
-
-@pytest.mark.parametrize("limit", [0.5, 1.0, math.nan])
-def test_limits_out_of_range(limit: float) -> None:
-    with pytest.raises(UsageError, match=r"--max-proven-auc: .*; expected above 0\.5, below 1"):
-        PrivacyLimits(max_proven_auc=limit)
 
 
 def test_the_whole_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,18 +299,3 @@ def test_secure_aggregation_leaves_what_needs_no_messages() -> None:
     for name in ("fed-eraser", "fed-remove", "gradient-ascent"):
         with pytest.raises(UsageError, match=f"{name}: secure aggregation hides"):
             Spec(defense=("secure-aggregation",), unlearning={"methods": [name]})
-
-
-@pytest.mark.parametrize(
-    ("table", "told"),
-    [
-        ({"unlearning": {"clients": [20]}}, "client 20: expected an id below 20"),
-        ({"unlearning": {"clients": [0, 1]}, "population": {"clients": 2}}, "all 2 leave"),
-        ({"unlearning": {"clients": []}}, "at least 1 item"),
-        ({"unlearning": {}, "train": {"learner": "foltr-es"}}, "unlearning needs messages that are models"),
-        ({"unlearning": {}, "train": {"server": "saturate"}}, "other protocols know honest servers"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(table: dict[str, object], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        Spec(**table)
