@@ -40,7 +40,8 @@ def test_default_views_and_numbers_that_fit_together() -> None:
 def test_a_true_claim_is_proven_for_every_unit() -> None:
     views, units = "individual,aggregate,colluding", ("click", "interaction", "query", "client")
     for unit in units:
-        rows = answer("audit --require-proof --view", views, *PROVEN, *FEW, "--unit", unit)["results"]
+        few = but(FEW, "--trials", 60)
+        rows = answer("audit --require-proof --view", views, *PROVEN, *few, "--unit", unit)["results"]
         assert [row["verdict"] for row in rows] == ["proven"] * 3
         for row in rows:
             assert row["eps_upper"] == pytest.approx(1.2)
@@ -91,17 +92,6 @@ def test_an_attack_may_keep_the_score() -> None:
     (row,) = run(*audit, "--canary-interactions", "1").json()["results"]
     assert row["score"] == "lad"
     assert row["eps_lower"] > 1.2
-
-
-def test_trials_stop_as_soon_as_a_claim_is_refuted() -> None:
-    audit = ("audit --eps 1.2 --trials 1000 --view individual --view aggregate --stop-early --json", *SMALL)
-    done = run(*audit)
-    assert done.code == 1
-    single, in_a_sum = done.json()["results"]
-    assert (single["estimator"], single["trials"], single["verdict"]) == ("betting", 60, "refuted")
-    assert single["why"].endswith("; stopped after 60 of 1000 trials")
-    assert in_a_sum["trials"] > 60
-    assert run(*audit).json() == done.json()
 
 
 @pytest.mark.skipif(not (SHARED / "data").exists(), reason="needs the shared data")

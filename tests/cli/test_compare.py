@@ -83,15 +83,6 @@ def test_a_grown_grid_computes_only_what_is_new(tmp_path: Path) -> None:
     assert {name: after[name] for name in before} == before
 
 
-def test_a_lost_cell_is_made_again_with_the_same_bytes(tmp_path: Path) -> None:
-    run("compare", *FAST, "--out", tmp_path)
-    before = files(tmp_path)
-    lost = sorted(tmp_path.glob(CELLS))[0]
-    lost.unlink()
-    assert run("compare", *FAST, "--out", tmp_path, "--resume").code == 0
-    assert files(tmp_path) == before
-
-
 def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(one_run, copy)
@@ -109,8 +100,6 @@ def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: 
         ("comparison.json", lambda text: text.replace('"left_out": []', '"left_out": [{"a": 1}]')),
         ("comparison.json", lambda text: text.replace('"alternative": "none"', '"alternative": "nonne"')),
         ("comparison.json", lambda _: "[" * 100_000),
-        ("records.jsonl", lambda text: text.replace('"ndcg"', '"other"')),
-        ("records.jsonl", lambda text: text.replace('"learner": "', '"learner": 7, "was": "')),
         ("records.jsonl", lambda _: "[" * 100_000),
     ],
 )
@@ -136,7 +125,7 @@ def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     worlds = "--attack-on vali --scenario quantity-skew --scenario uniform"
-    assert run(f"compare {worlds}", *FAST).code == 0
+    assert run(f"compare {worlds}", *ONCE).code == 0
     bad = run("compare --learner fpdgd --learner foltr-es", *ONCE, "--out", tmp_path)
     assert bad.code == 2
     assert "cells could not be run; the first: attack olsr: cannot run on this view" in bad.err

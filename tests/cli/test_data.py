@@ -1,4 +1,4 @@
-"""Commands on a search log of real users: who the clients are, and attacks and audits of a user."""
+"""Commands on data: a search log of real users, who its clients are and their attacks; made data; facts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.data.synthetic import synthesise
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import with_users
-from tests.fixtures.command import answer, refusal, run
+from tests.fixtures.command import SHARED, answer, refusal, run
 from tests.fixtures.search_logs import letor, metadata, searches, write_log
 
 pytestmark = pytest.mark.usefixtures("laws_as_declared")
@@ -126,3 +127,29 @@ def test_uniform_clients_search_the_lists_without_their_users(log: str, tmp_path
     lists = tmp_path / "letor.txt"
     lists.write_text(letor(searches(3, 20, 3, 2)))
     assert run("train", "--data", lists, "--rounds", 1, "--clients", 50).code == 0
+
+
+# --- data that are made, and data of others -------------------------------------------------------
+
+
+def test_synth_writes_data_that_read_back_as_generated(tmp_path: Path) -> None:
+    out = tmp_path / "made"
+    assert run("data synth --like mq2007 --queries 20 --out", out).code == 0
+    facts = answer("data info", out)
+    assert facts["fingerprint"] == synthesise("mq2007", queries=20).fingerprint
+    assert [facts["parts"][part]["queries"] for part in ("train", "vali", "test")] == [12, 4, 4]
+
+
+def test_synth_refuses_a_folder_with_something_in_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("dear")
+    assert "--overwrite" in refusal("data synth --queries 10 --out", tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "dear"
+    assert run("data synth --queries 10 --out", tmp_path, "--overwrite").code == 0
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not here")
+def test_info_counts_a_query_with_one_document() -> None:
+    facts = answer("data info", SHARED / "data" / "lightgbm-rank")
+    counted = sum(part["queries_with_one_document"] for part in facts["parts"].values())
+    assert counted == 1
+    assert facts["features"] == 300

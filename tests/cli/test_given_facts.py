@@ -1,4 +1,4 @@
-"""`--know`: facts of a trace that are given by hand, and what is said where they are missing."""
+"""What the server knows and what is reported: `--know`, `--hide`, `--queries`, and several lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import foltr_audit as fa
 from tests.fixtures import foreign_trace
-from tests.fixtures.command import refusal, run
+from tests.fixtures.command import SMALL, answer, refusal, run
 from tests.fixtures.foreign_trace import System
 
 SYSTEM = System(clients=30, rounds=1, shares=None, seed=3)
@@ -67,3 +67,46 @@ def test_given_facts_also_replace_those_of_rounds(tmp_path: Path) -> None:
 def test_a_client_step_that_is_given_as_a_fact_must_exist(silent: Path) -> None:
     error = refusal("attack --know client_step=mine --trace", silent, code=3)
     assert "unknown client step 'mine'" in error
+
+
+# --- --hide, --queries, several lists -------------------------------------------------------------
+
+ONE = ("--click-model", "informational", "--eps", 1.2)
+
+
+def methods(rows: list[dict[str, object]]) -> set[object]:
+    return {row["method"] for row in rows}
+
+
+def test_named_queries_are_reported_one_by_one(tmp_path: Path) -> None:
+    assert answer("attack", *SMALL, *ONE, "--out", tmp_path / "run")["queries"] == []
+    name = first_query(tmp_path / "run")
+    other = fa.load_data(SMALL[1]).query_name("train", 0)
+    (tmp_path / "names.txt").write_text(f"# sensitive\n{name}\n\n{other}\n", encoding="utf-8")
+    for given in (f"{name},{other}", tmp_path / "names.txt"):
+        rows = answer("attack --trace", tmp_path / "run", "--queries", given)["queries"]
+        mine = [row for row in rows if row["query"] == name]
+        assert {"olsr", "first-position"} <= methods(mine)
+        for row in mine:
+            assert len(row["shown"]) == len(row["clicked"]) == len(row["guessed"]) == len(row["scores"])
+            assert row["exact"] == (row["clicked"] == row["guessed"])
+        assert [row["method"] for row in rows if row["query"] == other] == [None]
+    error = refusal("attack --trace", tmp_path / "run", "--queries", f"{name},{name}x")
+    assert f"'{name}x' is no query" in error
+
+
+def first_query(folder: Path) -> str:
+    """The id of a query that was attacked."""
+    import polars as pl
+
+    guesses = folder.parent / "guesses.csv"
+    run("attack", "--trace", folder, "--guesses", guesses)
+    return str(pl.read_csv(guesses, infer_schema=False)["query"][0])
+
+
+def test_a_neural_ranker_is_attacked_through_its_jacobian() -> None:
+    done = answer("attack --ranker neural:hidden=3 --method map", *SMALL, *ONE)
+    (row,) = [row for row in done["results"] if row["method"] == "map"]
+    (chance,) = [row for row in done["results"] if row["method"] == "random:k=mean"]
+    assert row["exact"] > chance["exact"]
+    assert row["accuracy"] > chance["accuracy"]

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import foltr_audit as fa
 from foltr_audit.experiments.runs.folder import RunFolder
 from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_text
-from tests.fixtures.command import answer, run
+from tests.fixtures.command import answer
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.result_rows import plain
 
@@ -54,23 +53,6 @@ def test_fresh_clients_are_told_apart_by_what_they_hold(attacked: Report, folder
         known = [(row["lists"], row[name]) for row in rows if row[name] is not None]
         mean = sum(n * value for n, value in known) / sum(n for n, _ in known)
         assert mean == pytest.approx(result[name], rel=1e-12), "all lists are those of the groups"
-
-
-def test_scores_of_a_group_are_those_of_what_was_guessed_of_it(
-    attacked: Report, folder: Path, tmp_path: Path
-) -> None:
-    assert run("attack --trace", folder, "--guesses", tmp_path / "guesses.parquet").code == 0
-    frame = pl.read_parquet(tmp_path / "guesses.parquet").filter(method="olsr").sort("slot", "rank")
-    (truth,) = Trace.open(RunFolder.open(folder).fresh("informational")).truths()
-    exact: dict[str, list[bool]] = {name: [] for name in GRADES}
-    for (slot,), rows in frame.group_by("slot", maintain_order=True):
-        clicks = truth.clicks[int(str(slot)), : rows.height]
-        if clicks.any():
-            name = GRADES[int(truth.clients[int(str(slot))]) // 2 % 3]
-            exact[name].append(bool((rows["guess"].to_numpy() == clicks).all()))
-    for row in of_method(attacked, "olsr"):
-        assert row["lists"] == len(exact[row["group"]]) > 0
-        assert row["exact"] == pytest.approx(np.mean(exact[row["group"]]))
 
 
 def test_what_was_stored_tells_the_same(attacked: Report, folder: Path) -> None:

@@ -143,23 +143,18 @@ def test_many_more_kills(tmp_path: Path, undisturbed: dict[str, bytes], seconds:
     assert {"begun", "training", "trained"} <= stages.keys()
 
 
-@pytest.mark.parametrize("made", [False, True])
-def test_resume_of_a_missing_or_empty_folder_begins(tmp_path: Path, made: bool) -> None:
-    folder = tmp_path / "run"
-    if made:
-        folder.mkdir()
-    assert run("attack", *SMALL, "--out", folder, "--resume").code == 0
-    assert run("attack", *SMALL, "--out", tmp_path / "whole").code == 0
-    assert files(folder) == files(tmp_path / "whole")
+def test_resume_of_a_missing_or_empty_folder_begins(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, more in (("empty", ["--resume"]), ("missing", ["--resume"]), ("whole", [])):
+        assert run("attack", *SMALL, "--out", tmp_path / name, *more).code == 0
+    assert files(tmp_path / "empty") == files(tmp_path / "missing") == files(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("places", ["*.*", "trace/**/*.*", "fresh/**/*.*"])
-def test_resume_removes_what_a_kill_left(tmp_path: Path, places: str) -> None:
+def test_resume_removes_what_a_kill_left(tmp_path: Path) -> None:
     """A file that was being written has a temporary one beside it."""
     assert run("attack", *SMALL, "--out", tmp_path).code == 0
     whole = files(tmp_path)
-    written = [path for path in tmp_path.glob(places) if path.is_file()]
-    assert len(written) >= 3
+    written = [path for path in tmp_path.rglob("*.*") if path.is_file()]
     for path in written:
         path.with_name(f".{path.name}.0123456789abcdef.tmp").write_bytes(b"half")
     assert run("attack", *SMALL, "--out", tmp_path, "--resume").code == 0

@@ -122,15 +122,6 @@ def test_a_comparison_of_which_nothing_is_done(cut: Path) -> None:
     assert (cut.parent / "none.csv").read_text() == "\n"
 
 
-def test_damage_is_told_and_not_reported(cut: Path) -> None:
-    next(cut.glob(f"cells/*/{RECORDS}")).write_text("{}")
-    done = run("report", cut)
-    assert done.code == 3
-    assert "made by another version" in done.err
-    (cut / "comparison.json").write_text("[]")
-    assert run("report", cut).code == 3
-
-
 def test_a_folder_that_cannot_be_written(cut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # of root it would be true
     assert f"{cut}: cannot be written; --out" in run("report", cut).one_error()

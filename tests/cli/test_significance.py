@@ -89,20 +89,6 @@ def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, folders: list[Pa
     assert "plan.toml" in refusal("study significance", perfect, other, code=3)
 
 
-def test_folds_pair_with_the_same_folds(tmp_path: Path) -> None:
-    values = {"perfect": [0.5, 0.6, 0.9], "informational": [0.4, 0.45, 0.7]}
-    for name, offline in values.items():
-        runs = []
-        for i in (0, 1, 2) if name == "perfect" else (2, 0, 1):  # in another order
-            metrics = rounds_of(offline[i])
-            data, train = {"source": "some", "fold": i + 1}, {"click_model": name}
-            runs.append((table_of(metrics, repetition=i, data=data, train=train), metrics))
-        write_plan(tmp_path / name, runs)
-    found = answer("study significance --metric final", *(tmp_path / name for name in values))
-    d = np.array([0.1, 0.15, 0.2])
-    assert found["comparisons"][0]["effect_size"] == pytest.approx(d.mean() / d.std(ddof=1), rel=1e-9)
-
-
 def test_real_runs_of_two_epsilons_in_one_folder_against_another(tmp_path: Path) -> None:
     asked = "train --data synthetic:mq2007:60 --clients 20 --rounds 3 --runs 4"
     both = answer(f"{asked} --eps 1.2 --eps inf --out", tmp_path / "both")

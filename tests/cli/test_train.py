@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,32 +91,6 @@ def test_one_run_has_a_table_too_and_without_out_there_is_none(
     assert not list(tmp_path.iterdir())
     run("train", *SMALL, "--out", "run")
     assert pl.read_parquet(tmp_path / "run" / "rounds.parquet").height == 3
-
-
-def test_plots_of_a_run_and_of_the_same_run_resumed(tmp_path: Path) -> None:
-    options = ("train", *SMALL, "--runs", 2, "--out", tmp_path / "run")
-    pictures = [tmp_path / f"curves.{suffix}" for suffix in ("svg", "png", "pdf")]
-    done = run(*options, *(part for picture in pictures for part in ("--plot", picture)))
-    assert done.code == 0
-    assert all(picture.stat().st_size > 1000 for picture in pictures)
-    again = tmp_path / "again.svg"
-    assert run(*options, "--resume", "--plot", again).code == 0
-    assert again.read_bytes() == pictures[0].read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("picture", "expected"), [((), []), (("--plot", "x.png"), ["matplotlib"])], ids=["without", "plot"]
-)
-def test_matplotlib_waits_for_a_plot_and_pyplot_for_ever(
-    tmp_path: Path, picture: tuple[str, ...], expected: list[str]
-) -> None:
-    code = (
-        "import sys; from foltr_audit.cli.main import main; "
-        f"main(['train', *{SMALL!r}, '--json', *{picture!r}]); "
-        "print([name for name in ('matplotlib', 'matplotlib.pyplot') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=tmp_path)
-    assert done.stdout.decode().splitlines()[-1] == str(expected)
 
 
 def test_init_goes_on_from_a_model_and_zeros_are_the_default(tmp_path: Path) -> None:
