@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib.util
 import os
-import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -141,17 +141,13 @@ def test_a_folder_in_place_of_a_file_is_left_alone(source: Path, stored: Path) -
     assert [was_stored(source), was_stored(source)] == [False, False]
 
 
-@pytest.fixture
-def full_disk() -> Iterator[None]:
-    """No file grows beyond 1,000 bytes: the system refuses the rest, as it does on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+def test_a_full_disk_costs_time_only(source: Path, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[:1_000])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-
-@pytest.mark.usefixtures("full_disk")
-def test_a_full_disk_costs_time_only(source: Path, stored: Path) -> None:
+    monkeypatch.setattr(Path, "write_bytes", full)
     assert [was_stored(source), was_stored(source)] == [False, False]
     assert list(stored.iterdir()) == []
 
