@@ -206,7 +206,8 @@ class CodeCache(NullCache):
         """The code of a kernel for arguments of some types; None if it is not stored."""
         try:
             with self._file(signature, context.codegen()).open("rb") as file:
-                if os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
+                # Windows has no such numbers, and keeps the folders of users apart.
+                if hasattr(os, "geteuid") and os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
                     return None
                 digest, content = file.read(sha256().digest_size), file.read()
             if self._digest(content) != digest:
