@@ -340,7 +340,7 @@ class Copy:
         return Verdict(place, told, failed, number, spent)
 
     def _forget(self, users: dict[str, int]) -> None:
-        """Remove what is compiled of modules that may have the fault in them."""
+        """Remove the bytecode of modules that may have the fault in them; kernels notice it themselves."""
         for name in users:
             path = self.imports.files[name]
             for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
