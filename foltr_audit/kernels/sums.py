@@ -219,10 +219,8 @@ def plain_add_tile(
 def _emit_tile(
     context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
-    emitter, (rows, columns) = (
-        _Emitter(context, builder, signature, args),
-        (kind.literal_value for kind in signature.args[7:]),
-    )
+    emitter = _Emitter(context, builder, signature, args)
+    rows, columns = (kind.literal_value for kind in signature.args[7:])
     (weight, row_step, term_step), (input_, input_step), (sum_, sum_step) = (
         [builder.extract_value(args[place], i) for i in range(len(signature.args[place]))]
         for place in (1, 3, 5)
