@@ -165,10 +165,8 @@ class CanarySearch:
         for some in _batches(1 << widths):
             patterns = [_patterns(width) for width in widths[some].tolist()]
             sizes = [len(clicks) for clicks in patterns]
-            asked = np.repeat(queries[some], sizes)[:, np.newaxis]
             context = self.clients.context(0, np.concatenate([np.arange(size) for size in sizes]))
-            clicks = np.concatenate(patterns)[:, np.newaxis]
-            local = self.clients.play(asked, clicks, context, self.clients.quiet).models
+            local = self.clients.play_patterns(queries[some], patterns, context)
             sent = np.ascontiguousarray(self.clients.quiet_messages(local, context))
             ends = np.cumsum(sizes)
             for query, clicked, end in zip(queries[some].tolist(), patterns, ends, strict=True):

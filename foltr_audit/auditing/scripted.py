@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple, cast
@@ -10,7 +11,8 @@ import numpy as np
 from pydantic import ConfigDict
 
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import ClickModel, Defense, RoundContext
+from foltr_audit.core.pdgd import observed_documents
+from foltr_audit.core.plugins import ClickModel, Defense, ModelLearner, RoundContext
 from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Dataset
@@ -20,7 +22,7 @@ from foltr_audit.core.shown_lists import TIES, lists_in_score_order
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientData, ClientSimulator
-from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _ROWS = 8192  # clients that are simulated at once, which bounds the memory
@@ -134,6 +136,40 @@ class GameClients:
             shown.append(local.interactions.shown)
         nobody = np.empty((0, *clicks.shape[1:]), dtype=np.int64)
         return LocalResult(models, np.concatenate([nobody, *shown]))
+
+    def play_patterns(self, queries: Ints, clicks: Sequence[Bools], context: RoundContext) -> Floats:
+        """The quiet local models of clients with one interaction each, float64 (C, P).
+
+        Some of them ask each query (n,), and `clicks`, bool (2^w, k), has every click pattern of its list of
+        w documents in the order of pattern numbers. The models are those of `play` up to rounding: steps of
+        PDGD, whose pair weights are the same for all patterns of a list, take a small part of its time.
+        """
+        from foltr_audit.kernels.patterns import ClipRule, pattern_models
+        from foltr_audit.kernels.pdgd import pair_weights
+
+        learner, every = learner_as(self.setup.learner, ModelLearner), np.concatenate(clicks)
+        step, sizes = learner.compiled_step, [len(patterns) for patterns in clicks]
+        if step is None or self.quiet.links("click"):
+            asked = np.repeat(queries, sizes)[:, np.newaxis]
+            return self.play(asked, every[:, np.newaxis], context, self.quiet).models
+        everybody, shown = self.parameters[np.newaxis], self.lists(queries)
+        there, only_observed = shown >= 0, step.setting.pairs == "last-click+1"
+        features = self.data.features[self.data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)]
+        rows = np.where(there[..., np.newaxis], self.setup.ranker.jacobian(everybody, features), 0.0)
+        scores, starts = self.scores(everybody, queries)
+        weights = pair_weights(scores, starts, shown, step.setting.normaliser == "candidates")
+        models = pattern_models(
+            np.repeat(everybody, queries.size, axis=0),
+            step.learning_rate * rows,
+            weights,
+            there.sum(axis=1),
+            only_observed,
+            ClipRule(np.inf, 2, False),  # links act below, whatever they declare
+        )
+        stepped = np.concatenate([mine[:size] for mine, size in zip(models, sizes, strict=True)])
+        pairs = observed_documents(every, np.repeat(there, sizes, axis=0), only_observed=only_observed)
+        acts = pairs.any(axis=1) | learner.clip_without_pairs
+        return self.quiet.on_step(stepped, acts, 0, context)[0]
 
     def messages(self, models: Floats, context: RoundContext) -> Floats:
         """The messages of local models (C, P): in the Spec's number format, but as float64.

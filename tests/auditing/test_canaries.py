@@ -21,7 +21,7 @@ from foltr_audit.auditing.canaries import (
     message_canaries,
 )
 from foltr_audit.auditing.scripted import GameClients
-from foltr_audit.core.plugins import Defense, ModelLearner, RoundContext
+from foltr_audit.core.plugins import Ball, Defense, ModelLearner, RoundContext
 from foltr_audit.core.results import AuditRecord
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
@@ -100,6 +100,43 @@ def test_no_neighbours_are_farther_apart(setup_of: SetupOf, learner: str, order:
     farthest = max(apart(a, b) for a, b in combinations(messages, 2) if are_neighbours(a, b, unit))
     assert apart(zero, one) == pytest.approx(farthest, rel=1e-9)
     assert f"L{order} shift {farthest:.3g}" in canary.about
+
+
+class Away(Defense):
+    """Says that it keeps models in a ball, and moves them away from it."""
+
+    name = "toy-away"
+
+    @property
+    def ball(self) -> Ball:
+        return Ball(norm=0.01, ord=1)
+
+    def on_step(self, parameters: Floats, context: RoundContext) -> Floats:
+        return parameters + np.sign(parameters)
+
+
+@pytest.mark.parametrize("chain", [(), (ToyClip(norm=0.5),), (Away(),)])
+@pytest.mark.parametrize("always", ["true", "false"])
+@pytest.mark.parametrize("ranker", ["linear", "neural:hidden=3"])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_all_patterns_are_played_as_one_client_after_the_other_does(
+    setup_of: SetupOf, learner: str, ranker: str, always: str, chain: tuple[Defense, ...]
+) -> None:
+    """Also where a link does something else than the ball that it declares."""
+    settings = f"{learner}{',' if ':' in learner else ':'}clip_without_pairs={always}"
+    setup = setup_of(learner=settings, train={"ranker": ranker}, chain=chain)
+    data = setup.collection.train
+    rng = np.random.default_rng(1)
+    model = rng.normal(size=setup.ranker.n_parameters)
+    clients, queries = GameClients(setup, data, model), np.arange(3)
+    widths = (clients.lists(queries) >= 0).sum(axis=1).tolist()
+    clicks = [canaries._patterns(width) for width in widths]
+    asked = np.repeat(queries, [len(each) for each in clicks])
+    context = clients.context(0, np.arange(asked.size))
+    played = clients.play(asked[:, np.newaxis], np.concatenate(clicks)[:, np.newaxis], context)
+    found = clients.play_patterns(queries, clicks, context)
+    np.testing.assert_allclose(found, played.models, rtol=1e-9, atol=1e-12)
+    assert np.unique(found, axis=0).shape[0] > queries.size
 
 
 @pytest.mark.parametrize("unit", ["click", "interaction", "client"])
