@@ -22,6 +22,7 @@ from foltr_audit.kernels.threads import filled
 # --- what shown lists reveal -----------------------------------------------------------------------
 
 _LISTS = 64  # of one part: less work is done before a thread has started
+_CLOSE = 600.0  # exp(-600) is far above the smallest number
 
 
 @kernel
@@ -74,6 +75,30 @@ def _broken_ranks(scores: Floats, shown: Ints, tolerance: float) -> int:
     return found
 
 
+@inlined
+def _close_log_probability(
+    scores: Floats, shown: Ints, c: int, high: float, weights: Floats, drawn: Floats
+) -> float:
+    """The same of list c, whose scores are close: one exponential a document, and one logarithm."""
+    for i in range(scores.size):
+        weights[i] = decay(scores[i] - high)
+    total, rest, product = 0.0, 0.0, 1.0
+    for rank in range(drawn.size):
+        drawn[rank] = 0.0
+        i = shown[c, rank]
+        if i >= 0:
+            total += scores[i] - high
+            drawn[rank] = weights[i]
+            weights[i] = 0.0
+    for i in range(scores.size):
+        rest += weights[i]
+    for rank in range(drawn.size - 1, -1, -1):
+        rest += drawn[rank]
+        if shown[c, rank] >= 0:
+            product *= rest
+    return float(total - log(product))
+
+
 def list_log_probabilities(scores: Floats, starts: Ints, shown: Ints) -> Floats:
     """Log probability of lists sampled from Plackett-Luce without replacement, (C,).
 
@@ -87,8 +112,20 @@ def fill_log_probabilities(
     scores: Floats, starts: Ints, shown: Ints, out: Floats, begin: int, end: int
 ) -> None:
     """Fill out[begin:end] of `list_log_probabilities`."""
+    longest = 0
     for c in range(begin, end):
-        out[c] = _log_probability(scores[starts[c] : starts[c + 1]], shown[c])
+        longest = max(longest, starts[c + 1] - starts[c])
+    weights, drawn = np.empty(longest), np.empty(shown.shape[1])
+    for c in range(begin, end):
+        of_list = scores[starts[c] : starts[c + 1]]
+        low, high = np.inf, -np.inf
+        for score in of_list:
+            low, high = min(low, score), max(high, score)
+        # A denominator is at least exp(low - high), and their product must not underflow.
+        if (high - low) * drawn.size < _CLOSE:
+            out[c] = _close_log_probability(of_list, shown, c, high, weights, drawn)
+        else:
+            out[c] = _log_probability(of_list, shown[c])
 
 
 def broken_ranks(scores: Floats, starts: Ints, shown: Ints, tolerance: float) -> Ints:

@@ -47,7 +47,11 @@ T = TypeVar("T", bound=np.generic)
 
 
 def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[T]:
-    """A read-only, C-contiguous view (or converted copy) of an array."""
+    """A read-only, C-contiguous view (or converted copy) of an array; itself if it is one."""
+    if isinstance(values, np.ndarray) and values.dtype == dtype:
+        flags = values.flags
+        if flags.c_contiguous and not flags.writeable:
+            return values  # records that are made of one another share their arrays
     # A view has its own flags: the caller can still write to the array that it passed.
     array = np.ascontiguousarray(values, dtype=dtype).view()
     array.flags.writeable = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
@@ -206,9 +207,7 @@ class Spec(SpecTable):
     @property
     def hash(self) -> str:
         """SHA-256 (hex) of the canonical TOML form of `public`: the same wherever the data lie."""
-        import tomli_w
-
-        return hashlib.sha256(tomli_w.dumps(without_paths(self.table())).encode()).hexdigest()
+        return _hash_of(self)
 
     @property
     def undefended(self) -> Spec:
@@ -220,6 +219,13 @@ class Spec(SpecTable):
     def only_trained(self) -> Spec:
         """The same training without any protocol after it."""
         return self.model_copy(update=dict.fromkeys(PROTOCOLS))
+
+
+@lru_cache(maxsize=1024)  # a comparison asks a dozen times for that of every cell
+def _hash_of(spec: Spec) -> str:
+    import tomli_w
+
+    return hashlib.sha256(tomli_w.dumps(without_paths(spec.table())).encode()).hexdigest()
 
 
 def flat(table: Mapping[str, object], prefix: str = "") -> dict[str, JsonValue]:

@@ -96,6 +96,7 @@ class ComparisonFolder:
         """Of its cells those that the index lists, whatever code made them; if `resumed`, of this code."""
         self.path = path
         self.resumed = resumed
+        self._cells: dict[str, Path] = {}
 
     @classmethod
     def create(cls, path: Path, *, resume: bool, overwrite: bool) -> ComparisonFolder:
@@ -136,7 +137,9 @@ class ComparisonFolder:
         return {} if self.resumed else {row.spec: row.cell for row in self._index().cells}
 
     def cell(self, spec: Spec) -> Path:
-        return self.path / CELLS / (self._listed.get(spec.hash) or cell_name(spec))
+        if (key := spec.hash) not in self._cells:
+            self._cells[key] = self.path / CELLS / (self._listed.get(key) or cell_name(spec))
+        return self._cells[key]
 
     def of_other_code(self, specs: Iterable[Spec]) -> int:
         """How many cells are finished by other code alone."""
