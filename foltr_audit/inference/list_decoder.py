@@ -169,8 +169,8 @@ class ListDecoder:
     def posteriors(self, messages: Ints) -> list[Floats]:
         """Log posterior of every pattern of each list of some messages (H,), B times (H, 2^k)."""
         view = self.decoder.view
-        _, B, k = view.shown.shape
-        found = [np.full((messages.size, 1 << k), -np.inf) for _ in range(B)]
+        found: list[Floats] = []
+        B = view.shown.shape[1]
         now = ClickHistories(
             np.arange(messages.size),
             np.zeros((messages.size, B), dtype=np.int64),
@@ -178,17 +178,20 @@ class ListDecoder:
             np.zeros(messages.size),
         )
         held = np.ones(messages.size)
-        for b in range(B):
-            priors = self.decoder.log_priors(messages[now.message], b) + now.weight[:, np.newaxis]
-            weights = self.evidence.of_patterns(now.models, messages[now.message], b, priors)
-            if b == 0:  # each message has one history
-                found[b] = weights.copy()
-            else:  # several add to one row; indexed assignment would keep the last one only
-                np.logaddexp.at(found[b], now.message, weights)
-            if b + 1 < B:
-                now, share = self._kept(now, weights, messages, b)
-                held *= share
-                self._smooth(found[: b + 1], now, held >= _ENOUGH)
+        for b in range(B - 1):
+            prior = self.decoder.log_priors(messages, b)
+            weights = prior[now.message] + now.weight[:, np.newaxis]
+            weights = self.evidence.of_patterns(now.models, messages[now.message], b, weights)
+            # Several histories add to one row; indexed assignment would keep the last one only.
+            posterior = np.full(prior.shape, -np.inf)
+            np.logaddexp.at(posterior, now.message, weights)
+            # A list that none follows keeps its prior, so that equal priors stay equal to the last bit.
+            followed = self.decoder.replay.lengths[messages, b + 1] > 0
+            found.append(np.where(followed[:, np.newaxis], posterior, prior))
+            now, share = self._kept(now, weights, messages, b)
+            held *= share
+            self._smooth(found, now, held >= _ENOUGH)
+        found.append(self.decoder.log_priors(messages, B - 1))
         return found
 
     def clicks(self, messages: Ints) -> Bools:

@@ -273,3 +273,17 @@ def test_enough_histories_weigh_everything(setup_of: SetupOf) -> None:
         assert long.any()
         mine, theirs = (softmax(each[long], axis=1) for each in (found[b], exact))
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_a_list_that_none_follows_keeps_its_prior_to_the_last_bit(setup_of: SetupOf) -> None:
+    """Otherwise rounding would order equal guesses, and an AUC would move in its fourth digit."""
+    view = recorded(setup_of, "sampled", 2, repeats=1).views[0]
+    shorter = view.shown.copy()
+    shorter[::2, 1] = -1
+    view = replace(view, shown=shorter).trimmed()
+    decoder, every = PatternDecoder(view), np.arange(len(view))
+    first, last = ListDecoder(decoder, histories=16).posteriors(every)
+    np.testing.assert_array_equal(last, decoder.log_priors(every, 1))
+    prior = decoder.log_priors(every, 0)
+    np.testing.assert_array_equal(first[::2], prior[::2])
+    assert not np.isclose(first[1::2], prior[1::2]).all()
