@@ -104,8 +104,8 @@ class DrawnRounds:
         context = self.clients.context(round_, ids, under, self.interactions)
         if seed:
             other = Streams(self.spec.seed + seed, self.spec.repetition).under(under)
-            context = replace(context, source=other)
-        return context if link is None else replace(context, prefix=f"{context.prefix}defense/{link}/")
+            context = context.having(source=other)
+        return context if link is None else context.having(prefix=f"{context.prefix}defense/{link}/")
 
     def in_calls(
         self,

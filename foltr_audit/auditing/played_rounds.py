@@ -125,7 +125,7 @@ class PlayedRounds:
         streams, again = (self.setup.streams.under(f"audit/{name}/{number}/") for name in ("round", "again"))
         start, most = game[0].clients.parameters, self.setup.clients.interactions
         context = self.setup.context(round_, self.setup.cohort(round_), most, start)
-        context = replace(context, source=streams, sums_only=self.masked)
+        context = context.having(source=streams, sums_only=self.masked)
         places = np.flatnonzero(self._read(context))
         if not places.size:
             return None
@@ -214,7 +214,7 @@ class _WholeRound:
         """The context in which the canary's client sent, of so many clients like it, with other streams."""
         places, context = next(part for part in self.parts if self.row in part[0])
         rows = np.repeat(np.searchsorted(places, self.row), count)
-        return replace(context.at(rows), source=streams)
+        return context.at(rows).having(source=streams)
 
     def _alone(self, done: RoundResult) -> Floats:
         """The message (P,) of the canary, where it lies open."""
@@ -243,7 +243,7 @@ class _WholeRound:
             everybody = done.sent.wired.survivors
             mean = done.after.parameters - (self.context.parameters if self.updates else 0.0)
             played = played + everybody.sum() * mean - self._total(done, everybody)
-            context = replace(self.context, source=self.again)
+            context = self.context.having(source=self.again)
             game = game + self.others.noise_on_sum(int(everybody.sum()), context)
         return TrialView(played, game, hidden.size + int(self.noisy[self.row]))
 

@@ -126,7 +126,7 @@ class GameClients:
         for first in range(0, queries.shape[0], _ROWS):
             rows = slice(first, first + _ROWS)
             scripted = ClickScript(clicks=clicks[rows])
-            some = replace(context, clients=context.clients[rows], counts=context.counts[rows])
+            some = context.having(clients=context.clients[rows], counts=context.counts[rows])
             scripted_rules = replace(rules, click_model=scripted, chain=chain or rules.chain)
             lists = None if given is None else given[rows]
             local = ClientSimulator(scripted_rules, self._world).play(
@@ -168,7 +168,7 @@ class GameClients:
         )
         stepped = np.concatenate([mine[:size] for mine, size in zip(models, sizes, strict=True)])
         pairs = observed_documents(every, np.repeat(there, sizes, axis=0), only_observed=only_observed)
-        acts = pairs.any(axis=1) | learner.clip_without_pairs
+        acts = np.asarray(pairs.any(axis=1) | learner.clip_without_pairs)
         return self.quiet.on_step(stepped, acts, 0, context)[0]
 
     def messages(self, models: Floats, context: RoundContext) -> Floats:

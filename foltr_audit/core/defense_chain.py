@@ -95,7 +95,7 @@ class DefenseChain:
     ) -> Iterator[tuple[Defense, RoundContext]]:
         """The links of a stage, each with a context whose prefix names its random streams."""
         for place, defense in self._by_stage[stage]:
-            yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/{step}")
+            yield defense, context.having(prefix=f"{context.prefix}defense/{place}/{step}")
 
     @property
     def reopens(self) -> bool:

@@ -121,7 +121,7 @@ class ShadowTraining:
             context = setup.context(
                 round_, cohorts.cohort(round_), setup.clients.interactions, model.parameters
             )
-            done = federation.exchange(replace(context, source=streams), model)
+            done = federation.exchange(context.having(source=streams), model)
             model = done.after
             yield done.context, done.sent, model
 

@@ -98,7 +98,7 @@ class ReducedFederation:
 
     def context(self, round_: int, clients: Ints, parameters: Floats, streams: Streams) -> RoundContext:
         """The context of clients in a round that starts from a model (P,)."""
-        return replace(self.setup.context(round_, clients, self.most, parameters), source=streams)
+        return self.setup.context(round_, clients, self.most, parameters).having(source=streams)
 
     def asked(self, context: RoundContext, first: int | None = None) -> tuple[RoundContext, QueryAssignment]:
         """What clients ask, at most their `first` interactions, and the context with the number of these."""
@@ -106,7 +106,7 @@ class ReducedFederation:
         if first is not None:
             queries = np.where(np.arange(asked.queries.shape[1]) < first, asked.queries, -1)
             asked = QueryAssignment(queries, asked.intents, asked.ways)
-        return replace(context, counts=asked.counts), asked
+        return context.having(counts=asked.counts), asked
 
     def train(self, streams: Streams, without: Ints = NOBODY) -> UpdateHistory:
         """Train the model of the Spec from the first one."""

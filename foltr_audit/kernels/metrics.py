@@ -113,6 +113,8 @@ def values_by_client(values: Floats, paired: Bools, there: Bools, discount: floa
 # Means over all orders of documents with equal scores, in closed form. Source: McSherry & Najork 2008,
 # "Computing information retrieval performance measures efficiently in the presence of tied scores".
 
+_QUERIES = 128  # of one part
+
 
 @inlined
 def _add_unclicked(means: Floats, t: int, unclicked: float) -> None:
@@ -151,7 +153,6 @@ def _take_equals(
     return tied, gain, relevant
 
 
-@kernel
 def tied_metrics(
     labels: Ints, offsets: Ints, scores: Floats, discounts: Floats, click: Floats, by_position: bool
 ) -> Floats:
@@ -161,9 +162,26 @@ def tied_metrics(
     (grades,), whose last one holds for grades beyond it; NaN for an empty one. With `by_position` the upper
     of two documents with equal scores comes first, else all orders are equally likely.
     """
-    k, out = discounts.size, np.zeros((offsets.size - 1, 4))
+    given = (labels, offsets, scores, discounts, click, by_position)
+    return filled(np.zeros((offsets.size - 1, 4)), _QUERIES, fill_tied_metrics, *given)
+
+
+@kernel
+def fill_tied_metrics(
+    labels: Ints,
+    offsets: Ints,
+    scores: Floats,
+    discounts: Floats,
+    click: Floats,
+    by_position: bool,
+    out: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill out[begin:end] of `tied_metrics`, which begins as 0."""
+    k = discounts.size
     means = np.empty(k + 1)
-    for query in range(offsets.size - 1):
+    for query in range(begin, end):
         rows = slice(offsets[query], offsets[query + 1])
         left, own = scores[rows].copy(), labels[rows]
         rank, hits, irrelevant, skipped = 0, 0, 1.0, 1.0
@@ -180,7 +198,6 @@ def tied_metrics(
             rank, hits, skipped = rank + tied, hits + relevant, skipped * unclicked[min(tied, k - rank)]
         if click.size == 0:
             out[query, 3] = np.nan
-    return out
 
 
 # --- the low end of the ROC curve ------------------------------------------------------------------

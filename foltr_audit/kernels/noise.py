@@ -233,6 +233,8 @@ def fill_poisson_differences(
 # Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy", algorithms 2 and
 # 3, with coins and geometric variates made from uniform numbers.
 
+_CANDIDATES = 128  # made at once, from two pairs each: almost half of them are taken
+
 
 def discrete_gaussians(
     sigma: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
@@ -245,29 +247,36 @@ def discrete_gaussians(
 def fill_discrete_gaussians(
     sigma: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
 ) -> None:
-    """Fill out[begin:end] of `discrete_gaussians`."""
-    numbers = np.empty((1, AHEAD))
-    t = math.floor(sigma) + 1.0
+    """Fill out[begin:end] of `discrete_gaussians`.
+
+    Candidates are made many at once, in loops that compile to wide registers; those that fail are left out.
+    """
+    pairs, size, taken = (
+        np.empty((2, 2 * _CANDIDATES)),
+        np.empty(_CANDIDATES),
+        np.empty(_CANDIDATES, np.bool_),
+    )
+    t = np.floor(sigma) + 1.0
     centre = sigma * sigma / t
     for c in range(begin, end):
-        at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
-        for column in range(out.shape[1]):
-            # A variate takes two pairs: one for its part modulo t, one for the rest, the sign and the coin.
-            low, drawn = -1.0, False
-            while not drawn:
-                at, block = refill(numbers, at, block, clients[c], round_, purpose, key)
-                v, w = numbers[0, at], numbers[0, at + 1]
-                at += 2
-                if low < 0.0:
-                    low = math.floor(v * t)
-                    low = low if w <= exp(-low / t) else -1.0
-                else:
-                    size = low + t * math.floor(-log(v))
-                    # One number is sign and coin: given the sign, the rest of it is uniform again.
-                    negative = w < 0.5
-                    coin = 2.0 * w if negative else 2.0 * w - 1.0
-                    off = (size - centre) / sigma
-                    # Zero has two signs, and would be drawn twice as often if both were taken.
-                    drawn = not (negative and size == 0.0) and coin <= exp(-0.5 * off * off)
-                    out[c, column] = -size if negative else size
-                    low = -1.0
+        column, block = 0, 0
+        while column < out.shape[1]:
+            fill_pairs(pairs, 2 * _CANDIDATES, block, clients[c], round_, purpose, key)
+            block += 2 * _CANDIDATES
+            for i in range(_CANDIDATES):
+                low = np.floor(pairs[0, i] * t)
+                size[i] = low - t * np.ceil(log_normal(pairs[0, _CANDIDATES + i]))
+                taken[i] = pairs[1, i] <= decay(-low / t)
+            for i in range(_CANDIDATES):
+                # One number is sign and coin: given the sign, the rest of it is uniform again.
+                w = pairs[1, _CANDIDATES + i]
+                sign, coin = (-1.0, 2.0 * w) if w < 0.5 else (1.0, 2.0 * w - 1.0)
+                off = (size[i] - centre) / sigma
+                # Zero has two signs, and would be drawn twice as often if both were taken.
+                once = (sign > 0.0) | (size[i] > 0.0)
+                taken[i] &= once & (coin <= decay(-0.5 * off * off))
+                size[i] *= sign
+            for i in range(_CANDIDATES):
+                if taken[i] and column < out.shape[1]:
+                    out[c, column] = size[i]
+                    column += 1

@@ -8,7 +8,7 @@ act on them; both ways draw the same random numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -313,7 +313,7 @@ class ClientSimulator:
         parameters, played = context.parameters, []
         for first in range(0, len(context.clients), batch):
             rows = np.arange(first, min(first + batch, len(context.clients)))
-            local = self.play(asked.at(rows), replace(context.at(rows), parameters=parameters))
+            local = self.play(asked.at(rows), context.at(rows).having(parameters=parameters))
             parameters = parameters + local.updates.sum(axis=0)
             played.append(local.interactions)
         return parameters, CohortInteractions.joined(played)

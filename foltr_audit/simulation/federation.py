@@ -215,7 +215,7 @@ class Federation:
         setup, train, cohort = self.setup, self.setup.spec.train, self.setup.cohort(round_)
         context = setup.context(round_, cohort, setup.clients.interactions, before.parameters)
         if self.sums_only:
-            context = replace(context, sums_only=True)
+            context = context.having(sums_only=True)
         done = self.exchange(context, before)
         metrics = self.online.compute(done.sent.interactions, done.asked, cohort)
         if (round_ + 1) % train.evaluate_every == 0 or round_ + 1 == train.rounds:
@@ -238,7 +238,7 @@ class Federation:
             DataError: the model is no longer finite.
         """
         asked = self.clientele.ask(context)
-        context = replace(context, counts=asked.counts)  # known only once the clients have asked
+        context = context.having(counts=asked.counts)  # known only once the clients have asked
         sent, after = self.training.play(asked, context, before)
         return RoundResult(
             context=context,

@@ -6,7 +6,6 @@ Source: Pham 2022, "Federated learning for online learning to rank", section 4.1
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -157,7 +156,7 @@ class FreshClients:
             context = self.setup.context(
                 number, clients, self.protocol.interactions, parameters, under="fresh/"
             )
-            context = replace(context, sums_only=sums_only)
+            context = context.having(sums_only=sums_only)
             asked = clientele.assign(self._asked(places, context), context)
             sent = attacked.send(asked, context)
             yield RoundResult(

@@ -290,8 +290,8 @@ class ModelSenders:
         """
         chain, trace = self.setup.chain, self.setup.spec.trace
         # Facts of the wire stage: noise that went by them could not be tested by calls without them.
-        wire = replace(context, manipulated=bool(self.clients.world.trained))
-        context = replace(context, sums_only=False)
+        wire = context.having(manipulated=bool(self.clients.world.trained))
+        context = context.having(sums_only=False)
         broadcast = None if self.server is None else self.server.send(context)
         if broadcast is not None:
             broadcast.checked(context)
@@ -310,7 +310,7 @@ class ModelSenders:
                 some, here = asked.at(one.rows), context.at(one.rows)
             else:  # without copies
                 rows = slice(None)
-            here = replace(here, parameters=one.parameters)
+            here = here.having(parameters=one.parameters)
             clients = self.clients if one.contrast else self._without_contrast
             local = clients.play(some, here)
             models = self.sent_of(local.models, here)
@@ -372,7 +372,7 @@ class FedAvgServer:
     ) -> tuple[CohortMessages, GlobalModel]:
         """See `TrainingServer.play`. Without any message or any query the model stays as it is."""
         sent = self.senders.send(asked, context)
-        return sent, self.aggregate(sent.wired, replace(context, sums_only=False), before)
+        return sent, self.aggregate(sent.wired, context.having(sums_only=False), before)
 
     def aggregate(self, wired: WireMessages, context: RoundContext, before: GlobalModel) -> GlobalModel:
         """The global model after messages (C, P) of clients with `context.counts` interactions.
@@ -384,7 +384,7 @@ class FedAvgServer:
             return before
         average, weights = weighted_mean(wired, context.counts)
         learnt = self.own.update(context)
-        informed = context if learnt is None else replace(context, server_update=learnt)
+        informed = context if learnt is None else context.having(server_update=learnt)
         mean = self.setup.chain.on_aggregate(average, wired, weights, informed)
         after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
         return GlobalModel(check_finite(after, context.round))
@@ -477,7 +477,7 @@ class CentralServer:
         shown = np.full((*asked.queries.shape, LIST_LENGTH), -1, dtype=np.int64)
         clicks, reported = np.zeros(shown.shape, dtype=np.bool_), np.zeros(shown.shape, dtype=np.bool_)
         if step.size:
-            here = replace(context, clients=turns, counts=ones, parameters=parameters)
+            here = context.having(clients=turns, counts=ones, parameters=parameters)
             learnt, reports = self._learn(every, here, state)
             parameters, state = learnt.parameters, learnt.state
             shown[client, step], clicks[client, step] = learnt.shown, learnt.clicks
@@ -510,7 +510,7 @@ def _by_steps(
     """Steps on one model: those of a single client, or summed steps of the clients of a batch."""
     N = every.queries.size
     if batch == 1:  # one client that takes all local steps in a row: the kernel plays them at once
-        alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([N]))
+        alone = context.having(clients=np.zeros(1, dtype=np.int64), counts=np.array([N]))
         models, _, done = clients.play(QueryAssignment(*(values[np.newaxis] for values in every)), alone)
         parameters = models[0]
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -39,6 +40,30 @@ def arrived(messages: Floats, survivors: Bools | None = None) -> WireMessages:
     """Plain messages of which all, or some, arrived."""
     everybody = np.ones(len(messages), dtype=np.bool_)
     return WireMessages(messages=messages, survivors=everybody if survivors is None else survivors)
+
+
+# --- the round in which they act ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prefix": "link/", "sums_only": True},
+        {"clients": np.array([3, 1], dtype=np.int32), "counts": [2, 2]},
+        {"parameters": np.arange(FEATURES), "received": None, "contrast": [True, False]},
+    ],
+)
+def test_a_changed_context_is_what_making_it_anew_gives(changes: dict[str, Any]) -> None:
+    before = context([4, 7])
+    made, anew = before.having(**changes), replace(before, **changes)
+    for one in fields(RoundContext):
+        mine, theirs = getattr(made, one.name), getattr(anew, one.name)
+        np.testing.assert_array_equal(mine, theirs)
+        if isinstance(theirs, np.ndarray):
+            assert mine.dtype == theirs.dtype
+            assert not mine.flags.writeable
+    with pytest.raises(TypeError, match="no pelicans"):
+        before.having(pelicans=2)
 
 
 # --- order ----------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,15 @@ class WireMessages:
 _OF_RECEIPT: Final = {"received": np.float64, "contrast": np.bool_, "reopened": np.bool_}
 """What each client received, with its type; None of an honest server."""
 
+_OF_CONTEXT: Final[Mapping[str, Any]] = {
+    "clients": np.int64,
+    "counts": np.int64,
+    "parameters": np.float64,
+    "server_update": np.float64,
+    **_OF_RECEIPT,
+}
+"""The arrays of a context, with their types."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundContext:
@@ -108,14 +117,25 @@ class RoundContext:
     server_update: Floats | None = None
 
     def __post_init__(self) -> None:
-        dtypes = {"clients": np.int64, "counts": np.int64, "parameters": np.float64}
-        freeze(self, **dtypes, server_update=np.float64, **_OF_RECEIPT)
+        freeze(self, **_OF_CONTEXT)
+
+    def having(self, **changes: Any) -> RoundContext:
+        """The same round with other values, as `dataclasses.replace` makes it, but in a fifth of the time.
+
+        Each round has about eight contexts, and arrays that stay need no second look.
+        """
+        if unknown := changes.keys() - vars(self).keys():
+            raise TypeError(f"a round context has no {min(unknown)}")
+        made = object.__new__(RoundContext)
+        vars(made).update(vars(self), **changes)
+        freeze(made, **{name: dtype for name, dtype in _OF_CONTEXT.items() if name in changes})
+        return made
 
     def at(self, rows: Ints) -> RoundContext:
         """The same round with only the clients in `rows`."""
         given = {name: getattr(self, name) for name in _OF_RECEIPT}
         receipt = {name: values[rows] for name, values in given.items() if values is not None}
-        return replace(self, clients=self.clients[rows], counts=self.counts[rows], **receipt)
+        return self.having(clients=self.clients[rows], counts=self.counts[rows], **receipt)
 
     def streams(self, purpose: str) -> ClientStreams:
         """One random stream per client for a purpose, e.g. `"defense/gamma-laplace"`."""
