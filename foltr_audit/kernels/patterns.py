@@ -499,15 +499,6 @@ def fill_pattern_models(
 # --- messages of patterns as coefficients ----------------------------------------------------------
 
 
-@kernel
-def _fill_steps(weights: Floats, i: int, observed: int, pattern: int, rate: float, steps: Floats) -> None:
-    """Fill in the coefficient that PDGD's step with a pattern adds to each observed document."""
-    steps[:] = 0.0
-    for j in range(observed):
-        for s in range(observed):
-            steps[j] += rate * weights[i, j, s] * (((pattern >> j) & 1) - ((pattern >> s) & 1))
-
-
 def pattern_terms(
     weights: Floats,
     rows: Floats,
@@ -559,9 +550,10 @@ def fill_pattern_terms(
             if pattern >> (last + 1):
                 last += 1
             observed = min(last + 2, L) if only_observed else L
-            _fill_steps(weights, i, observed, pattern, rate, steps)
+            _coefficients(weights, i, pattern, observed, steps)
             model[:] = starts[i]
             for j in range(L):
+                steps[j] *= rate
                 for p in range(P):
                     model[p] += steps[j] * rows[i, j, p]
             pairs = 0 < pattern < (1 << L) - 1
