@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.kernels.cascade import click_row
 from foltr_audit.kernels.elementary import cosine_and_sine, decay, log_normal, power
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, unsigned
-from foltr_audit.kernels.philox import fill_columns, fill_normals, fill_uniforms, uniform
+from foltr_audit.kernels.philox import fill_columns, fill_normals, fill_uniforms
 from foltr_audit.kernels.plackett_luce import SamplingBuffers, draw, new_pool
 from foltr_audit.kernels.ranking import Features, TieStream, fill_products
 from foltr_audit.kernels.sums import add_products
@@ -91,20 +91,34 @@ def click_list(
 _STEEPNESS = 3  # tau of the softmax over ranks
 
 
+_COUNTED = 1_000  # documents up to which it is faster to compare every pair of them than to sort
+
+
 @kernel
 def ranking(scores: Floats, query: int, ties: TieStream) -> Ints:
     """Positions (n,) of the documents of a query by falling score (n,)."""
-    order = np.argsort(-scores, kind="mergesort")
-    tied = False
-    for rank in range(1, scores.size):
-        tied |= scores[order[rank]] == scores[order[rank - 1]]
-    if not (tied and ties.drawn):
-        return order
-    numbers = np.empty(scores.size)
-    for i in range(scores.size):
-        numbers[i] = uniform(i, query, ties.round, ties.purpose, ties.key)
-    order = np.argsort(numbers, kind="mergesort")
-    return order[np.argsort(-scores[order], kind="mergesort")]
+    n = scores.size
+    places = np.zeros((1, n + n % 2))
+    if ties.drawn:
+        fill_uniforms(places, 0, places.size, 0, query, ties.round, ties.purpose, ties.key)
+    among = places[0, :n]
+    if n > _COUNTED or np.isnan(scores.sum()):
+        order = np.argsort(among, kind="mergesort")
+        return order[np.argsort(-scores[order], kind="mergesort")]
+    # How many are above each: without branches, while half of those of a sort are guessed wrong.
+    above, order = np.zeros(n, dtype=np.int32), np.full(n, -1)
+    for score in scores:
+        for i in range(n):
+            above[unsigned(i)] += scores[unsigned(i)] < score
+    for i in range(n):
+        rank, one = above[i], i
+        while order[rank] >= 0:  # of equal ones
+            other = order[rank]
+            if among[one] < among[other]:
+                order[rank], one = one, other
+            rank += 1
+        order[rank] = one
+    return order
 
 
 @kernel

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.kernels.central_learners import preference, ranking
-from foltr_audit.kernels.ranking import BY_POSITION
+from foltr_audit.kernels.philox import uniforms
+from foltr_audit.kernels.ranking import BY_POSITION, TieStream
 from tests.fixtures.plain_interleaving import (
     assignment_law,
     drafted,
@@ -28,6 +29,17 @@ def test_a_ranking_breaks_ties_by_position() -> None:
     scores = np.array([0.0, 2.0, -0.0, 2.0, -1e300, 1e300, 0.0])
     assert ranking(scores, 0, BY_POSITION).tolist() == [5, 1, 3, 0, 2, 6, 4]
     assert ranking(np.zeros(100), 0, BY_POSITION).tolist() == list(range(100))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 200, 1_500])
+def test_a_ranking_breaks_ties_by_the_numbers_of_its_query(n: int) -> None:
+    scores = np.random.default_rng(n).integers(0, 50, size=n) / 7.0
+    drawn = TieStream(3, 4, np.uint64(5), True)
+    numbers = uniforms(0, n, np.array([6]), 3, 4, np.uint64(5))[0]
+    assert ranking(scores, 6, drawn).tolist() == np.lexsort([numbers, -scores]).tolist()
+    assert ranking(scores, 6, BY_POSITION).tolist() == np.argsort(-scores, kind="stable").tolist()
+    scores[n // 2] = np.nan
+    assert sorted(ranking(scores, 6, drawn).tolist()) == list(range(n))
 
 
 # --- team draft ------------------------------------------------------------------------------------------
