@@ -63,18 +63,15 @@ _SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal n
 @inlined
 def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
     """Maximum of the scores not shown, and the sum of exp(score - maximum) over them."""
-    hidden = np.empty(scores.size, dtype=np.bool_)
-    hidden[:] = True
+    hidden = scores.copy()
     for i in range(length):
-        hidden[shown[i]] = False
-    top = -np.inf
-    for i in range(scores.size):
-        if hidden[i] and scores[i] > top:
-            top = scores[i]
-    total = 0.0
-    for i in range(scores.size):
-        if hidden[i]:
-            total += exp(scores[i] - top)
+        hidden[shown[i]] = -np.inf
+    top, total = -np.inf, 0.0
+    for score in hidden:
+        top = score if score > top else top
+    if top > -np.inf:
+        for score in hidden:  # exp(-inf) is 0, and adding it is exact
+            total += exp(score - top)
     return top, total
 
 
@@ -157,12 +154,15 @@ def _prepare(scores: Floats, shown: Ints, candidates: bool) -> tuple[Floats, Flo
 
 
 @kernel
-def _fill_spread_table(scores: Floats, shown: Ints, candidates: bool, table: Floats) -> None:
-    """Fill in the weights of all pairs of positions p < q of one list, however far apart its scores are."""
+def _fill_spread_table(
+    scores: Floats, shown: Ints, clicks: Bools, observed: int, every: bool, candidates: bool, table: Floats
+) -> None:
+    """See `_fill_table`: the same of one list, however far apart its scores are."""
     f, scales, whole, without = _prepare(scores, shown, candidates)
-    for p in range(f.size):
-        for q in range(p + 1, f.size):
-            table[p, q] = _pair_weight(f, scales, whole, without, p, q)
+    for p in range(observed):
+        for q in range(p + 1, observed):
+            if every or clicks[p] != clicks[q]:
+                table[p, q] = _pair_weight(f, scales, whole, without, p, q)
 
 
 @kernel
@@ -174,7 +174,8 @@ def pair_weights(scores: Floats, starts: Ints, shown: Ints, candidates: bool) ->
     C, k = shown.shape
     W = np.zeros((C, k, k))
     for c in range(C):
-        _fill_spread_table(scores[starts[c] : starts[c + 1]], shown[c], candidates, W[c])
+        of_list, there = scores[starts[c] : starts[c + 1]], shown[c] >= 0
+        _fill_spread_table(of_list, shown[c], there, there.sum(), True, candidates, W[c])
         for p in range(k):
             for q in range(p + 1, k):
                 W[c, q, p] = W[c, p, q]
@@ -207,7 +208,8 @@ def _fill_table(
                 if every or clicks[row, p] != clicks[row, q]:
                     table[p, q] = _close_pair_weight(drawn, left, row, p, q)
     else:
-        _fill_spread_table(pool.scores[row, : pool.sizes[row]], shown[row], candidates, table)
+        scores = pool.scores[row, : pool.sizes[row]]
+        _fill_spread_table(scores, shown[row], clicks[row], observed, every, candidates, table)
 
 
 @inlined
@@ -244,7 +246,8 @@ def fill_coefficients(
     """
     for row in range(rows):
         observed = _observed(shown, clicks, row, only_observed)
-        _fill_table(pool, row, shown, clicks, observed, False, candidates)
+        if observed > 0:  # else nothing was clicked
+            _fill_table(pool, row, shown, clicks, observed, False, candidates)
         pairs[row] = _sum_table(pool.table, clicks, row, observed, out)
 
 
