@@ -89,8 +89,6 @@ def click_list(
 # preferences from clicks", sections 3.1 and 3.2.
 
 _STEEPNESS = 3  # tau of the softmax over ranks
-
-
 _COUNTED = 1_000  # documents up to which it is faster to compare every pair of them than to sort
 
 
@@ -113,9 +111,8 @@ def ranking(scores: Floats, query: int, ties: TieStream) -> Ints:
     for i in range(n):
         rank, one = above[i], i
         while order[rank] >= 0:  # of equal ones
-            other = order[rank]
-            if among[one] < among[other]:
-                order[rank], one = one, other
+            if among[one] < among[order[rank]]:
+                order[rank], one = one, order[rank]
             rank += 1
         order[rank] = one
     return order
@@ -150,14 +147,6 @@ def team_draft(current: Ints, candidate: Ints, u: Floats, shown: Ints, odds: Flo
                 other += 1
             shown[rank] = current[other]
         taken[shown[rank]] = True
-
-
-@kernel
-def _left(weights: Floats) -> float:
-    total = 0.0
-    for rank in range(weights.size):
-        total += weights[rank]
-    return total
 
 
 @kernel
@@ -204,7 +193,7 @@ def probabilistic(current: Ints, candidate: Ints, u: Floats, shown: Ints, odds: 
     odds[:] = 0.0
     for place in range(min(shown.size, current.size)):
         # Summed again at every place: subtracting the weights that are taken would leave rounding behind.
-        left, right = _left(weights[0]), _left(weights[1])
+        left, right = weights[0].sum(), weights[1].sum()
         if u[2 * place] >= 0.5:
             document = candidate[_drawn_rank(weights[1], u[2 * place + 1] * right)]
         else:
@@ -569,12 +558,8 @@ def _step(
     `number` is the id of the interaction's place 0. Nothing changes where none won.
     """
     # In place: `count` never passes m, so nothing is overwritten before it is read.
-    directions, slots, others, wins = (
-        candidates.directions,
-        candidates.slots,
-        candidates.others,
-        candidates.wins,
-    )
+    directions, slots = candidates.directions, candidates.slots
+    others, wins = candidates.others, candidates.wins
     M, P = slots.size, model.shape[1]
     count, lost, total = 0, 0, np.zeros(P)
     for m in range(M):

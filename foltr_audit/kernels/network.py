@@ -36,11 +36,10 @@ _ROWS = 4 if binding.get_host_cpu_features().get("avx512f") else 0
 def _add_to_tile(weights: Floats, weight: Strides, inputs: Floats, terms: int, sums: Floats) -> None:
     """`add_products` of inputs (terms, LANES) to all of a tile `sums` (rows, LANES)."""
     (first, row, term), done = weight, 0
-    if _ROWS:
-        while done + _ROWS <= sums.shape[0]:
-            four, out = (first + done * row, row, term), (done * LANES, LANES)
-            _add_tile(weights, four, inputs, (0, LANES), sums, out, terms, _ROWS, LANES)
-            done += _ROWS
+    while _ROWS and done + _ROWS <= sums.shape[0]:
+        four, out = (first + done * row, row, term), (done * LANES, LANES)
+        _add_tile(weights, four, inputs, (0, LANES), sums, out, terms, _ROWS, LANES)
+        done += _ROWS
     rest, out = (first + done * row, row, term), (done * LANES, LANES)
     add_products(weights, rest, inputs, (0, LANES), sums, out, terms, sums.shape[0] - done, LANES)
 
