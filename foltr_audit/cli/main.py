@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import io
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -77,8 +78,17 @@ def _search_less_for_garbage() -> None:
     Imports and compilers make many objects that live on. By default Python searches after each 700, which is
     an eighth of the time to compile the kernels, and twice before it ends, a tenth of the time of `attack`.
     """
-    gc.set_threshold(20_000)
+    gc.set_threshold(200_000)
     atexit.register(gc.freeze)
+
+
+def _let_idle_threads_sleep() -> None:
+    """Let threads of OpenBLAS wait half a millisecond for more work, and then sleep.
+
+    By default they spin for tens of milliseconds, also once NumPy and SciPy have started them: a tenth of the
+    processor time of `attack`. OpenBLAS reads the number, 2^n processor cycles, when it is loaded.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 
 
 def _replace_unknown_letters(*streams: TextIO) -> None:
@@ -92,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None or sys.stderr is None:  # closed by the parent process
         return 1
     _search_less_for_garbage()
+    _let_idle_threads_sleep()
     # Polars only warns where its binary cannot be loaded, and fails for lack of a name when it is used.
     warnings.filterwarnings("error", "Polars binary is missing", UserWarning)
     try:
