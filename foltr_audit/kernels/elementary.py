@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel
+from foltr_audit.kernels.jit import Floats, Ints, inlined, inner, kernel
 
 # --- scaling by powers of two ----------------------------------------------------------------------
 # It rounds nothing, and makes the numbers of a system about 1, so that tolerances of solvers can be absolute.
@@ -96,7 +96,7 @@ def _power_of_two(n: np.int64) -> float:
     return float(np.int64((n + _BIAS) << _MANTISSA).view(np.float64))
 
 
-@kernel
+@inner
 def decay(x: float) -> float:
     """`exp(x)` for x <= 0; below -700 it stays at exp(-700), which is 1e-304.
 
@@ -144,7 +144,7 @@ def log_normal(u: float) -> float:
     return e * _LOG2_HIGH + (e * _LOG2_LOW + rest)
 
 
-@kernel
+@inner
 def log(x: float) -> float:
     """`log(x)` of any number: -inf at 0, NaN below."""
     if not 0.0 < x < math.inf:
@@ -158,7 +158,7 @@ def log(x: float) -> float:
     return float(log_normal(x))
 
 
-@kernel
+@inner
 def log2(x: float) -> float:
     """`log2(x)` of a positive normal number, exact for powers of two."""
     e, rest = _log_parts(x)  # the exponent is added last: its sum with 0 is exact

@@ -27,9 +27,12 @@ from numba.core.base import BaseContext
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import Compiler, CompileResult, compile_result
+from numba.core.compiler_machinery import PassManager
 from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
+from numba.core.typed_passes import NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes
 from numpy.typing import NDArray
 
 # --- compiling a kernel with all that it calls -----------------------------------------------------
@@ -142,6 +145,9 @@ class StoredLibrary(JITCodeLibrary):
         return self._codegen._engine.get_function_address(name)
 
 
+_UNUSED = (InlineClosureLikes, NopythonRewrites)
+
+
 class KernelCompiler(Compiler):
     """Numba's compiler with the libraries of this module."""
 
@@ -152,6 +158,14 @@ class KernelCompiler(Compiler):
             self.state.library = kind(self.state.targetctx.codegen(), function.__qualname__)
             self.state.library.enable_object_caching()
         return super().compile_extra(function)
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Numba's passes without those of closures and of expressions of whole arrays: kernels have none."""
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.passes = [each for each in pipeline.passes if each[0] not in _UNUSED]
+            pipeline.finalize()
+        return pipelines
 
 
 # --- the cache of compiled kernels -----------------------------------------------------------------

@@ -19,6 +19,7 @@ from foltr_audit.kernels.jit import (
     Floats,
     Ints,
     inlined,
+    inner,
     kernel,
     uncounted,
     uncounted_kernel,
@@ -232,8 +233,8 @@ def keep_in_ball(
 _FEW = 16  # below one client in so many queries hardly any two ask the same: sorting would cost more
 
 
-@kernel
-def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin: int, end: int) -> None:
+@inner
+def _order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin: int, end: int) -> None:
     """Sort the clients order[begin:end] by queries[:, step], which are below `n_queries` or -1.
 
     Clients of one query keep their order. Where hardly any two ask the same nothing is done. Neighbours then
@@ -254,6 +255,12 @@ def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin:
         places[place] += 1
     for i in range(begin, end):
         order[i] = sorted_[i - begin]
+
+
+@kernel
+def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin: int, end: int) -> None:
+    """`_order_by_query` for Python."""
+    _order_by_query(queries, step, n_queries, order, begin, end)
 
 
 # --- whole cohorts ---------------------------------------------------------------------------------
@@ -432,7 +439,7 @@ def play_rows(
         ahead = max(1, _MOST // size) if groups == 1 else 1
         for step in range(queries.shape[1]):
             if groups > 1 or step == 0:
-                order_by_query(queries, step, data.offsets.size - 1, order, start, last)
+                _order_by_query(queries, step, data.offsets.size - 1, order, start, last)
             for first in range(start, last, size):
                 count, turn = min(size, last - first), step % ahead
                 prepare_group(data.offsets, queries, lifts, order, first, count, step, memory)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from foltr_audit.kernels.elementary import cosine_and_sine, decay, exp, log, log_normal
-from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only, unsigned
+from foltr_audit.kernels.jit import Floats, Ints, kernel, read_only, unsigned
 from foltr_audit.kernels.philox import AHEAD, fill_pairs, refill
 from foltr_audit.kernels.threads import filled
 
@@ -41,7 +41,7 @@ _SPARE, _BEHIND = 16, 1 << 31  # numbers that are made at once for second tries,
 _LOG_LEAST = -700.0  # a variate below exp(-700), 1e-304, is 0: subnormal numbers cost as much as all others
 
 
-@inlined
+@kernel
 def _gamma_try(shape: float, t: float, b: float, v: float, w: float) -> float:
     """One try of Best's algorithm from numbers of (0, b) and (0, 1); -1 if it fails."""
     if v <= 1.0:

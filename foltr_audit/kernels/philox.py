@@ -53,7 +53,7 @@ def _words(
     return a, b, c, d
 
 
-@kernel
+@inner
 def philox(
     c0: int, c1: int, c2: int, c3: int, key: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:

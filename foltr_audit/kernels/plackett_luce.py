@@ -228,15 +228,13 @@ def _block_sum(weights: Floats, row: int, block: int) -> float:
 
 
 @inlined
-def _weigh_row(
-    scores: Floats, at: int, weights: Floats, sums: Floats, row: int, documents: int, top: float
-) -> None:
-    """Weights of a row, and the sums of their blocks, from scores[at]."""
+def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, documents: int, top: float) -> None:
+    """Weights of a row, and the sums of their blocks, from its scores."""
     blocks = (documents + _BLOCK - 1) // _BLOCK
     # Whole blocks, which fill wide registers; scores at the padding are those of an earlier query.
     for i in range(blocks * _BLOCK):
         # `decay` stays above 0 however low a score is: a weight of 0 means that a document was taken.
-        weight = decay(scores[at, i] - top)
+        weight = decay(scores[row, i] - top)
         weights[row, i] = weight if i < documents else 0.0
     for block in range(blocks):
         sums[unsigned(row), unsigned(block)] = _block_sum(weights, row, block)
@@ -246,7 +244,7 @@ def _weigh_row(
 def weigh(pool: SamplingBuffers, rows: int) -> None:
     """Weights of all documents of the first rows, the sums of their blocks, and of all of them."""
     for row in range(rows):
-        _weigh_row(pool.scores, row, pool.weights, pool.sums, row, pool.sizes[row], pool.tops[row])
+        _weigh_row(pool.scores, pool.weights, pool.sums, row, pool.sizes[row], pool.tops[row])
         pool.lasts[row] = (pool.sizes[row] + _BLOCK - 1) // _BLOCK - 1
         pool.tails[row] = _left(pool.sums, row, pool.lasts[row])
 
@@ -301,26 +299,26 @@ def _draw_one(pool: SamplingBuffers, row: int, target: float, shown: Ints, rank:
     pool.tails[row] = _left(sums, row, last)
 
 
-@kernel
+@uncounted
 def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> None:
     """Compute the weights of faded rows again, relative to the maximum of the documents left."""
+    scores, weights, sums = pool.scores, pool.weights, pool.sums
     for row in range(rows):
         documents = pool.sizes[row]
         # A row of which all documents are shown is complete: what becomes of others must not change it.
         if rank < documents and not pool.tails[row] >= _FADED:
-            width = pool.scores.shape[1]
-            rest, top = np.empty((1, width)), -np.inf
-            for i in range(width):
-                rest[0, i] = pool.scores[row, i]
+            top = -np.inf
+            for i in range(scores.shape[1]):  # the weights hold scores until they are weighed
+                weights[row, i] = scores[row, i]
             for r in range(rank):
-                rest[0, shown[row, r]] = -np.inf
+                weights[row, shown[row, r]] = -np.inf
             for i in range(documents):
-                top = rest[0, i] if rest[0, i] > top else top
-            _weigh_row(rest, 0, pool.weights, pool.sums, row, documents, top)
+                top = weights[row, i] if weights[row, i] > top else top
+            _weigh_row(weights, weights, sums, row, documents, top)
             # `decay` gave the documents that were taken a small weight again.
             for r in range(rank):
-                take(pool.weights, pool.sums, row, shown[row, r])
-            pool.tails[row] = _left(pool.sums, row, pool.lasts[row])
+                take(weights, sums, row, shown[row, r])
+            pool.tails[row] = _left(sums, row, pool.lasts[row])
             pool.drawn[0, row] = np.nan
 
 

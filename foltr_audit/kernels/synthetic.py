@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.kernels.jit import Floats, Ints, kernel
+from foltr_audit.kernels.jit import Floats, Ints, inner, kernel
 from foltr_audit.kernels.philox import philox
 
 # --- bell-shaped variates and their documents ------------------------------------------------------
@@ -32,7 +32,7 @@ EASE, TILT, TERMS, IDF, SIZE, WORDING = range(6)
 QUERY_VARIATES = WORDING + _FIELDS
 
 
-@kernel
+@inner
 def grid(x: float) -> float:
     """The multiple of 2^-12 nearest to x."""
     return float(np.floor(x * 4096.0 + 0.5) / 4096.0)
@@ -47,7 +47,7 @@ def _bell(a: np.uint64, b: np.uint64) -> float:
     return np.float64(((total - 131070) * 7093) >> 16) / 4096.0
 
 
-@kernel
+@inner
 def fill_bells(out: Floats, client: int, round_: int, purpose: int, key: np.uint64) -> None:
     """Fill with sums of four uniform numbers: mean 0, variance 1, within 3.465, multiples of 2^-12."""
     for block in range((out.size + 1) // 2):
@@ -66,7 +66,7 @@ def query_bells(queries: int, purpose: int, key: np.uint64) -> Floats:
     return out
 
 
-@kernel
+@inner
 def factors(e: Floats, z: Floats) -> None:
     """Fill a document's factors z (FACTORS,) from its variates e (FACTORS or more,)."""
     z[TOPIC] = e[TOPIC]
@@ -83,7 +83,7 @@ def factors(e: Floats, z: Floats) -> None:
     z[MATCH + _WHOLE] = grid(0.875 * body + 0.25 * z[MATCH + _TITLE] + 0.375 * whole)
 
 
-@kernel
+@inner
 def merit(z: Floats, tilt: float, weights: Floats) -> float:
     """Utility before noise: additive, joint and weakest-link parts, and a usual length."""
     topic, authority, lean, both, weakest, length = weights[0:6]
@@ -123,7 +123,7 @@ def _times(code: int, field: int, about: Floats) -> float:
     return 1.0
 
 
-@kernel
+@inner
 def columns(
     z: Floats, e: Floats, about: Floats, codes: Ints, loadings: Floats, absence: Floats, row: Floats
 ) -> None:
@@ -247,7 +247,9 @@ def documents(
             fill_bells(e, query, 1 + i, purpose, key)
             if i > 0 and np.float64(word) < weights[0, 8] * 4294967296.0:
                 source = np.int64((pick * np.uint64(i)) >> np.uint64(32))
-                rows[i] = rows[source]
+                # Number by number: for whole rows numba compiles all that a message about their shapes needs.
+                for j in range(told):
+                    rows[i, j] = rows[source, j]
                 merits[i] = merits[source]
             else:
                 category = _category(place, other, topics[query], blends[mixture], popularity)

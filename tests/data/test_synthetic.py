@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.synthetic import CATEGORY_FEATURE, LIKES, PROFILES, _bounds, synthesise
-from foltr_audit.kernels.philox import philox
+from foltr_audit.kernels import synthetic
+from foltr_audit.kernels.jit import kernel
 from foltr_audit.kernels.synthetic import query_topics
 from foltr_audit.rng import Streams
-from tests.fixtures.reference import numba_threads
+from foltr_audit.utils.arrays import Floats
+from tests.fixtures.reference import numba_threads, philox_words
 
 FROZEN = {
     ("mq2007", None): "4fb8201e6851119349aaae917a99154c0153e09afc8dca72fa509bf089b2e506",
@@ -183,13 +185,15 @@ def test_order_says_nothing_about_labels(like: str, queries: int | None) -> None
     assert order_z(replace(part, labels=labels)) > 4
 
 
-def test_bells_are_sums_of_four_uniform_words() -> None:
-    from foltr_audit.kernels.philox import philox
-    from foltr_audit.kernels.synthetic import fill_bells
+@kernel
+def bells(out: Floats, client: int, round_: int, purpose: int, key: np.uint64) -> None:
+    synthetic.fill_bells(out, client, round_, purpose, key)
 
+
+def test_bells_are_sums_of_four_uniform_words() -> None:
     out = np.empty(5)
-    fill_bells(out, 3, 4, 5, np.uint64(6))
-    words = [[int(word) for word in philox(block, 3, 4, 5, np.uint64(6))] for block in range(3)]
+    bells(out, 3, 4, 5, np.uint64(6))
+    words = [philox_words((block, 3, 4, 5), 6) for block in range(3)]
     pairs = [pair for a, b, c, d in words for pair in ((a, b), (c, d))]
     for value, pair in zip(out, pairs, strict=False):
         uniform = [half / 65536 for word in pair for half in divmod(word, 65536)]
@@ -260,5 +264,5 @@ def test_topics_are_drawn_with_their_shares() -> None:
         # Five standard errors of the largest share.
         np.testing.assert_allclose(shares, np.array([26, 20, 15, 12, 10, 8, 5, 4]) / 100, atol=0.0156)
     assert found[:, 2].mean() == pytest.approx(0.75, abs=0.0154)
-    word = int(philox(0, 3, 0, 7, np.uint64(9))[0])
+    word = philox_words((0, 3, 0, 7), 9)[0]
     assert found[3, 0] == np.searchsorted(np.cumsum([26, 20, 15, 12, 10, 8, 5]) / 100, word / 2**32, "right")

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.kernels import elementary
-from foltr_audit.kernels.elementary import decay, exp, log, log2, power
+from foltr_audit.kernels.elementary import exp, power
+from foltr_audit.kernels.jit import kernel
 
 SMALLEST = sys.float_info.min
 
@@ -35,6 +36,21 @@ def exact(function: Callable[..., Any], x: float) -> Any:
     """A function of mpmath of the exact value of a float."""
     with mpmath.workdps(60):
         return function(mpmath.mpf(x))
+
+
+@kernel
+def decay(x: float) -> float:
+    return elementary.decay(x)
+
+
+@kernel
+def log(x: float) -> float:
+    return elementary.log(x)
+
+
+@kernel
+def log2(x: float) -> float:
+    return elementary.log2(x)
 
 
 # --- the exponential ---------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.kernels.philox import philox, uniforms
+from foltr_audit.kernels import philox
+from foltr_audit.kernels.jit import kernel
+from foltr_audit.kernels.philox import uniforms
 from foltr_audit.rng import ClientStreams, Streams
 from tests.fixtures.reference import LOW, Words, chi_square_p, numba_threads, philox_counter, philox_words
 
@@ -28,8 +30,13 @@ KEY = st.integers(0, 2**64 - 1)
 CLIENTS = np.arange(100)
 
 
+@kernel
+def four_words(c0: int, c1: int, c2: int, c3: int, key: np.uint64) -> tuple[np.uint64, ...]:
+    return philox.philox(c0, c1, c2, c3, key)
+
+
 def kernel_words(counter: Words, key: int) -> tuple[int, ...]:
-    return tuple(int(word) for word in philox(*counter, np.uint64(key)))
+    return tuple(int(word) for word in four_words(*counter, np.uint64(key)))
 
 
 def uniform(n: int, client: int, round_: int, purpose: int, key: int) -> float:
