@@ -186,6 +186,12 @@ def _stamp(folder: Path) -> bytes:
     return digest.digest()
 
 
+@cache
+def _target(generator: JITCPUCodegen) -> tuple[object, ...]:
+    """What code is made for; LLVM needs as long to name the processor as a kernel needs to be read."""
+    return generator.magic_tuple(), sys.version
+
+
 def _cache_folder() -> Path:
     """NUMBA_CACHE_DIR, or a folder in the user's cache folder."""
     from platformdirs import user_cache_path
@@ -209,7 +215,7 @@ class CodeCache(NullCache):
         self._source, self._name = Path(code.co_filename), code.co_qualname
 
     def _file(self, signature: object, generator: JITCPUCodegen) -> Path:
-        compiled_for = (str(self._source), str(signature), generator.magic_tuple(), sys.version)
+        compiled_for = (str(self._source), str(signature), *_target(generator))
         digest = sha256(repr(compiled_for).encode(errors="surrogatepass")).hexdigest()
         return _cache_folder() / f"{self._source.stem}.{self._name}-{digest[:32]}"
 
@@ -348,13 +354,12 @@ def uncounted_kernel(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compile a function into every kernel that calls it, so that passing arrays costs nothing.
+    """Compile an `uncounted` function into every kernel that calls it, so that passing arrays costs nothing.
 
-    An array is a struct of seven fields, and every call that is not inlined counts references to it. This is
-    for small functions, and for large ones with a single caller: numba compiles any other function once by
-    itself and once more in each kernel that leads to it.
+    An array is a struct of seven fields. LLVM puts the function into its callers: numba's `inline` would type
+    and translate it in each of them.
     """
-    return _compiled(function, inline="always")
+    return _compiled(function, no_cpython_wrapper=True, _nrt=False, forceinline=True)
 
 
 def _compiled(function: F, *, _nrt: bool = True, **options: bool | str) -> F:
