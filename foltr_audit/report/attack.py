@@ -16,7 +16,6 @@ from foltr_audit.core.settings.attack import refuse_unknown_queries
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.experiments.periods import TrainingHistory
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.recorded_attack import TraceAttack, recorded_utility
 from foltr_audit.experiments.run import Run
 from foltr_audit.judge.bootstrap import selected
 from foltr_audit.judge.doubts import AttackedClicks, doubts, shown_above, wrong_sign
@@ -72,6 +71,8 @@ from foltr_audit.utils.progress import SILENT, Progress
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
+
+    from foltr_audit.experiments.recorded_attack import TraceAttack
 
 
 WHERE = Section("click_model", SETTING, "view")
@@ -416,6 +417,8 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     Raises:
         UsageError: a trace holds no truth, or a query was named that is not in its data.
     """
+    from foltr_audit.experiments.recorded_attack import recorded_utility
+
     refuse_unknown_queries(recorded.protocol.queries, recorded.collection)
     section = SECTIONS["facts"]
     facts = [section.row({"click_model": name, **each.table()}) for name, each in recorded.facts.items()]

@@ -204,12 +204,18 @@ def _belongs(origin: Path, distribution: Distribution) -> bool:
     return any(Path(str(distribution.locate_file(file))).resolve() == origin for file in files)
 
 
+@cache
+def _name(distribution: Distribution) -> str:
+    """Its name, from a file that takes long to read: it holds a whole README."""
+    return distribution.name
+
+
 def _refuse_shadowed(point: EntryPoint) -> None:
     """Refuse a plug-in whose package or module is shadowed by another distribution.
 
     Our own plug-ins always come from the running package, even if another copy of it is installed.
     """
-    if point.dist is None or (point.module.startswith(f"{_PACKAGE}.") and point.dist.name == _OURS):
+    if point.dist is None or (point.module.startswith(f"{_PACKAGE}.") and _name(point.dist) == _OURS):
         return
     for name in (point.module.partition(".")[0], point.module):
         spec = importlib.util.find_spec(name)
