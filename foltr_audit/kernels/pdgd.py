@@ -60,7 +60,7 @@ def _close_pair_weight(drawn: Floats, left: Floats, column: int, p: int, q: int)
 _SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
 
 
-@inlined
+@kernel
 def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
     """Maximum of the scores not shown, and the sum of exp(score - maximum) over them."""
     hidden = scores.copy()
@@ -75,7 +75,7 @@ def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
     return top, total
 
 
-@inlined
+@kernel
 def _scales(f: Floats, tail_top: float) -> Floats:
     """The score that is subtracted from all scores of each suffix of a list, shape (k,).
 
@@ -94,7 +94,7 @@ def _scales(f: Floats, tail_top: float) -> Floats:
     return scales
 
 
-@inlined
+@kernel
 def _suffix_sums(f: Floats, scales: Floats, tail_top: float, tail_sum: float) -> tuple[Floats, Floats]:
     """For every suffix t of the list: its denominator, and that without document q.
 
