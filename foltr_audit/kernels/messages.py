@@ -18,14 +18,14 @@ _LEAST_FACTOR = 2.0**-1022  # smaller ones have fewer digits
 
 
 @inlined
-def _scaled_length(models: Floats, row: int) -> float:
+def scaled_length(model: Floats) -> float:
     """The L2 norm of a huge or tiny model, from its ratio to its largest coordinate, as BLAS's `nrm2`."""
     largest = 0.0
-    for j in range(models.shape[1]):
-        largest = max(largest, abs(models[row, j]))
+    for number in model:
+        largest = max(largest, abs(number))
     total = 0.0
-    for j in range(models.shape[1]):
-        total += (models[row, j] / largest) ** 2
+    for number in model:
+        total += (number / largest) ** 2
     # A model of zeros, or with an infinite number, has its largest coordinate as its length: the ratios above
     # are NaN.
     return largest * math.sqrt(total) if 0.0 < largest < math.inf else largest
@@ -38,7 +38,7 @@ def _length(models: Floats, row: int, order: int) -> float:
     size = size_sum(model) if order == 1 else product_sum(model, model)
     if order != 1:
         # No comparison holds for NaN, whose root is NaN.
-        size = _scaled_length(models, row) if size <= _SMALLEST or size >= _LARGEST else math.sqrt(size)
+        size = scaled_length(model) if size <= _SMALLEST or size >= _LARGEST else math.sqrt(size)
     return size
 
 

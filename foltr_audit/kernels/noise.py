@@ -251,11 +251,8 @@ def fill_discrete_gaussians(
 
     Candidates are made many at once, in loops that compile to wide registers; those that fail are left out.
     """
-    pairs, size, taken = (
-        np.empty((2, 2 * _CANDIDATES)),
-        np.empty(_CANDIDATES),
-        np.empty(_CANDIDATES, np.bool_),
-    )
+    pairs, size = np.empty((2, 2 * _CANDIDATES)), np.empty(_CANDIDATES)
+    taken = np.empty(_CANDIDATES, np.bool_)
     t = np.floor(sigma) + 1.0
     centre = sigma * sigma / t
     for c in range(begin, end):

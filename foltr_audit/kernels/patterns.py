@@ -15,6 +15,7 @@ import numpy as np
 from foltr_audit.kernels.density import DensityTable, log_density_at
 from foltr_audit.kernels.elementary import exp, log
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
+from foltr_audit.kernels.messages import scaled_length
 from foltr_audit.kernels.threads import filled, in_parts
 
 # --- posteriors ------------------------------------------------------------------------------------
@@ -90,20 +91,6 @@ def _fill_columns(W: Floats, rows: Floats, i: int, observed: int, columns: Float
                     columns[j, p] -= W[i, s, j] * rows[i, s, p]
 
 
-@kernel
-def _far_from_one(model: Floats) -> float:
-    """The L2 norm of a model whose squares may overflow or vanish."""
-    largest = 0.0
-    for p in range(model.size):
-        largest = max(largest, abs(model[p]))
-    if largest == 0.0:
-        return 0.0
-    size = 0.0
-    for p in range(model.size):
-        size += (model[p] / largest) ** 2
-    return largest * math.sqrt(size)
-
-
 @inlined
 def shrunk(model: Floats, ball: ClipRule, acts: bool) -> float:
     """The factor that the step stage multiplies a model by."""
@@ -116,7 +103,7 @@ def shrunk(model: Floats, ball: ClipRule, acts: bool) -> float:
     else:
         for p in range(model.size):
             size += model[p] * model[p]
-        size = math.sqrt(size) if _SMALL < size < _LARGE else _far_from_one(model)
+        size = math.sqrt(size) if _SMALL < size < _LARGE else scaled_length(model)
     return ball.norm / size if size > ball.norm else 1.0
 
 

@@ -157,7 +157,7 @@ def _prepare(scores: Floats, shown: Ints, candidates: bool) -> tuple[Floats, Flo
 def _fill_spread_table(
     scores: Floats, shown: Ints, clicks: Bools, observed: int, every: bool, candidates: bool, table: Floats
 ) -> None:
-    """See `_fill_table`: the same of one list, however far apart its scores are."""
+    """The same of one list, however far apart its scores are: of `every` pair, or of those that count."""
     f, scales, whole, without = _prepare(scores, shown, candidates)
     for p in range(observed):
         for q in range(p + 1, observed):
@@ -198,18 +198,18 @@ def _observed(shown: Ints, clicks: Bools, row: int, only_observed: bool) -> int:
 
 @inlined
 def _fill_table(
-    pool: SamplingBuffers, row: int, shown: Ints, clicks: Bools, observed: int, every: bool, candidates: bool
+    pool: SamplingBuffers, row: int, shown: Ints, clicks: Bools, observed: int, candidates: bool
 ) -> None:
-    """Fill in the weights of the pairs p < q of a drawn list: of `every` pair, or of those that count."""
+    """Fill in the weights of the pairs p < q of a drawn list that count."""
     drawn, left, table = pool.drawn, pool.left, pool.table
     if _fill_left(drawn, pool.tails[row] if candidates else 0.0, row, left):
         for q in range(1, observed):
             for p in range(q):
-                if every or clicks[row, p] != clicks[row, q]:
+                if clicks[row, p] != clicks[row, q]:
                     table[p, q] = _close_pair_weight(drawn, left, row, p, q)
     else:
         scores = pool.scores[row, : pool.sizes[row]]
-        _fill_spread_table(scores, shown[row], clicks[row], observed, every, candidates, table)
+        _fill_spread_table(scores, shown[row], clicks[row], observed, False, candidates, table)
 
 
 @inlined
@@ -247,21 +247,8 @@ def fill_coefficients(
     for row in range(rows):
         observed = _observed(shown, clicks, row, only_observed)
         if observed > 0:  # else nothing was clicked
-            _fill_table(pool, row, shown, clicks, observed, False, candidates)
+            _fill_table(pool, row, shown, clicks, observed, candidates)
         pairs[row] = _sum_table(pool.table, clicks, row, observed, out)
-
-
-@inlined
-def _same_list(scores: Floats, starts: Ints, shown: Ints, c: int) -> bool:
-    """Whether a list and its candidates' scores are those of the row before, as where only clicks differ."""
-    first, before = starts[c], starts[c - 1]
-    same = starts[c + 1] - first == first - before
-    for i in range(shown.shape[1]):
-        same &= shown[c, i] == shown[c - 1, i]
-    if same:
-        for i in range(first - before):
-            same &= scores[first + i] == scores[before + i]
-    return bool(same)
 
 
 @kernel
@@ -280,18 +267,11 @@ def pdgd_coefficients(
     longest = starts[one] - starts[0]
     for c in range(C):
         longest = max(longest, starts[c + 1] - starts[c])
-    pool, known = new_pool(one, longest, k), False  # whether the pool has all pair weights of the list
+    pool = new_pool(one, longest, k)
     for c in range(C):
-        mine, clicked = shown[c : c + 1], clicks[c : c + 1]
-        out, found = coefficients[c : c + 1], pairs[c : c + 1]
-        if c > 0 and _same_list(scores, starts, shown, c):
-            if not known:
-                _fill_table(pool, 0, mine, clicked, _observed(mine, clicked, 0, False), True, candidates)
-                known = True
-            found[0] = _sum_table(pool.table, clicked, 0, _observed(mine, clicked, 0, only_observed), out)
-        else:
-            put_scores(pool, scores[starts[c] : starts[c + 1]])
-            weigh_shown(pool, one, mine)
-            known = False
-            fill_coefficients(pool, one, mine, clicked, candidates, only_observed, out, found)
+        mine = shown[c : c + 1]
+        put_scores(pool, scores[starts[c] : starts[c + 1]])
+        weigh_shown(pool, one, mine)
+        of_list = candidates, only_observed, coefficients[c : c + 1], pairs[c : c + 1]
+        fill_coefficients(pool, one, mine, clicks[c : c + 1], *of_list)
     return coefficients, pairs

@@ -29,9 +29,6 @@ _HALF = np.uint64(32)
 _ONE = np.float64(1.0).view(np.uint64)
 _BELOW_ONE = 1.0 - 2.0**-53
 
-_FEW = 16  # numbers of a stream up to which those of several streams are made side by side
-_TOGETHER = 64  # so many of them
-
 AHEAD = 128
 """Uniform numbers that rejection samplers make at once: a kilobyte, which stays in the first-level cache."""
 
@@ -141,22 +138,8 @@ def uniforms(first: int, size: int, clients: Ints, round_: int, purpose: int, ke
 @kernel
 def fill_streams(out: Floats, block: int, clients: Ints, round_: int, purpose: int, key: np.uint64) -> None:
     """Fill out (clients, even) with numbers 2 block, 2 block + 1, ... of each client's stream."""
-    size = out.shape[1]
-    if size > _FEW:
-        for c in range(clients.size):
-            fill_uniforms(out, c, size, block, clients[c], round_, purpose, key)
-        return
-    numbers = np.empty((size, _TOGETHER))
-    some, blocks = np.empty(_TOGETHER, dtype=np.int64), np.empty(_TOGETHER, dtype=np.int64)
-    blocks[:] = block
-    for first in range(0, clients.size, _TOGETHER):
-        count = min(_TOGETHER, clients.size - first)
-        for c in range(count):
-            some[c] = clients[first + c]
-        fill_columns(numbers, size, blocks, some, count, round_, purpose, key)
-        for c in range(count):
-            for i in range(size):
-                out[first + c, i] = numbers[i, c]
+    for c in range(clients.size):
+        fill_uniforms(out, c, out.shape[1], block, clients[c], round_, purpose, key)
 
 
 # --- normal numbers --------------------------------------------------------------------------------

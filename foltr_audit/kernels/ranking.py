@@ -125,20 +125,6 @@ def top_lists(scores: Floats, starts: Ints, k: int, queries: Ints, ties: TieStre
     return shown
 
 
-@kernel
-def repeated_scores(scores: Floats, starts: Ints, which: Ints) -> tuple[Floats, Ints]:
-    """The scores and starts of clients that ask the queries `which` (C,) of those that were scored."""
-    begins = np.zeros(which.size + 1, dtype=np.int64)
-    for c in range(which.size):
-        begins[c + 1] = begins[c] + starts[which[c] + 1] - starts[which[c]]
-    repeated = np.empty(begins[-1])
-    for c in range(which.size):
-        first = starts[which[c]]
-        for i in range(begins[c + 1] - begins[c]):
-            repeated[begins[c] + i] = scores[first + i]
-    return repeated, begins
-
-
 @inlined
 def add_documents(
     features: Features, first: int, shown: Ints, weights: Floats, row: int, out: Floats, to: int

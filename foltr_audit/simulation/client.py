@@ -398,15 +398,15 @@ class ClientSimulator:
 
         Every local model still is the global one, so each query is scored once, whoever asks it.
         """
-        from foltr_audit.kernels.ranking import repeated_scores
-
         distinct, which = np.unique(queries, return_inverse=True)
         everybody = context.parameters[np.newaxis]
         scores, starts = self.rules.ranker.scores(everybody, self.world.data, distinct)
         if given is None and not self.rules.sampled:
             ties = context.streams(TIES)
             given = lists_in_score_order(scores, starts, self.world.data, distinct, ties)[which]
-        return *repeated_scores(scores, starts, which), given
+        begins = np.append(0, np.cumsum(np.diff(starts)[which]))
+        rows = np.repeat(starts[which] - begins[:-1], np.diff(begins)) + np.arange(begins[-1])
+        return scores[rows], begins, given
 
     def _show(self, scores: Floats, starts: Ints, queries: Ints, step: int, context: RoundContext) -> Ints:
         """Lists (C, k), from the local models' scores unless the global model ranks."""
