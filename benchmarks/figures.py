@@ -74,8 +74,8 @@ TARGETS: Mapping[str, FigureTarget] = {
     "flower.recorded_over_plain": FigureTarget("at most", 1.1),
     "start.help": FigureTarget("at most", 0.12),
     "start.attack_help": FigureTarget("at most", 0.35),
-    "start.attack": FigureTarget("at most", 1.5),
-    "start.compile": FigureTarget("at most", 12),
+    "start.attack": FigureTarget("at most", 3),
+    "start.compile": FigureTarget("at most", 20),
     "scale.dask.speed_up": FigureTarget("at least", 3),
     **{
         f"scale.{subject}.{measure}_growth": FigureTarget("at most", 1.5)

@@ -56,35 +56,43 @@ def foltr_audit(*arguments: str, codes: tuple[int, ...] = (0,), **environment: s
 
 
 def start_up(options: BenchmarkOptions) -> list[BenchmarkFigure]:
-    """Processor seconds of help pages, of the main job, and of compiling kernels in its first run.
+    """Processor time of help pages, of the main job, and of compiling kernels in its first run.
 
-    Processor time, because other work on the machine changes it little.
+    The latter two are told as ratios to that of importing numba, since processors differ. Processor time,
+    because other work on the machine changes it little.
     """
     job = ["attack", "--method", "olsr", "--eps", "1.2"]
     if options.quick:
         job += ["--data", "synthetic:mq2007:30", "--clients", "10", "--rounds", "1"]
-    commands = {"help": ["--help"], "attack_help": ["attack", "--help"], "attack": job}
-    taken: dict[str, list[float]] = {name: [] for name in commands}
+    helps = {"help": ["--help"], "attack_help": ["attack", "--help"]}
+    commands = {**helps, "attack": job}
+    taken: dict[str, list[float]] = {name: [] for name in (*commands, "numba")}
     if not options.quick:
         for arguments in commands.values():
             foltr_audit(*arguments)
     for _ in range(options.processes):
         for name, arguments in commands.items():
             taken[name].append(foltr_audit(*arguments).processor)
-    figures = [
-        BenchmarkFigure.of(
-            f"start.{name}",
-            f"foltr-audit {' '.join(arguments)}, processor time",
-            TimingSpread.of(taken[name]),
-            "s",
-        )
-        for name, arguments in commands.items()
-    ]
+        taken["numba"].append(run(sys.executable, "-c", "import numba").processor)
     with TemporaryDirectory() as empty:
         first = foltr_audit(*job, NUMBA_CACHE_DIR=empty).processor
-    more = first - figures[-1].value
-    text = "the same with no kernel compiled yet: processor time over that"
-    return [*figures, BenchmarkFigure("start.compile", text, more, "s")]
+    spreads = {name: TimingSpread.of(values) for name, values in taken.items()}
+    numba, text = spreads["numba"].value, f"foltr-audit {' '.join(job)}"
+    ratios = TimingSpread.of([one / two for one, two in zip(taken["attack"], taken["numba"], strict=True)])
+    compiled = (first - spreads["attack"].value) / numba
+    return [
+        *(
+            BenchmarkFigure.of(
+                f"start.{name}", f"foltr-audit {' '.join(of)}, processor time", spreads[name], "s"
+            )
+            for name, of in helps.items()
+        ),
+        BenchmarkFigure.of("start.numba", "python -c 'import numba', processor time", spreads["numba"], "s"),
+        BenchmarkFigure.of("start.attack", f"{text}, processor time over that", ratios, "x"),
+        BenchmarkFigure(
+            "start.compile", "what its kernels take to compile in a first run, over that too", compiled, "x"
+        ),
+    ]
 
 
 def whole_commands(options: BenchmarkOptions) -> list[BenchmarkFigure]:
