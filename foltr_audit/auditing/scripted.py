@@ -167,10 +167,11 @@ class GameClients:
             ClipRule(np.inf, 2, False),  # links act below, whatever they declare
         )
         stepped = np.concatenate([mine[:size] for mine, size in zip(models, sizes, strict=True)])
-        acts = np.ones(len(stepped), dtype=np.bool_)
+        acts: Bools = np.ones(len(stepped), dtype=np.bool_)
         if not learner.clip_without_pairs:
             documents = np.repeat(there, sizes, axis=0)
-            acts = observed_documents(every, documents, only_observed=only_observed).any(axis=1)
+            pairs = observed_documents(every, documents, only_observed=only_observed)
+            acts = np.asarray(pairs.any(axis=1))
         return self.quiet.on_step(stepped, acts, 0, context)[0]
 
     def messages(self, models: Floats, context: RoundContext) -> Floats:
