@@ -14,7 +14,7 @@ from llvmlite import binding
 
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only, unsigned
 from foltr_audit.kernels.ranking import Features
-from foltr_audit.kernels.sums import Strides, _add_tile, add_products
+from foltr_audit.kernels.sums import Strides, add_products, add_tile
 from foltr_audit.kernels.threads import filled, in_parts
 
 # --- one layer -------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def _add_to_tile(weights: Floats, weight: Strides, inputs: Floats, terms: int, s
     (first, row, term), done = weight, 0
     while _ROWS and done + _ROWS <= sums.shape[0]:
         four, out = (first + done * row, row, term), (done * LANES, LANES)
-        _add_tile(weights, four, inputs, (0, LANES), sums, out, terms, _ROWS, LANES)
+        add_tile(weights, four, inputs, (0, LANES), sums, out, terms, _ROWS, LANES)
         done += _ROWS
     rest, out = (first + done * row, row, term), (done * LANES, LANES)
     add_products(weights, rest, inputs, (0, LANES), sums, out, terms, sums.shape[0] - done, LANES)

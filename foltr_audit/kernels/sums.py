@@ -268,7 +268,7 @@ def _tile_typed(
     return types.void(weights, three, inputs, two, sums, two, types.int64, rows, columns), _emit_tile
 
 
-_add_tile = _compiled_or_plain(_tile_typed, plain_add_tile)
+add_tile = _compiled_or_plain(_tile_typed, plain_add_tile)
 """`add_products` of as many rows and columns as literals say."""
 
 
@@ -304,14 +304,14 @@ def add_products(
     for u in range(0, fours, _ROWS):
         w, out = (first + u * row, row, term), s + u * sum_step
         for i in range(0, eights, COLUMNS):
-            _add_tile(
+            add_tile(
                 weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, _ROWS, COLUMNS
             )
         for i in range(eights, columns):
-            _add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, _ROWS, 1)
+            add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, _ROWS, 1)
     for u in range(fours, rows):
         w, out = (first + u * row, row, term), s + u * sum_step
         for i in range(0, eights, COLUMNS):
-            _add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, 1, COLUMNS)
+            add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, 1, COLUMNS)
         for i in range(eights, columns):
-            _add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, 1, 1)
+            add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, 1, 1)
