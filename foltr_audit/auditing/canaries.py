@@ -368,22 +368,20 @@ def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, f
     of models on the sphere of a clip, many of which are as far apart as its ends, up to rounding. Of
     distances that are equal but for rounding the first counts.
     """
-    best = -1, -1, least
+    from foltr_audit.kernels.messages import farthest_columns
+
+    nobody = -1, -1, least
     if len(points) < 2:
-        return best
+        return nobody
     away = np.linalg.norm(points - points.mean(axis=0), ord=order, axis=1)
     if 2.0 * away.max() <= least:
-        return best
+        return nobody
     sizes = np.linalg.norm(points, ord=order, axis=1)
     most = np.minimum(away + away.max(), sizes + sizes.max())
-    for i in np.argsort(-np.round(away / (away.max() or 1.0), 9), kind="stable").tolist():
-        if most[i] <= best[2] * _MORE:
-            continue
-        apart = np.linalg.norm(points - points[i], ord=order, axis=1)
-        j = _first_largest(apart)
-        if apart[j] > best[2] * _MORE:
-            best = i, j, float(apart[j])
-    return best
+    rows = np.argsort(-np.round(away / (away.max() or 1.0), 9), kind="stable")
+    columns = np.zeros((points.shape[1] + points.shape[1] % 2, len(points)))
+    columns[: points.shape[1]] = points[rows].T
+    return farthest_columns(columns, rows, most[rows], order, least, _MORE)
 
 
 def farthest_flip(points: Floats, order: int, least: float) -> tuple[int, int, float]:

@@ -20,7 +20,6 @@ from foltr_audit.kernels.jit import (
     Ints,
     inlined,
     inner,
-    kernel,
     uncounted,
     uncounted_kernel,
     unsigned,
@@ -234,7 +233,7 @@ _FEW = 16  # below one client in so many queries hardly any two ask the same: so
 
 
 @inner
-def _order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin: int, end: int) -> None:
+def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin: int, end: int) -> None:
     """Sort the clients order[begin:end] by queries[:, step], which are below `n_queries` or -1.
 
     Clients of one query keep their order. Where hardly any two ask the same nothing is done. Neighbours then
@@ -255,12 +254,6 @@ def _order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin
         places[place] += 1
     for i in range(begin, end):
         order[i] = sorted_[i - begin]
-
-
-@kernel
-def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin: int, end: int) -> None:
-    """`_order_by_query` for Python."""
-    _order_by_query(queries, step, n_queries, order, begin, end)
 
 
 # --- whole cohorts ---------------------------------------------------------------------------------
@@ -439,7 +432,7 @@ def play_rows(
         ahead = max(1, _MOST // size) if groups == 1 else 1
         for step in range(queries.shape[1]):
             if groups > 1 or step == 0:
-                _order_by_query(queries, step, data.offsets.size - 1, order, start, last)
+                order_by_query(queries, step, data.offsets.size - 1, order, start, last)
             for first in range(start, last, size):
                 count, turn = min(size, last - first), step % ahead
                 prepare_group(data.offsets, queries, lifts, order, first, count, step, memory)
@@ -503,7 +496,7 @@ def play_local_steps(
     """
     order = np.arange(clients.size)
     if queries.shape[1] and _query_numbers(data) >= _LARGE_QUERY:
-        order_by_query(queries, 0, data.offsets.size - 1, order, 0, clients.size)
+        order = np.argsort(queries[:, 0], kind="stable")
     arguments = (data, rules, stream, queries, lifts, clients, order, result)
 
     def rows(begin: int, end: int) -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from foltr_audit.kernels.elementary import ROUNDING
-from foltr_audit.kernels.jit import Bools, Floats, inlined, kernel
+from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel
 from foltr_audit.kernels.sums import product_sum, size_sum
 from foltr_audit.kernels.threads import filled
 
@@ -82,6 +82,36 @@ def moved_rows(before: Floats, after: Floats) -> Bools:
             all_numbers &= apart == apart
         moved[c] = not (all_numbers and farthest < math.inf and farthest <= ROUNDING * largest)
     return moved
+
+
+@kernel
+def farthest_columns(
+    columns: Floats, names: Ints, most: Floats, order: int, best: float, more: float
+) -> tuple[int, int, float]:
+    """Names of the two columns of (P, n), P even, that are farthest apart in the L1 or L2 norm, and how far.
+
+    Only columns that are more than `more` times as far apart as `best` count, else (-1, -1, best). Column i
+    is passed over where `most[i]` says that no other one is. Of equal ones the lowest name counts.
+    """
+    (P, n), one, other = columns.shape, -1, -1
+    sums = np.empty(n)
+    for i in range(n - 1):
+        if most[i] <= best * more:
+            continue
+        apart = sums[i + 1 :]
+        apart[:] = 0.0
+        for p in range(0, P, 2):  # two rows at once: a store of each sum would wait for the last one
+            a, b = columns[p, i + 1 :], columns[p + 1, i + 1 :]
+            for j in range(a.size):
+                x, y = abs(a[j] - columns[p, i]), abs(b[j] - columns[p + 1, i])
+                apart[j] += x + y if order == 1 else x * x + y * y
+        farthest = apart.max()
+        if (farthest if order == 1 else math.sqrt(farthest)) > best * more:
+            equals = farthest / (more if order == 1 else more * more)
+            first = int(np.argmin(np.where(apart >= equals, names[i + 1 :], n)))
+            one, other = names[i], names[i + 1 + first]
+            best = apart[first] if order == 1 else math.sqrt(apart[first])
+    return one, other, best
 
 
 # --- weighted sums ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 
 from foltr_audit.kernels.elementary import exp
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, uncounted, unsigned
-from foltr_audit.kernels.plackett_luce import SamplingBuffers, new_pool, put_scores, weigh_shown
+from foltr_audit.kernels.plackett_luce import SamplingBuffers, new_pool, put_scores, tail_weight, weigh_shown
 
 # --- lists whose weights are close together --------------------------------------------------------
 
@@ -58,21 +58,6 @@ def _close_pair_weight(drawn: Floats, left: Floats, column: int, p: int, q: int)
 # --- pair weights, and coefficients of a list ------------------------------------------------------
 
 _SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
-
-
-@kernel
-def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
-    """Maximum of the scores not shown, and the sum of exp(score - maximum) over them."""
-    hidden = scores.copy()
-    for i in range(length):
-        hidden[shown[i]] = -np.inf
-    top, total = -np.inf, 0.0
-    for score in hidden:
-        top = score if score > top else top
-    if top > -np.inf:
-        for score in hidden:  # exp(-inf) is 0, and adding it is exact
-            total += exp(score - top)
-    return top, total
 
 
 @kernel
@@ -147,7 +132,7 @@ def _prepare(scores: Floats, shown: Ints, candidates: bool) -> tuple[Floats, Flo
         f[i] = scores[shown[i]]
     tail_top, tail_sum = -np.inf, 0.0
     if candidates:
-        tail_top, tail_sum = _tail(scores, shown, length)
+        tail_top, tail_sum = tail_weight(scores, shown)
     scales = _scales(f, tail_top)
     whole, without = _suffix_sums(f, scales, tail_top, tail_sum)
     return f, scales, whole, without

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.kernels.elementary import decay, exp, log
-from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, uncounted, unsigned
+from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, uncounted, unsigned
 from foltr_audit.kernels.philox import fill_uniforms
 from foltr_audit.kernels.threads import filled
 
@@ -26,26 +26,25 @@ _CLOSE = 600.0  # exp(-600) is far above the smallest number
 
 
 @kernel
-def _hidden(scores: Floats, shown: Ints) -> Bools:
-    """Which of the candidates are not shown, (N,)."""
-    hidden = np.ones(scores.size, dtype=np.bool_)
+def tail_weight(scores: Floats, shown: Ints) -> tuple[float, float]:
+    """Maximum of the scores not shown, and the sum of exp(score - maximum) over them."""
+    hidden = scores.copy()
     for i in shown:
         if i >= 0:
-            hidden[i] = False
-    return hidden
+            hidden[i] = -np.inf
+    top, total = -np.inf, 0.0
+    for score in hidden:
+        top = score if score > top else top
+    if top > -np.inf:
+        for score in hidden:  # exp(-inf) is 0, and adding it is exact
+            total += exp(score - top)
+    return top, total
 
 
 @kernel
 def _log_probability(scores: Floats, shown: Ints) -> float:
     """Log probability of one list, from the last rank up: every denominator adds one term to the next."""
-    top, rest = -np.inf, 0.0  # the documents left weigh rest * exp(top)
-    hidden = _hidden(scores, shown)
-    for i in range(scores.size):
-        if hidden[i]:
-            top = max(top, scores[i])
-    for i in range(scores.size):
-        if hidden[i]:
-            rest += exp(scores[i] - top)
+    top, rest = tail_weight(scores, shown)  # the documents left weigh rest * exp(top)
     total = 0.0
     for rank in range(shown.size - 1, -1, -1):
         if shown[rank] >= 0:
@@ -62,11 +61,7 @@ def _log_probability(scores: Floats, shown: Ints) -> float:
 @kernel
 def _broken_ranks(scores: Floats, shown: Ints, tolerance: float) -> int:
     """Ranks of one list at which some document left has a higher score than the one that is shown."""
-    best, found = -np.inf, 0
-    hidden = _hidden(scores, shown)
-    for i in range(scores.size):
-        if hidden[i]:
-            best = max(best, scores[i])
+    (best, _), found = tail_weight(scores, shown), 0
     for rank in range(shown.size - 1, -1, -1):
         if shown[rank] >= 0:
             score = scores[shown[rank]]
