@@ -191,7 +191,8 @@ class ListDecoder:
             now, share = self._kept(now, weights, messages, b)
             held *= share
             self._smooth(found, now, held >= _ENOUGH)
-        found.append(self.decoder.log_priors(messages, B - 1))
+        if B:
+            found.append(self.decoder.log_priors(messages, B - 1))
         return found
 
     def clicks(self, messages: Ints) -> Bools:
