@@ -48,7 +48,7 @@ T = TypeVar("T", bound=np.generic)
 
 def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[T]:
     """A read-only, C-contiguous view (or converted copy) of an array; itself if it is one."""
-    if isinstance(values, np.ndarray) and values.dtype == dtype:
+    if type(values) is np.ndarray and values.dtype == dtype:
         flags = values.flags
         if flags.c_contiguous and not flags.writeable:
             return values  # records that are made of one another share their arrays
