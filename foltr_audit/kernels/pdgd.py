@@ -140,13 +140,13 @@ def _prepare(scores: Floats, shown: Ints, candidates: bool) -> tuple[Floats, Flo
 
 @kernel
 def _fill_spread_table(
-    scores: Floats, shown: Ints, clicks: Bools, observed: int, every: bool, candidates: bool, table: Floats
+    scores: Floats, shown: Ints, clicks: Bools, observed: int, candidates: bool, table: Floats
 ) -> None:
-    """The same of one list, however far apart its scores are: of `every` pair, or of those that count."""
+    """The same as `_fill_table` of one list, however far apart its scores are."""
     f, scales, whole, without = _prepare(scores, shown, candidates)
     for p in range(observed):
         for q in range(p + 1, observed):
-            if every or clicks[p] != clicks[q]:
+            if clicks[p] != clicks[q]:
                 table[p, q] = _pair_weight(f, scales, whole, without, p, q)
 
 
@@ -159,10 +159,10 @@ def pair_weights(scores: Floats, starts: Ints, shown: Ints, candidates: bool) ->
     C, k = shown.shape
     W = np.zeros((C, k, k))
     for c in range(C):
-        of_list, there = scores[starts[c] : starts[c + 1]], shown[c] >= 0
-        _fill_spread_table(of_list, shown[c], there, there.sum(), True, candidates, W[c])
-        for p in range(k):
-            for q in range(p + 1, k):
+        f, scales, whole, without = _prepare(scores[starts[c] : starts[c + 1]], shown[c], candidates)
+        for p in range(f.size):
+            for q in range(p + 1, f.size):
+                W[c, p, q] = _pair_weight(f, scales, whole, without, p, q)
                 W[c, q, p] = W[c, p, q]
     return W
 
@@ -194,7 +194,7 @@ def _fill_table(
                     table[p, q] = _close_pair_weight(drawn, left, row, p, q)
     else:
         scores = pool.scores[row, : pool.sizes[row]]
-        _fill_spread_table(scores, shown[row], clicks[row], observed, False, candidates, table)
+        _fill_spread_table(scores, shown[row], clicks[row], observed, candidates, table)
 
 
 @inlined
