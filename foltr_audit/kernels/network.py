@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import binding
 
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only, unsigned
 from foltr_audit.kernels.ranking import Features
-from foltr_audit.kernels.sums import Strides, add_products, add_tile
+from foltr_audit.kernels.sums import add_products
 from foltr_audit.kernels.threads import filled, in_parts
 
 # --- one layer -------------------------------------------------------------------------------------
@@ -27,23 +26,6 @@ LANES = 16
 """Documents of a tile: more would waste columns at the end of a query, fewer leave registers idle."""
 
 
-# With AVX-512 registers hold the sums of four rows of a tile, and to read each weight once for all columns
-# takes two thirds of the time. Other processors have too few registers for that: it would take twice as long.
-_ROWS = 4 if binding.get_host_cpu_features().get("avx512f") else 0
-
-
-@kernel
-def _add_to_tile(weights: Floats, weight: Strides, inputs: Floats, terms: int, sums: Floats) -> None:
-    """`add_products` of inputs (terms, LANES) to all of a tile `sums` (rows, LANES)."""
-    (first, row, term), done = weight, 0
-    while _ROWS and done + _ROWS <= sums.shape[0]:
-        four, out = (first + done * row, row, term), (done * LANES, LANES)
-        add_tile(weights, four, inputs, (0, LANES), sums, out, terms, _ROWS, LANES)
-        done += _ROWS
-    rest, out = (first + done * row, row, term), (done * LANES, LANES)
-    add_products(weights, rest, inputs, (0, LANES), sums, out, terms, sums.shape[0] - done, LANES)
-
-
 @kernel
 def fill_units(model: Floats, at: int, inputs: Floats, n: int, units: Floats) -> None:
     """Fill `units` (h, LANES) with `relu(W x + b)` of inputs (n, LANES); the model has [W | b] at `at`."""
@@ -51,7 +33,7 @@ def fill_units(model: Floats, at: int, inputs: Floats, n: int, units: Floats) ->
     for u in range(units.shape[0]):
         for i in range(LANES):
             units[u, i] = model[biases + u]
-    _add_to_tile(model, (at, n, 1), inputs, n, units)
+    add_products(model, (at, n, 1), inputs, (0, LANES), units, (0, LANES), n, units.shape[0], LANES)
     # One long loop: the compiler writes one over the columns of a row in scalar instructions.
     flat = units.reshape(-1)
     for i in range(flat.size):
@@ -66,7 +48,7 @@ def fill_input_slopes(model: Floats, at: int, slopes: Floats, inputs: Floats, be
     """
     below[:] = 0.0
     h = below.shape[0]
-    _add_to_tile(model, (at, 1, h), slopes, h, below)
+    add_products(model, (at, 1, h), slopes, (0, LANES), below, (0, LANES), slopes.shape[0], h, LANES)
     flat, given = below.reshape(-1), inputs.reshape(-1)
     for i in range(flat.size):
         flat[i] = flat[i] if given[i] > 0.0 else 0.0

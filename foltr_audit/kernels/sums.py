@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -190,6 +190,10 @@ size_sum = _compiled_or_plain(_size_typed, plain_size_sum)
 COLUMNS = 8
 """Sums of a row in one tile: two registers of AVX2, or one of AVX-512."""
 _ROWS = 4  # rows that share each number that is read: additions of four rows overlap
+# Of AVX-512 registers there are enough for four rows of twice as many sums, which reads each weight half as
+# often: two thirds of the time. With AVX2 it would be twice the time.
+_WIDE = 2 * COLUMNS
+_HAS_WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
 
 Strides = tuple[int, int, int]
 Stride = tuple[int, int]
@@ -268,7 +272,7 @@ def _tile_typed(
     return types.void(weights, three, inputs, two, sums, two, types.int64, rows, columns), _emit_tile
 
 
-add_tile = _compiled_or_plain(_tile_typed, plain_add_tile)
+_add_tile = _compiled_or_plain(_tile_typed, plain_add_tile)
 """`add_products` of as many rows and columns as literals say."""
 
 
@@ -301,17 +305,20 @@ def add_products(
     """
     (first, row, term), (x, input_step), (s, sum_step) = weight, input_, sum_
     fours, eights = rows // _ROWS * _ROWS, columns // COLUMNS * COLUMNS
+    wides = columns // _WIDE * _WIDE if _HAS_WIDE else 0
     for u in range(0, fours, _ROWS):
         w, out = (first + u * row, row, term), s + u * sum_step
-        for i in range(0, eights, COLUMNS):
-            add_tile(
+        for i in range(0, wides, _WIDE):
+            _add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, _ROWS, _WIDE)
+        for i in range(wides, eights, COLUMNS):
+            _add_tile(
                 weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, _ROWS, COLUMNS
             )
         for i in range(eights, columns):
-            add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, _ROWS, 1)
+            _add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, _ROWS, 1)
     for u in range(fours, rows):
         w, out = (first + u * row, row, term), s + u * sum_step
         for i in range(0, eights, COLUMNS):
-            add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, 1, COLUMNS)
+            _add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, 1, COLUMNS)
         for i in range(eights, columns):
-            add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, 1, 1)
+            _add_tile(weights, w, inputs, (x + i, input_step), sums, (out + i, sum_step), terms, 1, 1)
