@@ -17,6 +17,7 @@ import numpy as np
 from foltr_audit.defenses.secure_aggregation import SecureAggregation
 
 from foltr_audit.core.records.interactions import Payload
+from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError
@@ -45,7 +46,7 @@ def out_of_range(messages: Payload, encoding: FixedPoint) -> Bools:
 
 def feature_figures(data: str, normalise: str) -> dict[str, float]:
     """How far the features of a collection reach: of the training part, and of the other parts."""
-    collection = load_collection(Spec(data=data_of(data, normalise, 1)).data, 1)
+    collection = load_collection(DataSpec.parse(data_of(data, normalise, 1)), 1)
     train = np.abs(collection.train.features)
     others = max(float(np.abs(part.features).max()) for part in (collection.vali, collection.test))
     return {

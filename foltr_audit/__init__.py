@@ -14,21 +14,20 @@ Example:
     ['method', 'baseline', 'click_model']
 """
 
-from __future__ import annotations
+# Names with `_`, so that `fa.` completes to public ones in editors, too.
+import logging as _logging
+import os as _os
+import typing as _typing
+from importlib import import_module as _import_module
 
-import logging
-import os
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())
 """What `foltr_audit` logs stays silent unless a program asks for it."""
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+_os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Idle threads sleep: spinning costs more than half of a busy machine. OpenMP reads this variable when it is
 loaded, which is later; a value that is already set stays."""
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     __version__: str
     from foltr_audit.api import (
         attack,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from foltr_audit.core.plugins.registry import use_plugin
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.settings.experiment import Spec
+    from foltr_audit.core.settings.fields import GridFields, SpecFields
     from foltr_audit.data.arrays import make_data, make_data_of_qrels
     from foltr_audit.errors import FoltrAuditError
     from foltr_audit.experiments.plan import Plan
@@ -74,6 +74,7 @@ _NAMES = {
     "core.plugins.registry": "use_plugin",
     "core.records": "Collection Dataset RoundRecord RoundTruth",
     "core.settings.experiment": "Spec",
+    "core.settings.fields": "GridFields SpecFields",
     "data.arrays": "make_data make_data_of_qrels",
     "errors": "FoltrAuditError",
     "experiments.plan": "Plan",
@@ -99,12 +100,14 @@ __all__ = [
     "Dataset",
     "FirstLayer",
     "FoltrAuditError",
+    "GridFields",
     "NoiseCalibrationReport",
     "Plan",
     "RecommendReport",
     "RoundRecord",
     "RoundTruth",
     "Spec",
+    "SpecFields",
     "Trace",
     "TraceDataset",
     "TraceHeader",
@@ -145,7 +148,7 @@ def __getattr__(name: str) -> object:
         return version("foltr-audit")
     if name not in _WHERE:
         raise AttributeError(f"module 'foltr_audit' has no attribute {name!r}")
-    return getattr(import_module(f"foltr_audit.{_WHERE[name]}"), name)
+    return getattr(_import_module(f"foltr_audit.{_WHERE[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -16,6 +16,7 @@ from foltr_audit.core.settings.audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.core.settings.defaults import DELTA, PROTOCOLS, TRIALS, VIEW
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.fields import GridFields
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.fresh_runs import CheckRunRequest, check_fresh
@@ -362,7 +363,7 @@ def audit_mechanism(
 
 @names_arguments
 def compare(
-    grid: Mapping[str, object] | ComparisonGrid | None = None,
+    grid: GridFields | ComparisonGrid | None = None,
     *,
     out: str | Path | None = None,
     resume: bool = False,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -33,9 +32,8 @@ KNOWLEDGE = "knowledge"
 """What is listed that is no plug-in: the pieces of what a server may know."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NameList(NotebookReport):
-    """Plug-ins of a kind that can be loaded, or pieces of knowledge.
+class NameList(list[str], NotebookReport):
+    """The names of plug-ins of a kind that can be loaded, or of pieces of knowledge, as Specs call them.
 
     Attributes:
         kind: `attacks`, `defenses`, `click-models`, ..., or `knowledge`.
@@ -43,13 +41,9 @@ class NameList(NotebookReport):
             models `probabilities`; of knowledge `name` and `what`.
     """
 
-    kind: str
-    found: tuple[dict[str, Any], ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What Specs call them."""
-        return tuple(row["name"] for row in self.found)
+    def __init__(self, kind: str, found: Sequence[dict[str, Any]]) -> None:
+        super().__init__(row["name"] for row in found)
+        self.kind, self.found = kind, tuple(found)
 
     def rows(self) -> list[dict[str, JsonValue]]:
         return [*self.found]
@@ -82,7 +76,7 @@ class NameList(NotebookReport):
         """The names, and what each does."""
         known = self.kind == KNOWLEDGE
         return BriefAnswer(
-            conclusion=(f"{self.kind}: {', '.join(self.names)}",),
+            conclusion=(f"{self.kind}: {', '.join(self)}",),
             about="",
             table=make_table("", [*_NAME, *(_WHAT if known else _SUMMARY)], self.found),
             left_out=() if known else ("parameters",),
@@ -134,12 +128,12 @@ def list_names(kind: str) -> NameList:
 
     Example:
         >>> import foltr_audit as fa
-        >>> "olsr" in fa.list_names("attacks").names, "clip" in fa.list_defenses().names
+        >>> "olsr" in fa.list_names("attacks"), "clip" in fa.list_defenses()
         (True, True)
     """
     bases = {group.partition(".")[2].replace("_", "-"): base for base, group in GROUPS.items()}
     if kind == KNOWLEDGE:
-        return NameList(kind=kind, found=tuple({"name": name, "what": what} for name, what in PIECES.items()))
+        return NameList(kind, [{"name": name, "what": what} for name, what in PIECES.items()])
     if kind not in bases:
         raise UsageError(f"list: unknown kind {kind!r}; {suggest_name(kind, (*bases, KNOWLEDGE))}")
     rows = []
@@ -153,7 +147,7 @@ def list_names(kind: str) -> NameList:
             row["probabilities"] = [{"click": [*click], "stop": [*stop]} for click, stop in scales]
         row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
         rows.append(row | {"parameters": parameters(cls)})
-    return NameList(kind=kind, found=tuple(rows))
+    return NameList(kind, rows)
 
 
 def list_attacks() -> NameList:

@@ -60,6 +60,12 @@ class NotebookReport:
         if "__repr__" not in vars(cls):
             cls.__repr__ = NotebookReport.__repr__  # type: ignore[method-assign]
 
+    def __dir__(self) -> list[str]:
+        """What completion offers: no settings in capitals, and nothing that only commands call."""
+        makers = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if _makes(value)}
+        hidden = makers | _CALLED_BY_COMMANDS
+        return [name for name in super().__dir__() if name not in hidden and not name.isupper()]
+
     @abstractmethod
     def json(self) -> str:
         """Everything as one JSON object."""
@@ -201,6 +207,14 @@ class NotebookReport:
         parts += [f"<p>{_text(line)}</p>" for line in self._warned()]
         parts += [f"<p><small>{_text(answer.about)}</small></p>"] if answer and answer.about else []
         return "".join(parts)
+
+
+_CALLED_BY_COMMANDS = {"figure", "plain", "print_end", "save_rounds", "short_answer", "show", "show_short"}
+
+
+def _makes(value: object) -> bool:
+    """Whether an attribute of a class makes its objects."""
+    return isinstance(value, classmethod | staticmethod)
 
 
 WIDTH = 100  # of a text

@@ -174,8 +174,15 @@ def test_of_equal_sensitivities_the_smaller_one_is_taken(tmp_path: Path) -> None
 
 
 def test_from_python() -> None:
-    spec = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 6}, "train": {"rounds": 2}}
-    grid = {"runs": 1, "eps": [1.2], "defenses": ["published"], "attacks": ["olsr"], "audit": False}
+    spec: fa.SpecFields = {"data": {"source": "synthetic:mq2007:60"}, "train": {"rounds": 2}}
+    spec["population"] = {"clients": 6}
+    grid: fa.GridFields = {
+        "runs": 1,
+        "eps": [1.2],
+        "defenses": ["published"],
+        "attacks": ["olsr"],
+        "audit": False,
+    }
     report = fa.compare({**grid, "click_models": ["perfect"], "spec": spec}, jobs=1)
     assert report.to_frame()["name"].to_list() == ["none", "published, eps 1.2"]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.core.settings.fields import UnlearningFields
 from foltr_audit.core.settings.unlearning import METHODS
 from tests.fixtures.command import answer, run
 
@@ -43,7 +45,11 @@ def test_a_configuration_repeats_it_and_a_folder_keeps_it(tmp_path: Path) -> Non
 
 
 def test_the_api_gives_the_same_rows() -> None:
-    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 10}, "train": {"rounds": 3}}
+    table: dict[str, Any] = {
+        "data": {"source": "synthetic:mq2007:60"},
+        "population": {"clients": 10},
+        "train": {"rounds": 3},
+    }
     spec = fa.Spec(**table, membership={"shadows": 16, "references": 1, "others": 20})
     assert json.loads(fa.membership(spec).json())["results"] == run(FEW, "--json").json()["results"]
     with pytest.raises(fa.FoltrAuditError, match="no membership protocol"):
@@ -67,8 +73,12 @@ def test_rows_have_what_each_method_reaches_and_takes() -> None:
         assert row["ndcg@10_ci95"][0] <= row["ndcg@10"] <= row["ndcg@10_ci95"][1]
     attacks = {(row["stored"], row["method"]) for row in report["history"] if not row["baseline"]}
     assert attacks == {("individual", "olsr"), ("aggregate", "olsr")}
-    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 4}, "train": {"rounds": 1}}
-    asked = {"clients": [3], "trials": 100, "fine_tune_rounds": 1, "methods": METHODS[:2]}
+    table: dict[str, Any] = {
+        "data": {"source": "synthetic:mq2007:60"},
+        "population": {"clients": 4},
+        "train": {"rounds": 1},
+    }
+    asked: UnlearningFields = {"clients": [3], "trials": 100, "fine_tune_rounds": 1, "methods": METHODS[:2]}
     spec = fa.Spec(**table, unlearning=asked)
     assert json.loads(fa.unlearn(spec).json())["results"] == report["results"]
     with pytest.raises(fa.FoltrAuditError, match="no unlearning protocol"):

@@ -7,10 +7,12 @@ import io
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.core.settings.fields import AttackFields
 from foltr_audit.core.warning_kinds import WARNINGS
 from tests.fixtures.command import SMALL, answer, run, spawn
 
@@ -73,8 +75,12 @@ def test_without_a_wrong_pairing_there_is_none() -> None:
 
 
 def test_python_gets_them_too() -> None:
-    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 40}, "train": {"rounds": 3}}
-    attack = {"methods": ["olsr"], "click_models": ["perfect"]}
+    table: dict[str, Any] = {
+        "data": {"source": "synthetic:mq2007:60"},
+        "population": {"clients": 40},
+        "train": {"rounds": 3},
+    }
+    attack: AttackFields = {"methods": ["olsr"], "click_models": ["perfect"]}
     spec = fa.Spec(**table, attack=attack, defense=fa.published_chain(eps=1.2))
     assert any(row["warning"].startswith(NOISE) for row in fa.attack(spec).warnings)
 

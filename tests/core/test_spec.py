@@ -229,7 +229,7 @@ def test_a_spec_needs_its_own_schema() -> None:
     assert refusal({"schema": "foltr-audit/trace/1"}).startswith("spec: schema=foltr-audit/trace/1: ")
 
 
-def spec(server: str, *defense: str, **more: object) -> fa.Spec:
+def spec(server: str, *defense: str, **more: Any) -> fa.Spec:
     return fa.Spec(
         data={"source": "synthetic:mq2007:40"},
         population={"clients": 30, "cohort": 10},

@@ -89,7 +89,7 @@ def test_a_spec_of_arrays_runs_here_and_nowhere_else() -> None:
         fa.simulate(other)
     for field, value, kept in (("normalise", "none", "zscore"), ("missing", "min", "None")):
         with pytest.raises(UsageError, match=f"made with {field}={kept}"):
-            fa.simulate(fa.Spec(data={"source": made.source, field: value}, train={"rounds": 1}))
+            fa.simulate({"data": {"source": made.source, field: value}, "train": {"rounds": 1}})
 
 
 # Data frames: columns of any type, with missing values.

@@ -140,7 +140,7 @@ def test_the_mean_of_a_constant_feature_is_exactly_its_value() -> None:
     [(0, "0"), (-0.0, "0"), ("0.50", "0.5"), (1e-3, "0.001"), ("mean", "mean"), (None, None)],
 )
 def test_a_spec_holds_one_text(given: object, text: str | None) -> None:
-    spec = fa.Spec(data={"missing": given})
+    spec = fa.Spec.parse({"data": {"missing": given}})
     assert spec.data.missing == text
     assert fa.Spec.from_toml(spec.toml) == spec
 
@@ -148,7 +148,7 @@ def test_a_spec_holds_one_text(given: object, text: str | None) -> None:
 @pytest.mark.parametrize("given", ["", "max", "nan", "inf", "1e39", "1,5", "0x1", True, [0]])
 def test_what_is_no_setting(given: object) -> None:
     with pytest.raises(UsageError, match=r"missing: .* expected a number within float32, min or mean"):
-        fa.Spec(data={"missing": given})
+        fa.Spec.parse({"data": {"missing": given}})
 
 
 def test_data_info_counts_them(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_the_code_of_a_spec_is_ours_and_that_of_the_plug_ins_it_names(
     tmp_path: Path, install: Installer
 ) -> None:
     def names(**table: object) -> dict[str, str]:
-        return code_of(Spec(**table))
+        return code_of(Spec.parse(table))
 
     assert list(names()) == [OURS]
     assert names()[OURS] != versions.versions()["code"], "a command changes no number"

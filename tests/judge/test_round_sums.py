@@ -15,6 +15,7 @@ from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.fields import AttackFields
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import Observer
@@ -223,7 +224,12 @@ def test_who_cannot_collude(setup_of: SetupOf) -> None:
 
 def attacked(colluders: int, *defense: str) -> AttackReport:
     learner = "fpdgd:interactions=1,pairs=all,normaliser=shown"
-    attack = {"methods": ["olsr"], "target": "training", "view": "aggregate", "colluders": colluders}
+    attack: AttackFields = {
+        "methods": ["olsr"],
+        "target": "training",
+        "view": "aggregate",
+        "colluders": colluders,
+    }
     spec = fa.Spec(
         data={"source": "synthetic:mq2007:60"},
         population={"clients": 12},

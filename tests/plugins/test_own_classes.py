@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -20,7 +20,11 @@ from foltr_audit.errors import FoltrAuditError, PluginError
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.workers import Workers
 
-SMALL = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}, "train": {"rounds": 1}}
+SMALL: dict[str, Any] = {
+    "data": {"source": "synthetic:mq2007:30"},
+    "population": {"clients": 10},
+    "train": {"rounds": 1},
+}
 
 MODULE = """
 from foltr_audit.defenses.clip import Clip
@@ -101,7 +105,13 @@ def test_a_class_that_only_this_process_has_is_neither_saved_nor_sent(tmp_path: 
     with pytest.raises(PluginError, match="Loose is a class of a function: what is saved"):
         fa.simulate(spec, out=tmp_path / "run")
     assert not (tmp_path / "run").exists() or not any((tmp_path / "run").glob("*.toml"))
-    grid = {"defenses": [fleeting()(norm=1.5)], "runs": 1, "eps": [1.2], "audit": False, "spec": SMALL}
+    grid: Any = {
+        "defenses": [fleeting()(norm=1.5)],
+        "runs": 1,
+        "eps": [1.2],
+        "audit": False,
+        "spec": SMALL,
+    }
     with pytest.raises(PluginError, match="what is saved"):
         fa.compare(grid, out=tmp_path / "study")
     with pytest.raises(PluginError, match="worker processes cannot import it; expected jobs=1"):
@@ -126,7 +136,7 @@ def test_a_class_that_is_defined_again_takes_the_place_of_the_former_one() -> No
 )
 def test_what_a_spec_cannot_hold_is_refused(given: object, message: str) -> None:
     with pytest.raises(FoltrAuditError, match=message):
-        fa.Spec(attack={"methods": given})
+        fa.attack({"attack": {"methods": given}})
 
 
 def test_a_file_imports_nothing_unless_the_user_names_the_class(
@@ -160,8 +170,8 @@ def test_worker_processes_import_what_the_user_named(module: Path) -> None:
     sys.path.insert(0, str(module.parent))
     tight = cast("type[Clip]", import_class("own_defenses:Tight"))
     spec = {**SMALL, "data": {"source": "synthetic:mq2007:60"}}
-    grid = {"click_models": ["perfect"], "attacks": [Last()]}
-    grid |= {"defenses": [tight(norm=1.5)], "runs": 1, "audit": False, "spec": spec}
+    grid: Any = {"click_models": ["perfect"], "attacks": [Last()], "runs": 1}
+    grid |= {"defenses": [tight(norm=1.5)], "audit": False, "spec": spec}
     report = fa.compare(grid, jobs=2)
     assert [row["name"] for row in report.results] == ["none", "own_defenses:Tight:norm=1.5"]
     assert not report.failed

@@ -71,6 +71,24 @@ def test_a_report_is_ten_lines_in_a_cell_and_all_of_it_in_a_frame(kind: str, rep
     assert all(line == line.rstrip() for line in found.summary(full=True).splitlines())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_completion_offers_what_users_ask_for(kind: str, reports: dict[str, Any]) -> None:
+    offered = {name for name in dir(reports[kind]) if not name.startswith("_")}
+    assert {"summary", "plot", "to_frame", "to_pandas", "save", "json", "html", "rows"} <= offered
+    assert not offered & {
+        "FIELDS",
+        "SCHEMA",
+        "MORE",
+        "of",
+        "schema",
+        "show",
+        "short_answer",
+        "figure",
+        "plain",
+    }
+    assert vars(reports[kind]).keys() <= offered
+
+
 @pytest.mark.parametrize("kind", ["attack", "audit"])
 def test_a_call_runs_its_own_protocol_of_a_spec_alone(kind: str) -> None:
     protocols = {"attack": {"methods": ["map"]}, "audit": {"trials": 50, "views": ["aggregate"]}}

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.core.settings.fields import AttackFields
 from foltr_audit.errors import FoltrAuditError
 from tests.fixtures.command import answer, run
 from tests.fixtures.doc_examples import README, blocks
 
-SMALL = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}, "train": {"rounds": 1}}
+SMALL: dict[str, Any] = {
+    "data": {"source": "synthetic:mq2007:30"},
+    "population": {"clients": 10},
+    "train": {"rounds": 1},
+}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -29,7 +36,17 @@ def test_calibrate_answers_what_the_command_answers() -> None:
     assert json.loads(fa.calibrate(1.2, parameters=46).json()) == told
 
 
-def test_lists_are_those_of_the_command() -> None:
+def test_the_package_has_public_names_alone() -> None:
+    """What editors complete after `fa.`; rooms are there once something imports them."""
+    for name, value in vars(fa).items():
+        is_room = isinstance(value, ModuleType) and value.__name__ == f"foltr_audit.{name}"
+        assert name in fa.__all__ or name.startswith("_") or is_room
+
+
+def test_lists_are_lists_of_what_the_command_shows() -> None:
+    names = fa.list_attacks()
+    assert isinstance(names, list)
+    assert names == [row["name"] for row in names.rows()]
     assert fa.list_attacks().rows() == answer("list attacks")["plugins"]
     assert fa.list_names("knowledge").rows() == answer("list knowledge")["knowledge"]
 
@@ -52,7 +69,7 @@ def test_arguments_take_the_place_of_fields() -> None:
     report = fa.attack(spec, methods="olsr", click_models="perfect", defense="clip:norm=1.5")
     (row,) = [row for row in report.results if not row["baseline"]]
     assert (row["method"], row.setting.defense) == ("olsr", "clip:norm=1.5")
-    attack = {"methods": ["olsr"], "click_models": ["perfect"]}
+    attack: AttackFields = {"methods": ["olsr"], "click_models": ["perfect"]}
     given = fa.Spec(**SMALL, attack=attack, defense="clip:norm=1.5")
     assert fa.attack(given).json() == report.json()
 
@@ -60,7 +77,10 @@ def test_arguments_take_the_place_of_fields() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: fa.Spec(train={"round": 5}), "unknown field train.round; did you mean 'rounds'"),
+        (
+            lambda: fa.Spec(train={"round": 5}),  # type: ignore[arg-type]
+            "unknown field train.round; did you mean 'rounds'",
+        ),
         (lambda: fa.Spec(train={"rounds": 0}), r"^Spec: train\.rounds=0: "),
         (lambda: fa.Spec(attack={"methods": ["olrs"]}), "unknown attack 'olrs'; did you mean 'olsr'"),
         (lambda: fa.attack({"tran": {}}), "unknown field 'tran'; did you mean 'train'"),

@@ -133,7 +133,7 @@ def few(server: str) -> Setup:
     """Six of thirty clients in a round."""
     setup = setup_of(server)
     table = {**setup.spec.table(), "population": {"clients": CLIENTS, "cohort": COHORT}}
-    return replace(setup, spec=fa.Spec(**table))
+    return replace(setup, spec=fa.Spec.parse(table))
 
 
 def cohorts(server: str, count: int = 20) -> list[Ints]:
@@ -166,7 +166,7 @@ def test_no_sample_of_clients_is_counted_on() -> None:
         setup = few(server)
         table = setup.spec.table() | {"defense": noise, "trace": {"message": "update"}}
         table["train"] = {"rounds": 200, "server": server}
-        bound = replace(setup, spec=fa.Spec(**table)).privacy.proven("individual").whole_run
+        bound = replace(setup, spec=fa.Spec.parse(table)).privacy.proven("individual").whole_run
         assert bound is not None
         return bound
 
@@ -345,7 +345,7 @@ def fresh(server: str) -> float:
     """Share of lists of fresh clients that are read."""
     table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}}
     attack = {"methods": ["map"], "click_models": ["informational"]}
-    made = fa.Spec(**table, train={"rounds": 2, "server": server}, attack=attack)
+    made = {**table, "train": {"rounds": 2, "server": server}, "attack": attack}
     (found,) = (row.number("exact") for row in fa.attack(made).results if row["method"] == "map")
     return found
 

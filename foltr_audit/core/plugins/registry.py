@@ -129,7 +129,7 @@ _OURS, _PACKAGE = "foltr-audit", "foltr_audit"
 
 Attacks = str | Attack | type[Attack] | Sequence[str | Attack | type[Attack]]
 Clicks = str | ClickModel | type[ClickModel] | Sequence[str | ClickModel | type[ClickModel]]
-Chain = str | Defense | Sequence[str | Defense]
+Chain = str | Defense | type[Defense] | Sequence[str | Defense | type[Defense] | Sequence[Defense]]
 """Plug-ins as functions of the Python API take them: one or several texts, objects or classes."""
 
 SINGULAR: dict[type[Plugin], str] = {

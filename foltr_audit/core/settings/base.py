@@ -57,6 +57,7 @@ class SpecTable(BaseModel):
             lines = [f"    {name}: {text}" for name, text in said.items()]
             head, _heading, rest = (inspect.getdoc(cls) or "").partition("\n\nAttributes:\n")
             cls.__doc__ = "\n".join([head, "", "Attributes:", *lines, rest])
+        cls.__signature__ = inspect.Signature([*_parameters(cls)])
 
     @classmethod
     def parse(
@@ -81,6 +82,15 @@ class SpecTable(BaseModel):
                 if isinstance(text, str) and "\0" in text:
                     raise ValueError(f"{text[:40]!a}: expected text without NUL")
         return self
+
+
+def _parameters(table: type[SpecTable]) -> Iterator[inspect.Parameter]:
+    """The fields of a table as `help` shows them, without the validators of pydantic's own signature."""
+    for name, field in table.model_fields.items():
+        default = inspect.Parameter.empty if field.is_required() else field.default
+        if field.default_factory is not None:
+            default = {}  # of a table, which its own defaults fill
+        yield inspect.Parameter(field.alias or name, inspect.Parameter.KEYWORD_ONLY, default=default)
 
 
 def once(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, Unpack, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
@@ -33,6 +33,8 @@ from foltr_audit.utils.reading import toml_table
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
+
+    from foltr_audit.core.settings.fields import SpecFields
 
 T = TypeVar("T", bound=SpecTable)
 
@@ -61,15 +63,18 @@ class Spec(SpecTable):
 
     Attributes:
         repetition: number of this repetition, part of every stream's name.
-        defense: chain of defenses, canonical texts.
-        data, population, train, trace: see the classes.
-        attack: the attack protocol; None for no attack. With one, the default learner is PDGD as
-            in Pham 2022 (`pairs=all,normaliser=shown`).
-        audit: the audit protocol; None for no audit. It has the same default learner.
-        membership: the membership protocol; None for none. It has the same default learner, and 50 clients
-            if none are given.
-        unlearning: the unlearning protocol; None for none. It has the same default learner, and 20 clients
-            if none are given.
+        defense: chain of defenses: texts such as `clip:norm=1.5`, or objects; kept as texts.
+        data: a collection, or fields of `DataSpec`, e.g. `{"source": "synthetic:mq2007:200"}`.
+        population: fields of `PopulationSpec`, e.g. `{"clients": 100}`.
+        train: fields of `TrainSpec`, e.g. `{"rounds": 5}`.
+        trace: fields of `TraceSpec`, e.g. `{"message": "update"}`.
+        attack: the attack protocol, fields of `AttackSpec`, e.g. `{"methods": ["olsr"]}`; None for no attack.
+            With one, the default learner is PDGD as in Pham 2022 (`pairs=all,normaliser=shown`).
+        audit: the audit protocol, fields of `AuditSpec`; None for no audit. It has the same default learner.
+        membership: the membership protocol, fields of `MembershipSpec`; None for none. It has the same
+            default learner, and 50 clients if none are given.
+        unlearning: the unlearning protocol, fields of `UnlearningSpec`; None for none. It has the same
+            default learner, and 20 clients if none are given.
 
     Example:
         >>> Spec(population={"clients": 10}).population.cohort_size
@@ -91,7 +96,7 @@ class Spec(SpecTable):
     membership: MembershipSpec | None = None
     unlearning: UnlearningSpec | None = None
 
-    def __init__(self, /, **table: object) -> None:
+    def __init__(self, /, **table: Unpack[SpecFields]) -> None:
         """Make a Spec from its fields.
 
         Plug-ins may be given as objects or classes, e.g. `defense=[Clip(norm=1.5)]`, and `data` as a
@@ -102,7 +107,7 @@ class Spec(SpecTable):
         """
         refuse_unknown(Spec, table)
         try:
-            super().__init__(**table)
+            super().__init__(**cast("dict[str, object]", table))
         except ValidationError as error:
             raise UsageError(f"Spec: {first_problem(error)}") from error
 
