@@ -2,6 +2,7 @@
 # make test     set up and run the whole gate: format, lint, types, tests
 # make flower   the environment with Flower, in which tests of recording run; without an index they are skipped
 # make test-steps   tests of client steps with PyTorch, in an environment of their own
+# make test-pyterrier   the program for PyTerrier of docs/ranker.md, in an environment of its own
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
 # make results  run what results/ does not hold yet, and write docs/results.md
@@ -15,6 +16,7 @@ DOCS := $(VENV)/.docs
 TYPES := build/types
 FLOWER := .venv-flower
 TORCH := .venv-torch
+TERRIER := .venv-pyterrier
 WITH_FLOWER := $(FLOWER)/.installed
 EPS ?= 1.2
 
@@ -27,7 +29,7 @@ tests test-slow: export OMP_NUM_THREADS := 1
 # Threads of a kernel that spin while they wait would take the core from the tests beside them.
 tests test-slow: export OMP_WAIT_POLICY := passive
 
-.PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit results docs lint types format clean
+.PHONY: attack test tests test-slow test-steps test-pyterrier flower bench bench-papers bench-table bench-audit results docs lint types format clean
 
 attack: $(RUNTIME)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
@@ -64,6 +66,12 @@ test-steps:
 	test -x $(TORCH)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet --no-compile -e '.[test,torch]'
 	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py
+
+# PyTerrier is large and only one page uses it, so that it has an environment of its own.
+test-pyterrier:
+	test -x $(TERRIER)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(TERRIER)
+	$(TERRIER)/bin/python -m pip install --quiet --no-compile -e . python-terrier "pytest>=8.2" "hypothesis>=6.100"
+	$(TERRIER)/bin/python -m pytest tests/peers/test_pyterrier.py
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --json build/bench.json --picture build/growth.svg
@@ -126,4 +134,4 @@ $(DOCS): $(STAMP)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(FLOWER) $(TORCH) build docs/generated dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) $(TORCH) $(TERRIER) build docs/generated dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -59,6 +59,7 @@ if _typing.TYPE_CHECKING:
     from foltr_audit.report.check import CheckReport
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.lists import list_attacks, list_click_models, list_defenses, list_names
+    from foltr_audit.report.ranker import FederatedRanker
     from foltr_audit.report.recommend import RecommendReport
     from foltr_audit.report.train import TrainReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
@@ -84,6 +85,7 @@ _NAMES = {
     "report.check": "CheckReport",
     "report.compare": "CompareReport",
     "report.lists": "list_attacks list_click_models list_defenses list_names",
+    "report.ranker": "FederatedRanker",
     "report.recommend": "RecommendReport",
     "report.train": "TrainReport",
     "trace": "Trace TraceDataset TraceHeader TraceWriter",
@@ -98,6 +100,7 @@ __all__ = [
     "Collection",
     "CompareReport",
     "Dataset",
+    "FederatedRanker",
     "FirstLayer",
     "FoltrAuditError",
     "GridFields",

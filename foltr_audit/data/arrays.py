@@ -306,6 +306,15 @@ def _features(what: str, X: Any, how: DataSpec) -> Features:
     return features
 
 
+def feature_rows(X: object, how: DataSpec) -> Features:
+    """The features (n, d) of what `make_data` takes for `X`, as they are.
+
+    Raises:
+        DataError: as `make_data`.
+    """
+    return _features("X", _columns(X) or X, how)
+
+
 def _place(index: tuple[Any, ...], first: int) -> str:
     """How messages name an element of rows from the number `first` on: by row, and column if it has one."""
     return ", column ".join(map(str, (f"row {first + index[0]}", *index[1:])))

@@ -23,7 +23,7 @@ from foltr_audit.data.letor import LetorFile, group_file, name_in_messages, read
 from foltr_audit.data.values import fill_missing, own_memory, row_batches, zero_features
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 
 def prepared(parts: Mapping[str, Dataset], data: DataSpec, **facts: object) -> Collection:
@@ -61,7 +61,7 @@ def normalise(
         return collection.with_parts(part.with_features(part.features.astype(dtype)) for part in parts)
     scale = _statistics(collection.train) if how == "zscore" else None
     scaled = (_scaled(part, how, dtype, scale, overwrite=overwrite) for part in parts)
-    return collection.with_parts(scaled, normalised=how)
+    return collection.with_parts(scaled, normalised=how, scale=scale)
 
 
 def _scaled(
@@ -81,12 +81,17 @@ def _scaled(
         if by_query:
             centre = low[query_of[rows]]
             unit = high[query_of[rows]] - centre
-        above = part.features[rows] - centre
-        varies = np.broadcast_to(unit > 0, above.shape)
-        np.divide(above, unit, out=above, where=varies)
-        np.copyto(above, 0.0, where=~varies)
-        features[rows] = np.clip(above, -LARGEST_FEATURE, LARGEST_FEATURE, out=above)
+        features[rows] = standardised(part.features[rows], centre, unit)
     return part.with_features(features)
+
+
+def standardised(features: Features, centre: Floats, unit: Floats) -> Floats:
+    """Features (n, d) less their centre, in units of their scale, both (d,) or (n, d); 0 where that is 0."""
+    above = features - centre
+    varies = np.broadcast_to(unit > 0, above.shape)
+    np.divide(above, unit, out=above, where=varies)
+    np.copyto(above, 0.0, where=~varies)
+    return np.clip(above, -LARGEST_FEATURE, LARGEST_FEATURE, out=above)
 
 
 def _statistics(part: Dataset, *, of_sample: bool = False) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
-from foltr_audit.utils.arrays import Bools, Features, Ints, freeze, read_only_features
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, freeze, read_only_features
 
 _BATCH = 8_192  # rows of features at a time
 
@@ -296,6 +296,8 @@ class Collection:
         read: numbers of rows and queries in the files, of which those stay whose intents are judged; None
             where no intents are joined by document id.
         left_out: number of queries in the files that belong to nobody in the log, and so to no part.
+        scale: mean and deviation, float64 (d,) each, of the features before `zscore`; None for another
+            normalisation.
     """
 
     train: Dataset
@@ -311,6 +313,7 @@ class Collection:
     intents_from: str | None = None
     read: tuple[int, int] | None = None
     left_out: int = 0
+    scale: tuple[Floats, Floats] | None = None
 
     def __repr__(self) -> str:
         sizes = " / ".join(str(self.part(name).n_queries) for name in self.PARTS)
