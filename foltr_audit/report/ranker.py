@@ -130,7 +130,7 @@ class FederatedRanker:
             raise UsageError(
                 f"normalise: {self.normalise}; expected zscore or none, which predict can repeat"
             )
-        if eval_set is None and (eval_group or eval_qid) is not None:
+        if eval_set is None and not (eval_group is None and eval_qid is None):
             raise UsageError("eval_set: missing; expected it with eval_group and eval_qid")
         train = (X, y, _queries("", X, group, qid))
         held_out = train
@@ -139,9 +139,7 @@ class FederatedRanker:
             groups = [None] if eval_group is None else _one("eval_group", eval_group)
             qids = [None] if eval_qid is None else _one("eval_qid", eval_qid)
             held_out = (other, grades, _queries("eval_", other, groups[0], qids[0]))
-        data = make_data(
-            *train, vali=held_out, test=held_out, normalise=self.normalise, seed=self.random_state
-        )
+        data = make_data(*train, vali=held_out, test=held_out, normalise=self.normalise)
         spec = Spec.parse(
             {
                 "seed": self.random_state,
@@ -156,6 +154,7 @@ class FederatedRanker:
                 },
             },
             "",
+            {"seed": "random_state"},
         )
         trained = Runner(data=data).run(spec).trained
         self.data_, self.spec_, self.n_features_in_ = data, spec, data.n_features
@@ -177,7 +176,7 @@ class FederatedRanker:
             raise DataError(f"X: {features.shape[1]} features; expected {data.n_features}, as in fit")
         if data.scale is not None:
             features[:] = standardised(features, *data.scale)
-        return make_ranker(self.ranker, data.n_features).score(self.parameters_, features)
+        return make_ranker(self.spec_.train.ranker, data.n_features).score(self.parameters_, features)
 
     @names_arguments
     def audit(self, **attack: Unpack[AttackFields]) -> AttackReport:

@@ -1,9 +1,9 @@
 import foltr_audit as fa
 
 spec = fa.Spec(
-    data={"source": "synthetic:mq2007:200"},
-    population={"clients": 100},
-    train={"rounds": 5},
+    data={"source": "synthetic:mq2007"},
+    population={"clients": 1000},
+    train={"rounds": 20},
     defense=fa.published_chain(eps=1.2),
     attack={"methods": ["map", "olsr"], "click_models": ["informational"]},
 )

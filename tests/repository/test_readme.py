@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import pkgutil
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,19 @@ def run_program(path: Path) -> dict[str, object]:
     return program.executed(path.name)
 
 
-def test_the_program_in_the_readme_runs() -> None:
-    names = run_program(README)
-    assert "olsr" in str(names["table"])
+def test_the_program_in_the_readme_finds_what_its_first_command_prints() -> None:
+    table: Any = run_program(README)["table"]
+    found = dict(table.select("method", "auc").iter_rows())
+    (_, printed), *_ = (shown for block in blocks(README) for shown in block.commands)
+    assert f"its AUC is {found['olsr']:.3f} [".replace(" 0.", " .") in printed
+    assert f"`map` has {found['map']:.3f}" in README.read_text(encoding="utf-8")
+
+
+def test_make_attack_ends_with_the_first_command_of_the_readme() -> None:
+    (command, _), *_ = (shown for block in blocks(README) for shown in block.commands)
+    rules = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (eps,) = re.findall(r"^EPS \?= (.*)$", rules, re.MULTILINE)
+    assert f"attack: $(RUNTIME)\n\t$(BIN)/{command.replace(eps, '$(EPS)')}\n" in rules
 
 
 def has_examples(module: str) -> bool:
