@@ -1,4 +1,4 @@
-# foltr-audit and what it runs with, without the tools of its tests; it runs as a user without rights.
+# foltr-audit and what it runs with and draws with, without the tools of its tests; it runs as a user without rights.
 #   docker build -t foltr-audit .
 #   docker run --rm -v "$PWD:/work" foltr-audit check limits.toml --config spec.toml
 FROM python:3.11-slim AS build
@@ -10,7 +10,7 @@ COPY defenses defenses
 COPY scenarios scenarios
 COPY studies studies
 COPY recorder recorder
-RUN python -m venv /opt/foltr-audit && /opt/foltr-audit/bin/pip install --no-cache-dir .
+RUN python -m venv /opt/foltr-audit && /opt/foltr-audit/bin/pip install --no-cache-dir '.[plot]'
 
 FROM python:3.11-slim
 COPY --from=build /opt/foltr-audit /opt/foltr-audit

@@ -118,14 +118,14 @@ $(BIN)/python:
 	@echo "making an environment in $(VENV) ..." >&2
 	@$(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
 
-# Who only attacks needs no tools of the tests, which are larger than all else together.
+# Who only attacks needs no tools of the tests, which are half as large again.
 $(RUNTIME): pyproject.toml | $(BIN)/python
-	@echo "installing foltr-audit and the libraries that it runs with (about 770 MB) ..." >&2
+	@echo "installing foltr-audit and the libraries that it runs with (about 730 MB) ..." >&2
 	@$(BIN)/python -m pip install --quiet --no-compile --editable .
 	@touch $@
 
 $(STAMP): pyproject.toml | $(BIN)/python
-	@echo "installing foltr-audit and the tools of its tests (about 1.2 GB) ..." >&2
+	@echo "installing foltr-audit and the tools of its tests (about 1.1 GB) ..." >&2
 	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[test]"
 	@touch $(RUNTIME) $@
 

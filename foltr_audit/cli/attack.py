@@ -19,7 +19,7 @@ from foltr_audit.cli.common import (
     takes,
     use_threads,
 )
-from foltr_audit.cli.options import KNOW_HELP, PICTURE, option, refuse_given, refuse_others, words
+from foltr_audit.cli.options import KNOW_HELP, drawing, option, refuse_given, refuse_others, words
 from foltr_audit.cli.output import note, print_line, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.runs import PresetSelection, attack_preset, print_beside, published_table, store
@@ -53,10 +53,7 @@ def attack(
         "Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
         "See foltr-audit study list."
     ),
-    plot: list[Path] | None = option(
-        "Draw precision, recall, AUC and nDCG@10 against epsilon into a file. May be repeated.",
-        metavar=PICTURE,
-    ),
+    plot: list[Path] | None = drawing("Draw precision, recall, AUC and nDCG@10 against epsilon"),
     trace: Path | None = option(
         "Attack a recorded Run or trace instead of a new run.", metavar="DIR", panel=RECORDED
     ),

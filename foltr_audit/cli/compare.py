@@ -22,12 +22,11 @@ from foltr_audit.cli.common import (
 )
 from foltr_audit.cli.options import (
     GRID,
-    PICTURE,
     Backend,
     Jobs,
     Scheduler,
     Table,
-    option,
+    drawing,
     read_text,
     switch,
     words,
@@ -70,10 +69,7 @@ def compare(
     jobs: Jobs = None,
     backend: Backend = "local",
     scheduler: Scheduler = None,
-    plot: list[Path] | None = option(
-        "Draw what attacks read and what defenses cost against epsilon into a file. May be repeated.",
-        metavar=PICTURE,
-    ),
+    plot: list[Path] | None = drawing("Draw what attacks read and what defenses cost against epsilon"),
     dry_run: bool = switch("--dry-run", "Only list the cells and their number; nothing is run."),
 ) -> None:
     """Run defenses over a grid, and show what each claims, leaks and costs.
@@ -92,9 +88,9 @@ def compare(
         raise UsageError(
             "--eps: no --defense depends on it; expected published, proven-MECHANISM, or {eps} in a chain"
         )
-    save_config(common.save_config, grid)
     workers = Workers(backend, jobs, scheduler)
     check_pictures(plot or (), common.out)
+    save_config(common.save_config, grid)
     if dry_run:
         _list_cells(grid, common)
         return

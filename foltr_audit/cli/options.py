@@ -147,6 +147,11 @@ def switch(name: str, text: str, panel: str | None = None) -> Any:
     return option(text, default=False, name=name, panel=panel)
 
 
+def drawing(what: str) -> Any:
+    """Declare an option for the files that a command draws."""
+    return option(f"{what} into a file; needs the extra plot. May be repeated.", metavar="FILE.svg|png|pdf")
+
+
 def argument(text: str, metavar: str | None = None) -> Any:
     """Declare an argument that has to be given as the default of a parameter."""
     return typer.Argument(..., help=text, metavar=metavar)
@@ -165,7 +170,6 @@ def shared(
     return field(default=default, metadata={"option": info})
 
 
-PICTURE = "FILE.svg|png|pdf"  # what an option writes that draws
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 KNOW_HELP = "A fact in place of one of the trace, as NAME=VALUE, e.g. learning_rate=0.1. May be repeated."
 Know = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=KNOW_HELP)]

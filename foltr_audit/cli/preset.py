@@ -10,7 +10,7 @@ import typer
 from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import ANSWER, CommonOptions, takes
 from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import DATA, PICTURE, Json, option, refuse_given, switch, words
+from foltr_audit.cli.options import DATA, Json, drawing, option, refuse_given, switch, words
 from foltr_audit.cli.output import print_json, print_line, show_table
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.runs import PresetSelection, check_scale
@@ -66,10 +66,7 @@ def run(
     reading: str | None = option(
         "published: what the authors' program did; written: what their text says. Default: both."
     ),
-    plot: list[Path] | None = option(
-        "Draw the learning curves, or what attacks read against epsilon, into a file. May be repeated.",
-        metavar=PICTURE,
-    ),
+    plot: list[Path] | None = drawing("Draw the learning curves, or what attacks read against epsilon,"),
 ) -> None:
     """Run a preset and show the published numbers next to those found.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, takes
-from foltr_audit.cli.options import PICTURE, option, switch
+from foltr_audit.cli.options import drawing, option, switch
 from foltr_audit.cli.output import note, print_line, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.runs import PresetSelection, print_beside, published_table, store
@@ -24,9 +24,7 @@ app = new_app()
 def train(
     common: CommonOptions,
     click_model: str | None = option("How users click. Default: perfect."),
-    plot: list[Path] | None = option(
-        "Draw the learning curves into a file. May be repeated.", metavar=PICTURE
-    ),
+    plot: list[Path] | None = drawing("Draw the learning curves"),
     twins: bool = switch(
         "--twins",
         "Also train the twins of each scenario (one intent alone, evenly dealt, ...) and compare with them.",

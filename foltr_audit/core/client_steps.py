@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
@@ -19,6 +18,7 @@ from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.rankers import FirstLayer
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.optional_dependencies import require
 
 if TYPE_CHECKING:
     import torch
@@ -219,12 +219,6 @@ def _as_numbers(found: object) -> Floats:
     return np.asarray(found.detach().cpu(), dtype=np.float64)
 
 
-def _need_torch() -> None:
-    """Refuse to go on without PyTorch, before anything is computed; it is not imported yet."""
-    if find_spec("torch") is None:
-        raise UsageError("this client step needs PyTorch: install foltr-audit[torch]")
-
-
 def torch_step(
     function: TensorStep,
     parameters: int | None = None,
@@ -252,7 +246,7 @@ def torch_step(
     Raises:
         UsageError: PyTorch is not installed.
     """
-    _need_torch()
+    require("torch", "torch_step")
     return TorchStep(
         function=function,
         parameters=parameters,
@@ -391,7 +385,7 @@ def torch_module_step(
     Raises:
         UsageError: PyTorch is not installed, or a value is out of its range.
     """
-    _need_torch()
+    require("torch", "torch_module_step")
     import torch
 
     if optimizer not in get_args(Optimizer):

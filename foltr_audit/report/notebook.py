@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import re
@@ -24,6 +23,7 @@ from foltr_audit.report.picture_style import FORMATS, picture_style, save_pictur
 from foltr_audit.report.table import Cell, Column, Table, counted, make_table
 from foltr_audit.report.terminal import ResultConsole, print_lines, print_table
 from foltr_audit.utils.formatting import JsonValue, json_ready, visible
+from foltr_audit.utils.optional_dependencies import require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.report.terminal import BriefAnswer
-
-
-def _require(package: str, method: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise UsageError(f"{method}: {package} is not installed; pip install {package}")
 
 
 class NotebookReport:
@@ -120,11 +115,11 @@ class NotebookReport:
         return f"<!doctype html>\n{head}<title>{type(self).__name__}</title>\n{self._answer_html()}"
 
     def plot(self) -> Figure:
-        """A picture of the main numbers, if the report has one, as a figure of matplotlib.
+        """A picture of the main numbers, if the report has one, as a figure of matplotlib (the extra `plot`).
 
         As the last line of a cell it is shown, with `%matplotlib inline` or without.
         """
-        _require("matplotlib", "plot")
+        require("plot", ".plot()")
         with picture_style():
             return self.figure()
 
@@ -136,7 +131,6 @@ class NotebookReport:
 
     def to_pandas(self) -> pd.DataFrame:
         """The main rows as a pandas data frame; pandas alone is enough, no pyarrow."""
-        _require("pandas", "to_pandas")
         import pandas as pd
 
         return pd.DataFrame(self.rows())
@@ -145,7 +139,7 @@ class NotebookReport:
         """Write the report to a file, whose ending says what is written.
 
         `.json` is everything; `.csv` the main rows; `.txt` the full text; `.html` the page of a comparison,
-        or the short answer; `.svg`, `.png` or `.pdf` the picture.
+        or the short answer; `.svg`, `.png` or `.pdf` the picture, with the extra `plot`.
         """
         place = Path(path)
         forms: dict[str, Callable[[], str]] = {
@@ -161,6 +155,7 @@ class NotebookReport:
         if not place.parent.is_dir():
             raise UsageError(f"save: {place}: no such folder {place.parent}")
         if suffix in FORMATS:
+            require("plot", f"save: {place}")
             save_picture(place, self.plot)
             return
         text = forms[suffix]().rstrip("\n") + "\n"

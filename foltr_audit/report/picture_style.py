@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
+from foltr_audit.utils.optional_dependencies import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,7 +103,7 @@ def check_picture(path: Path, runs: Path | None) -> None:
 
     Raises:
         UsageError: its name ends in none of `FORMATS`, its folder is missing or that of the `runs`, which
-            holds nothing else, or it is a folder itself.
+            holds nothing else, it is a folder itself, or the extra `plot` is not installed.
     """
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--plot: {path}: expected a name ending in .svg, .png or .pdf")
@@ -114,3 +115,4 @@ def check_picture(path: Path, runs: Path | None) -> None:
         raise UsageError(f"--plot: {path}: the folder {path.parent} is read-only; expected another one")
     if path.is_dir():
         raise UsageError(f"--plot: {path} is a folder; expected the name of a file")
+    require("plot", "--plot")

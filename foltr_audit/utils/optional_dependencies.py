@@ -10,22 +10,28 @@ from types import ModuleType
 
 from foltr_audit.errors import UsageError
 
-EXTRAS = {"merge": ("lightgbm", "optuna"), "recommend": ("optuna",)}
-"""What each extra installs; it has the name of the command that needs it."""
+EXTRAS = {
+    "dask": ("distributed",),
+    "merge": ("lightgbm", "optuna"),
+    "plot": ("matplotlib",),
+    "recommend": ("optuna",),
+    "torch": ("torch",),
+}
+"""The packages that what needs an extra imports."""
 
 
-def require(extra: str) -> None:
+def require(extra: str, needed_by: str | None = None) -> None:
     """Refuse before any work is done where an extra is not installed.
 
     Raises:
         UsageError: one of its packages is missing.
     """
     for name in EXTRAS[extra]:
-        package(name, extra)
+        package(name, extra, needed_by)
 
 
-def package(name: str, extra: str) -> ModuleType:
-    """A package of an extra.
+def package(name: str, extra: str, needed_by: str | None = None) -> ModuleType:
+    """A package of an extra, which an option or a call needs, or else the command with the extra's name.
 
     Raises:
         UsageError: it is not installed, or its libraries are missing.
@@ -34,11 +40,11 @@ def package(name: str, extra: str) -> ModuleType:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            f"{extra}: the package {name} is not installed; pip install 'foltr-audit[{extra}]'"
+            f"{needed_by or extra}: the package {name} is not installed; pip install 'foltr-audit[{extra}]'"
         ) from error
     # LightGBM loads its compiled library by ctypes: where libgomp is missing, that is no ImportError.
     except OSError as error:
-        raise UsageError(f"{extra}: the package {name} cannot be loaded: {error}") from error
+        raise UsageError(f"{needed_by or extra}: the package {name} cannot be loaded: {error}") from error
 
 
 @contextmanager

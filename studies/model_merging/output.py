@@ -16,6 +16,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
 from foltr_audit.report.documents import Row
 from foltr_audit.report.picture_style import COLOURS, FORMATS, new_figure, save_picture
+from foltr_audit.utils.optional_dependencies import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,6 +115,7 @@ def claimed(path: Path, ending: str, *, overwrite: bool) -> Iterator[None]:
     if ending not in FORMATS:
         known = ", ".join(name[1:] for name in FORMATS)
         raise UsageError(f"--picture: {ending[1:]!r}; expected one of {known}")
+    require("plot", "--out")
     with lock_folder(path):
         held = sorted(file.name for file in path.iterdir())
         if held and not overwrite:

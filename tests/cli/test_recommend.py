@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from foltr_audit.experiments.run import data_record
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, SumMembers, upper_bound
 from foltr_audit.report.recommend import RecommendReport
-from tests.fixtures.command import but, refusal, run, words_of
+from tests.fixtures.command import but, run, words_of
 from tests.fixtures.schemas import agrees_with_published
 
 pytestmark = pytest.mark.usefixtures("laws_as_declared")
@@ -134,13 +133,3 @@ def test_on_few_queries_nothing_is_shown_to_cost_little_and_the_answer_says_how_
     assert row["outcome"] == "cost not known"
     assert row["excess"] == pytest.approx(row["ndcg@10_loss_upper"] - 0.05)
     assert re.search(r"about \d+ validation queries would settle it, instead of 12", found["sentence"])
-
-
-def test_without_the_extra_one_line_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    error = refusal("recommend --max-eps 4 --out", tmp_path / "out")
-    expected = "the package optuna is not installed; pip install 'foltr-audit[recommend]'"
-    assert error == f"error: recommend: {expected}"
-    assert not (tmp_path / "out").exists()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import NormalizedName, canonicalize_name
 
+from foltr_audit.utils.optional_dependencies import EXTRAS
 from tests.fixtures.import_graph import ROOT, TOP_FOLDERS, imports, modules
 
 FOLDERS = ("attacks", "defenses", "scenarios", "studies")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LISTS = """
 from foltr_audit.core.plugins import Attack, Defense, Scenario
 from foltr_audit.core.plugins.registry import names, unloadable
@@ -34,23 +38,33 @@ def python(folder: Path, *arguments: str, **environment: str) -> subprocess.Comp
 
 
 def test_the_wheel_lists_every_package_of_the_tree() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    listed = project["tool"]["setuptools"]
+    listed = PROJECT["tool"]["setuptools"]
     folders = {name: ROOT / folder for name, folder in listed["package-dir"].items()}
     assert folders == {"foltr_audit": ROOT / "foltr_audit", **TOP_FOLDERS}
     assert listed["packages"] == [name for name, path in modules().items() if path.name == "__init__.py"]
 
 
+def declared(*extras: str) -> dict[NormalizedName, SpecifierSet]:
+    """The packages that the project needs with some extras, and which of their versions."""
+    project = PROJECT["project"]
+    lists = [project["dependencies"], *(project["optional-dependencies"][name] for name in extras)]
+    needed = [Requirement(text) for texts in lists for text in texts]
+    others = [extra for each in needed if each.name == project["name"] for extra in each.extras]
+    found = {canonicalize_name(each.name): each.specifier for each in needed if each.name != project["name"]}
+    return found | (declared(*others) if others else {})
+
+
 def test_every_library_that_is_imported_is_declared() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    texts = [*project["dependencies"]]
-    texts += [text for name in ("dask", "merge", "recommend", "torch") for text in extras[name]]
-    declared = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in texts}
-    brought = {"llvmlite", "pydantic_core", "sklearn"}  # by numba, pydantic and scikit-learn
-    users_own = {"flwr", "pandas", "_typeshed"}
+    names = {name.replace("-", "_") for name in declared(*EXTRAS)}
+    brought = {"llvmlite", "pandas", "pydantic_core", "sklearn"}  # numba, statsmodels and others bring them
+    users_own = {"flwr", "_typeshed"}
     every = {target.partition(".")[0] for name in modules() for target in imports(name)}
-    assert every - sys.stdlib_module_names - {"foltr_audit"} <= declared | brought | users_own
+    assert every - sys.stdlib_module_names - {"foltr_audit"} <= names | brought | users_own
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_brings_what_needs_it(extra: str) -> None:
+    assert set(EXTRAS[extra]) <= declared(extra).keys() - declared().keys()
 
 
 def test_the_checkout_has_no_links() -> None:

@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from foltr_audit.core.plugins.registry import import_class, importable_names, use_plugin
 from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.utils.optional_dependencies import require
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -104,12 +105,8 @@ def _on_cluster(
     work: Callable[[T], R], pieces: Iterator[T], address: str | None, jobs: int | None
 ) -> Iterator[R]:
     """The results of a Dask cluster; without an address of one of this machine for this work."""
-    try:
-        from distributed import KilledWorker
-    except ImportError as error:
-        raise UsageError(
-            "--backend dask: Dask is not installed; expected pip install 'foltr-audit[dask]'"
-        ) from error
+    from distributed import KilledWorker
+
     with ExitStack() as stack:
         try:
             client = _connect(stack, address, jobs)
@@ -182,6 +179,8 @@ class Workers:
             raise UsageError(f"--jobs: {self.jobs}; expected at least 1")
         if self.backend == "local" and self.address is not None:
             raise UsageError("--scheduler: only with --backend dask")
+        if self.backend == "dask":
+            require("dask", "--backend dask")
 
     @property
     def alone(self) -> bool:
