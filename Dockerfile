@@ -3,14 +3,14 @@
 #   docker run --rm -v "$PWD:/work" foltr-audit check limits.toml --config spec.toml
 FROM python:3.11-slim AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY foltr_audit foltr_audit
 COPY attacks attacks
 COPY defenses defenses
 COPY scenarios scenarios
 COPY studies studies
 COPY recorder recorder
-RUN python -m venv /opt/foltr-audit && /opt/foltr-audit/bin/pip install --no-cache-dir '.[plot]'
+RUN python -m venv /opt/foltr-audit && /opt/foltr-audit/bin/pip install --no-cache-dir --constraint constraints.txt '.[plot]'
 
 FROM python:3.11-slim
 COPY --from=build /opt/foltr-audit /opt/foltr-audit

@@ -7,6 +7,7 @@
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
 # make results  run what results/ does not hold yet, and write docs/results.md
 # make docs     build the documentation site into build/docs
+# make constraints   write the newest versions of all packages of the gate to constraints.txt
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,6 +21,12 @@ TERRIER := .venv-pyterrier
 WITH_FLOWER := $(FLOWER)/.installed
 EPS ?= 1.2
 
+# The versions that the gate passed with, since bytes of runs depend on them; an index may lack one of them.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
+install = $(PIP_INSTALL) --constraint constraints.txt --editable "$(1)" || { \
+	echo "constraints.txt: pip cannot install these versions here; installing the newest instead" >&2; \
+	$(PIP_INSTALL) --editable "$(1)"; }
+
 # pip compiles no modules here, so Python has to keep what it compiles: else each process would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -29,7 +36,8 @@ tests test-slow: export OMP_NUM_THREADS := 1
 # Threads of a kernel that spin while they wait would take the core from the tests beside them.
 tests test-slow: export OMP_WAIT_POLICY := passive
 
-.PHONY: attack test tests test-slow test-steps test-pyterrier flower bench bench-papers bench-table bench-audit results docs lint types format clean
+.PHONY: attack test tests test-slow test-steps test-pyterrier flower bench bench-papers bench-table bench-audit results docs \
+	constraints lint types format clean
 
 attack: $(RUNTIME)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
@@ -97,6 +105,14 @@ docs: $(DOCS)
 	$(BIN)/python -m tests.published_schemas
 	$(BIN)/python -m sphinx -E -W -n --keep-going -q -b html docs build/docs
 
+constraints: NEW := build/constraints
+constraints:
+	rm -rf $(NEW) && $(PYTHON) -m venv $(NEW)
+	$(NEW)/bin/python -m pip install --quiet --no-compile --editable ".[test]"
+	{ sed '/^#/!d' constraints.txt && $(NEW)/bin/python -m pip list --format freeze --exclude-editable \
+		--exclude pip --exclude setuptools; } >$(NEW)/constraints.txt
+	mv $(NEW)/constraints.txt . && rm -rf $(NEW)
+
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -119,18 +135,18 @@ $(BIN)/python:
 	@$(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
 
 # Who only attacks needs no tools of the tests, which are half as large again.
-$(RUNTIME): pyproject.toml | $(BIN)/python
+$(RUNTIME): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing foltr-audit and the libraries that it runs with (about 730 MB) ..." >&2
-	@$(BIN)/python -m pip install --quiet --no-compile --editable .
+	@$(call install,.)
 	@touch $@
 
-$(STAMP): pyproject.toml | $(BIN)/python
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing foltr-audit and the tools of its tests (about 1.1 GB) ..." >&2
-	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[test]"
+	@$(call install,.[test])
 	@touch $(RUNTIME) $@
 
 $(DOCS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
+	$(PIP_INSTALL) --editable ".[docs]"
 	touch $@
 
 clean:

@@ -67,6 +67,15 @@ def test_an_extra_brings_what_needs_it(extra: str) -> None:
     assert set(EXTRAS[extra]) <= declared(extra).keys() - declared().keys()
 
 
+def test_constraints_name_a_version_of_every_library_that_the_project_asks_for() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if not line.startswith("#")]
+    versions = {canonicalize_name(name): version for name, version in pairs}
+    asked = declared("test")
+    assert not asked.keys() - versions.keys()
+    assert not [name for name, bound in asked.items() if not bound.contains(versions[name])]
+
+
 def test_the_checkout_has_no_links() -> None:
     """A clone on Windows and a zip archive would hold a text file in the place of each."""
     listed = subprocess.run(
