@@ -9,7 +9,8 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # `generate`, and `benchmarks`
+# For `generate` and `benchmarks`; last, since an installed foltr_audit has folders that the checkout's lacks.
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 import generate
 
