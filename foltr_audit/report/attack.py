@@ -183,6 +183,7 @@ class AttackReport(PlanReport):
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
+    NAMED_BY = ("method", "click_model")
     FIELDS: ClassVar[Section] = Section(
         PlanReport.SHARED,
         *(nested(kind, section, optional=kind in _LEFT_OUT) for kind, section in SECTIONS.items()),

@@ -151,6 +151,7 @@ class AuditReport(PlanReport):
     """The result of `audit`: one row per run, view, unit and canary."""
 
     SCHEMA = "foltr-audit/audit/1"
+    NAMED_BY = ("view", "unit", "canary")
     FIELDS = Section(PlanReport.SHARED, nested("results", FINDING))
 
     results: tuple[Row, ...]

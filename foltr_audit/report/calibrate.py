@@ -46,6 +46,7 @@ class NoiseCalibrationReport(Document):
 
     SCHEMA: ClassVar[str] = "foltr-audit/calibrate/2"
     MAIN: ClassVar[str] = "results"
+    NAMED_BY = ("mechanism",)
     FIELDS: ClassVar[Section] = Section(
         nested("target", TARGET, many=False), nested("results", MECHANISM), nested("warnings", WARNING)
     )

@@ -73,6 +73,7 @@ class CheckReport(Document):
 
     SCHEMA: ClassVar[str] = "foltr-audit/check/2"
     MAIN: ClassVar[str] = "outcomes"
+    NAMED_BY = ("limit",)
     FIELDS: ClassVar[Section] = Section(
         "holds:bool limits:table", nested("outcomes", OUTCOME), nested("warnings", WARNING), "config:table"
     )

@@ -139,6 +139,7 @@ class CompareReport(Document):
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
+    NAMED_BY = ("name",)
     FIELDS: ClassVar[Section] = Section(
         "config:table",
         nested("dataset", DATASET, many=False, null=True),

@@ -114,6 +114,7 @@ class MembershipReport(_ClientReport):
     """
 
     SCHEMA = "foltr-audit/membership/1"
+    NAMED_BY = ("view", "method")
     FIELDS = Section(PlanReport.SHARED, nested("results", MEMBERSHIP))
 
     results: tuple[Row, ...]
@@ -234,6 +235,7 @@ class UnlearningReport(_ClientReport):
     """
 
     SCHEMA = "foltr-audit/unlearn/1"
+    NAMED_BY = ("method",)
     FIELDS = Section(
         PlanReport.SHARED, nested("history", HISTORY, optional=True), nested("results", UNLEARNING)
     )

@@ -48,6 +48,8 @@ class NotebookReport:
 
     MORE: ClassVar[str] = ".summary(), .plot(), .to_frame(), .save(PATH)"
     """What else there is to ask for, at the end of short texts."""
+    NAMED_BY: ClassVar[tuple[str, ...]] = ()
+    """Columns that name a row where it is logged; others only where they tell rows apart."""
 
     def __init_subclass__(cls) -> None:
         """Keep the short text: each data class would get one of all its fields."""
@@ -161,6 +163,25 @@ class NotebookReport:
         text = forms[suffix]().rstrip("\n") + "\n"
         with report_write_errors(place):
             atomic_files.write_text(place, text)
+
+    def log(self, tracker: object) -> None:
+        """Log the report in the active run of MLflow or Weights & Biases, or in a run of the latter.
+
+        The numbers of the main rows become metrics such as `attack/olsr/perfect/auc`, with the round as step
+        where there is one; the settings parameters, with the hashes of the Spec and of the report; page and
+        JSON an artifact. An infinite number is a tag of MLflow. A run takes one report of each kind.
+
+        Args:
+            tracker: the module `mlflow`, the module `wandb`, or what `wandb.init` returns.
+
+        Raises:
+            UsageError: something else is given. What the tracker raises stays as it is.
+        """
+        from foltr_audit.report.tracking import log_report
+
+        log_report(
+            tracker, self.json(), [dict(_flat(row)) for row in self.rows()], self.NAMED_BY, self.html()
+        )
 
     def __repr__(self) -> str:
         """At most ten lines: the conclusion, how many warnings there are, and what the report holds."""
@@ -296,7 +317,7 @@ def csv_text(rows: Sequence[Mapping[str, JsonValue]]) -> str:
     An interval is two columns, `_low` and `_high`; values in a list are joined by `; `, and unknown ones are
     empty. Texts that a spreadsheet would take for a formula begin with `'`.
     """
-    flat = [dict(_flat(row)) for row in rows]
+    flat = [{name: _csv_value(value) for name, value in _flat(row)} for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
     out = io.StringIO()
     # csv ends lines with CR LF by default; our other text files have LF.
@@ -306,13 +327,13 @@ def csv_text(rows: Sequence[Mapping[str, JsonValue]]) -> str:
     return out.getvalue()
 
 
-def _flat(row: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
+def _flat(row: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
     for name, value in row.items():
         if name.endswith(CI95):
             low, high = value if isinstance(value, list) else (None, None)
-            yield from ((f"{name}_low", _csv_value(low)), (f"{name}_high", _csv_value(high)))
+            yield from ((f"{name}_low", low), (f"{name}_high", high))
         else:
-            yield name, _csv_value(value)
+            yield name, value
 
 
 def _csv_value(value: JsonValue) -> str:

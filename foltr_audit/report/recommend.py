@@ -101,6 +101,7 @@ class RecommendReport(Document):
 
     SCHEMA: ClassVar[str] = "foltr-audit/recommend/1"
     MAIN: ClassVar[str] = "candidates"
+    NAMED_BY = ("name",)
     FIELDS: ClassVar[Section] = Section(
         nested("config", CONFIG, many=False),
         nested("dataset", DATASET, many=False),

@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.core.results import Estimate
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.calibrated_noise import CalibratedNoise
@@ -23,38 +22,9 @@ from foltr_audit.report.calibrate import NoiseCalibrationReport
 from foltr_audit.report.documents import Document
 from foltr_audit.report.notebook import _STYLES, FramedPage, NotebookReport
 from foltr_audit.report.settings import warning_row
-from tests.fixtures.comparisons import several
-from tests.fixtures.made_reports import (
-    abrupt,
-    attack_report,
-    check_report,
-    judged_lists,
-    membership_report,
-    odd_findings,
-    recommendation,
-    train_report,
-    unlearning_report,
-)
+from tests.fixtures.made_reports import attack_report, judged_lists
 
 SMALL = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}, "train": {"rounds": 2}}
-
-
-@pytest.fixture(scope="module")
-def reports() -> dict[str, Any]:
-    return {
-        "attack": attack_report({1.2: judged_lists()}),
-        "train": train_report(abrupt()),
-        "audit": next(odd_findings()),
-        "compare": several(),
-        "calibrate": fa.calibrate(1.2, parameters=46),
-        "list": fa.list_defenses(),
-        "recommend": recommendation(),
-        "check": check_report(),
-        "membership": membership_report(Estimate(0.6, (0.5, 0.7)), ceiling=0.7),
-        "unlearn": unlearning_report(none=2.0),
-        "function": fa.audit_mechanism(lambda x, rng: x + rng.laplace(), (0.0, 1.0), eps=1.0, trials=400),
-    }
-
 
 KINDS = ("attack", "train", "audit", "compare", "calibrate", "list")
 
