@@ -13,7 +13,7 @@ characters, none of which a terminal obeys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar
 
@@ -103,11 +103,16 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     "did you mean 'pham-2022'?"
     """
     names = sorted(known)
+    near, listed = nearest_name(name, names), ", ".join(names) or "none"
+    return f"known: {listed}" if near is None else f"did you mean {near!r}? (known: {listed})"
+
+
+def nearest_name(name: str, names: Sequence[str], cutoff: float = 0.5) -> str | None:
+    """The known name that is most likely meant; None if none is as like it as `cutoff`, from 0 to 1."""
     near = get_close_matches(name, names, n=1, cutoff=_CLOSE)
     near = near or sorted((one for one in names if _is_start(one, name)), key=len)[-1:]
-    near = near or get_close_matches(name, names, n=1, cutoff=0.5)
-    listed = ", ".join(names) or "none"
-    return f"did you mean {near[0]!r}? (known: {listed})" if near else f"known: {listed}"
+    near = near or get_close_matches(name, names, n=1, cutoff=cutoff)
+    return near[0] if near else None
 
 
 # --- errors of pydantic ----------------------------------------------------------------------------

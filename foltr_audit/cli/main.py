@@ -22,7 +22,7 @@ from typer.main import get_command
 
 from foltr_audit.cli.options import option
 from foltr_audit.cli.output import drop, note, print_line
-from foltr_audit.cli.pages import entries_of, lazy_group
+from foltr_audit.cli.pages import entries_of, lazy_group, refusal
 from foltr_audit.cli.user_code import import_plugin
 from foltr_audit.errors import FoltrAuditError, as_message
 
@@ -111,10 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FoltrAuditError as error:
         return _report_error(str(error), error.exit_code)
     except typer.TyperException as error:
-        message = error.format_message()
-        for theirs, ours in _PLAINLY.items():
-            message = message.replace(theirs, ours)
-        return _report_error(message, error.exit_code)
+        return _report_error(refusal(error), error.exit_code)
     except BrokenPipeError:  # while a command was still working, so its exit code is not known
         drop(sys.stdout)
         return READER_GONE
@@ -149,14 +146,6 @@ def _was_ctrl_c(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
-
-
-_PLAINLY = {
-    "Value error, ": "",
-    "Input should be a valid number, unable to parse string as a number": "expected a number",
-    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
-}
-"""Words for those of the library that reads the values of options."""
 
 
 def _report_error(message: str, code: int) -> int:

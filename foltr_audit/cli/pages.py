@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from foltr_audit.errors import UsageError
+from foltr_audit.errors import UsageError, nearest_name
 
 HELP_ALL = "--help-all"  # of every command: shows all its options
 _WHOLE = f"{__name__}.whole"  # key of `Context.meta`: the whole page was asked for
@@ -276,6 +276,33 @@ def entries_of(group: str) -> tuple[Entry, ...]:
 
 def lazy_group(entries: Sequence[Entry]) -> type[LazyGroup]:
     return type("Group", (LazyGroup,), {"entries": tuple(entries)})
+
+
+_PLAINLY = {
+    "Value error, ": "",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+}
+"""Words for those of the library that reads the values of options."""
+
+
+def refusal(error: Any) -> str:
+    """What the library that reads commands refused, as our own errors would say it."""
+    message, field = error.format_message(), getattr(error, "param", None)
+    if hasattr(error, "possibilities"):
+        known = [name.lstrip("-") for option in error.ctx.command.params for name in option.opts]
+        near = nearest_name(error.option_name.lstrip("-"), known, cutoff=0.55)  # options are many and short
+        hint = f"{error.ctx.command_path} -h shows the options" if near is None else f"did you mean --{near}?"
+        return f"unknown option {error.option_name}; {hint}"
+    if field is None:
+        return str(message)
+    name = _record(field)[0] if _is_argument(field) else field.opts[0]
+    if message.startswith("Missing "):
+        return f"{name} is missing, as in: {next(iter(error.ctx.command.examples.values()))}"
+    message = error.message
+    for theirs, ours in _PLAINLY.items():
+        message = message.replace(theirs, ours)
+    return f"{name}: {message}"
 
 
 def new_app(**settings: Any) -> typer.Typer:
