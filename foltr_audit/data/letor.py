@@ -307,6 +307,8 @@ _DOCUMENT = re.compile(
 )
 """A comment with `docid = NAME`, and more or less around it, or of nothing but a NAME, such as an address."""
 _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_FORM = "expected lines 'LABEL qid:QUERY 1:VALUE ...'"
+_ELSE = "or in Python a data frame for fa.make_data"
 
 
 @dataclass(frozen=True)
@@ -342,7 +344,7 @@ def read_letor(
         rows.read(first, lines)
     if not rows.blocks:
         rest = f"; {rows.left_out} queries are others" if rows.left_out else ""
-        raise DataError(f"{rows.where}: no rows{rest}; expected lines 'LABEL qid:QUERY 1:VALUE ...'")
+        raise DataError(f"{rows.where}: no rows{rest}; {_FORM}")
     offsets, query_ids = rows.queries(groups)
     width = max(block.width for block in rows.blocks)
     if not width:
@@ -412,6 +414,8 @@ class _LetorRows:
             return None
         label = self.label_of.get(fields[0])
         if label is None:
+            if not self.label_of and not _LABEL.fullmatch(fields[0]):
+                raise ValueError(f"label {shown(fields[0])} is not a number; {_FORM}, {_ELSE}")
             label = self.label_of[fields[0]] = _parse_label(fields[0])
         query = fields[1] if len(fields) > 1 else b""
         has_query = query.startswith(b"qid:")
