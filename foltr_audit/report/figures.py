@@ -43,7 +43,9 @@ def _name_lines(axis: Axes, names: Sequence[str]) -> None:
 
 def _in_lines(title: str, width: int = 44) -> str:
     """A title in lines that fit a panel."""
-    return "\n".join(textwrap.wrap(title.replace("+", "+ "), width)).replace("+ ", "+")
+    return "\n".join(textwrap.wrap(title.replace("+", "+ "), width, break_on_hyphens=False)).replace(
+        "+ ", "+"
+    )
 
 
 def _differ(rows: Sequence[Row], name: str) -> bool:
@@ -51,20 +53,30 @@ def _differ(rows: Sequence[Row], name: str) -> bool:
 
 
 def audit_figure(rows: Sequence[Row]) -> Figure:
-    """For each finding the claimed epsilon, what is proven, and what trials show."""
-    figure = new_figure(2 * _WIDTH, 1.4 + 2 * _LINE * len(rows))
+    """For each finding the claimed epsilon, what is proven, and what trials show.
+
+    Of several defenses each is a line of its own above its findings.
+    """
+    named = [name for name in ("sees", "unit", "canary", "run") if _differ(rows, name)] or ["sees"]
+    headings = _differ(rows, "defense")
+    names: list[str] = []
+    lines: list[float] = []
+    for before, row in zip([None, *rows], rows, strict=False):
+        if headings and (before is None or before["defense"] != row["defense"]):
+            names.append(_in_lines(row["defense"]))
+        lines.append(len(names))
+        names.append(f"{', '.join(str(row[name]) for name in named)}: {row['verdict']}")
+    figure = new_figure(2 * _WIDTH, 1.4 + 1.6 * _LINE * len(names))
     axis = figure.subplots()
     for label, name, marker, colour in (
         ("claimed", "eps_claimed", "|", COLOURS[6]),
         ("proven: at most", "eps_upper", "<", COLOURS[0]),
         ("shown by trials: at least", "eps_lower", ">", COLOURS[1]),
     ):
-        points = [(row[name], float(line)) for line, row in enumerate(rows)]
+        points = [(row[name], line) for row, line in zip(rows, lines, strict=True)]
         size = {"markersize": 9.0, "markeredgewidth": 1.6}
         _draw_points(axis, points, marker=marker, color=colour, label=label, **size)
-    names = [name for name in ("defense", "sees", "unit", "canary", "run") if _differ(rows, name)] or ["sees"]
-    texts = [f"{', '.join(str(row[name]) for name in names)}: {row['verdict']}" for row in rows]
-    _name_lines(axis, [_in_lines(text) for text in texts])
+    _name_lines(axis, names)
     axis.set_xlim(left=0.0)
     axis.set_xlabel("epsilon")
     figure.legend(loc="outside lower center", ncols=3, handlelength=1.0)

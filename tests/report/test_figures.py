@@ -279,6 +279,11 @@ def test_an_audit_shows_what_is_finite() -> None:
         (axis,) = audit_figure(rows).axes
     assert sorted(points(axis)) == [(0.5, 1.0), (1.0, 1.0), (1.2, 0.0), (1.2, 1.0), (2.0, 0.0)]
     assert [label.get_text() for label in axis.get_yticklabels()] == ["message: refuted", "sum: proven"]
+    with picture_style():
+        (axis,) = audit_figure([*rows, rows[0].with_values(defense="y")]).axes
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    assert names == ["x", "message: refuted", "sum: proven", "y", "message: refuted"]
+    assert [y for x, y in points(axis) if x == 2.0] == [1.0, 4.0]
 
 
 def test_candidates_and_noise() -> None:
