@@ -475,11 +475,11 @@ def _setting(header: TraceHeader, recorded: TraceAttack, sees: str | None = None
 
 
 _RECOVERS = (
-    "{claim}, a {who} that sees {sees} recovers {recall} of the {clicks} users' clicks with {method}, at a "
+    "{claim}, a {who} that sees {sees} recovers {recall} of the clicks of {clicks} users with {method}, at a "
     "precision of {precision}; its AUC is {auc}, {above} above that of the best guess without a message "
     "({guess}, {guess_auc})."
 )
-_NO_BETTER = " It is no better than who knows the grades of the documents (AUC {grades_auc})."
+_NO_BETTER = " A guess that knows the grades of the documents is as good (AUC {grades_auc})."
 _NOT_SHOWN = (
     "{claim}, no attack that ran ({ran}) is shown to be better than the best guess without a message "
     "({guess}, AUC {guess_auc}); the best, {method} on {clicks} clicks, has an AUC of {auc} on {lists} lists."
@@ -517,7 +517,8 @@ def describe_results(results: Sequence[Row]) -> str:
     eps, few = row["eps_claimed"], few_lists([row["lists"]])
     auc, above = (selected(row[name], [each[name] for each in rows]) for name in ("auc", "above_guess"))
     if auc.ci95 != row["auc"].ci95:
-        few = f" Its interval allows for the choice among {len(rows)}.{few}"
+        intervals = "The intervals allow" if sure else "The interval allows"
+        few = f" {intervals} for the choice of the best of {len(rows)}.{few}"
     words = {
         "claim": "Without a claimed epsilon" if math.isinf(eps) else f"At a claimed epsilon of {eps:g}",
         "clicks": row["click_model"],

@@ -49,8 +49,9 @@ from foltr_audit.report.settings import (
     record_values,
     run_bound_columns,
 )
+from foltr_audit.report.table import counted
 from foltr_audit.report.terminal import MOST_ROWS, BriefAnswer, first_rows, print_lines, print_table
-from foltr_audit.utils.formatting import JsonValue, epsilon
+from foltr_audit.utils.formatting import JsonValue, epsilon, join_names
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -394,7 +395,7 @@ class CompareReport(Document):
                 *self._lost,
             ),
             left_out=(
-                *(other.title for other in tables if other is not shown),
+                *_others([other.world for other in tables if other is not shown], shown.world),
                 *([f"{larger} rows of larger epsilons"] if larger else []),
                 *more,
                 "every attack metric, what defenses lose at most and the checks of claims",
@@ -415,6 +416,13 @@ class CompareReport(Document):
         from foltr_audit.report.figures import comparison_figure
 
         return comparison_figure(self.results, data_title(self.dataset) if self.dataset else "")
+
+
+def _others(worlds: Sequence[ComparedWorld], shown: ComparedWorld) -> list[str]:
+    """Worlds beside the one that is shown, in words: their clicks, if they differ in nothing else."""
+    if any(world.key[:2] != shown.key[:2] for world in worlds):
+        return [f"{counted(len(worlds), 'other setting')} of clicks, scenario and data"]
+    return [f"{join_names([world.key[2] for world in worlds])} clicks"] if worlds else []
 
 
 # --- rows ------------------------------------------------------------------------------------------

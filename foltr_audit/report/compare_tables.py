@@ -193,7 +193,7 @@ class WorldTables:
         """The defenses under which an attack is shown to read messages, but no more than grades tell."""
         return [
             f"{self._name(row)}: {short_method(row['attack'])} beats the guess, so messages leak; it is not "
-            f"shown to be better than who knows the grades ({short(row['grades_auc'])})"
+            f"shown to be better than a guess that knows the grades ({short(row['grades_auc'])})"
             for row in self.rows
             if row["attacked"][0]["shown"] == "grades"
         ]

@@ -55,13 +55,13 @@ MARKS: dict[Judgement, Mark] = {
     "not tested": "dim",
 }
 _WHY_NONE: dict[Judgement, str] = {
-    "leaks": "attacks succeed under",
-    "false claim": "the claim is false for",
-    "costs too much": f"more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
-    "cost not known": f"it is not known whether more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
-    "not tested": "nothing is known of",
-    "no bound": "the noise is not computed for what the clip allows under",
-    "too few lists": "too few lists were attacked under",
+    "leaks": "Attacks succeed under",
+    "false claim": "The claim is false for",
+    "costs too much": f"More than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
+    "cost not known": f"It is not known whether more than {short(MOST_LOSS, 2)} of nDCG@10 is lost under",
+    "not tested": "Nothing is known of",
+    "no bound": "The noise is not computed for what the clip allows under",
+    "too few lists": "Too few lists were attacked under",
 }
 
 
@@ -134,8 +134,8 @@ def _none_of(judged: Sequence[JudgedDefense]) -> str:
     for one in judged:
         if one.defended:
             reasons.setdefault(one.judgement, []).append(one.name)
-    parts = [f"{_WHY_NONE[kind]} {shortened(names)}" for kind, names in reasons.items() if kind in _WHY_NONE]
-    return f"Use none of these defenses: {'; '.join(parts)}." if parts else "No defense was compared."
+    why = [f"{_WHY_NONE[kind]} {shortened(names)}." for kind, names in reasons.items() if kind in _WHY_NONE]
+    return " ".join(["Use none of these defenses.", *why]) if why else "No defense was compared."
 
 
 def _under(pool: ComparedPool, pools: Sequence[ComparedPool]) -> str:
@@ -202,11 +202,11 @@ def _unknown_costs(decision: Decision) -> Iterator[str]:
     names = [name if count is None else f"{name} (about {count:,})" for name, count in counts]
     losses = [pool.difference.loss for one in several for pool in one.pools]
     here = max((loss.n for loss in losses if loss is not None), default=0)
-    meaning = "no run without a defense was compared"
+    why = ": no run without a defense was compared."
     if here:
-        meaning = f"in brackets the test queries that would settle it ({here:,} here); with more --runs fewer"
+        why = f". In brackets: how many test queries would settle it ({here:,} here); more --runs need fewer."
     if names:
-        yield f"Cost not known: {shortened(names)}: {meaning}."
+        yield f"Cost not known: {shortened(names)}{why}"
 
 
 def _needs(best: JudgedDefense) -> list[str]:

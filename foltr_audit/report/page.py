@@ -225,7 +225,7 @@ def head_groups(audited: Sequence[str]) -> list[tuple[str, list[str]]]:
         ("defense", [""]),
         ("verdict", [""]),
         ("proven ε of one search, if the server sees", [SEES[view] for view in audited]),
-        ("AUC", ["best attack", "guess without message", "attack adds", "who knows grades"]),
+        ("AUC", ["best attack", "guess without message", "attack adds", "guess with grades"]),
         ("nDCG@10", ["value", "to no defense"]),
         ("bytes a client and round", [""]),
     ]
@@ -253,7 +253,7 @@ _HOW_TO_READ = (
     "Proven ε: of one search (interaction) by accounting; the column of the chosen observer is framed.",
     "AUC: of a clicked against an unclicked document of the same list; 1 reads every click, .5 is a coin "
     "flip. The guess knows neither what the server sees nor grades: it guesses by position or at random. "
-    "Who knows the grades of documents guesses better, and still reads nothing.",
+    "One that knows the grades of documents is better, and still reads nothing.",
     "Worst case: each column has its own: the attack that adds most to the guess, the largest proven ε and "
     "the largest loss of nDCG@10, maybe of different clicks.",
     "Chart: the thick stroke is the largest AUC that the proof leaves to any attack of the chosen observer "
@@ -329,7 +329,7 @@ def page_of(report: CompareReport) -> Page:
     decision, data, results = report.decision, report.dataset, _results(report)
     said = [] if decision is None else decision_sentences(decision)
     use = [row for row in results if row["verdict"] == "recommended"]
-    headline, _, rest = said[0].partition(". " if use else ": ") if said else ("No cell is done yet", "", "")
+    headline, _, rest = said[0].partition(". ") if said else ("No cell is done yet", "", "")
     audited = [view for view in VIEWS if any(f"eps_proven_{view}" in row for row in results)]
     observers = _observers(results, audited)
     rows = [page_row(row, audited, observers) for row in results]

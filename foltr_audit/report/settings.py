@@ -266,7 +266,7 @@ how far that of the attack is above it, and the AUC of the best guess that knows
 GUESS_NOTES = {
     "guess": "guess: the best AUC without message and grades, by position or at random",
     "above\nguess": "above guess: the attack's AUC less that, which is what messages add",
-    "grades": "grades: AUC of who knows the grades and reads no message",
+    "grades": "grades: AUC of a guess that knows the grades of documents",
 }
 """What these columns mean in a table, by header."""
 
@@ -426,7 +426,8 @@ def dataset_line(data: Row, config: Mapping[str, Any], trained: Sequence[Mapping
     about.append(f"{data['features']} features" if known else f"{data['parameters']} parameters")
     about.append("not normalised" if data["normalised"] == "none" else data["normalised"])
     about += [f"first of {folds} folds"] if folds > 1 else []
-    about += [f"fingerprint {fold['fingerprint'][:12]}"] if fold["fingerprint"] else []
+    files = fold["fingerprint"] and not are_synthetic(data["source"])
+    about += [f"fingerprint {fold['fingerprint'][:12]}"] if files else []
     kind = "synthetic data" if data["synthetic"] else "data"
     words = [f"{kind} {data['source'] or 'of an unknown source'} ({', '.join(about)})"]
     words += sorted({row["learner"].partition(":")[0] for row in trained} - {"unknown"})

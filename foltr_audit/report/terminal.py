@@ -133,7 +133,7 @@ def print_table(table: Table, console: Console) -> None:
     if table.title:
         console.print(Text(f"{table.title} ({label})" if label else table.title, style="table.title"))
     console.print(_rich_table(shown), crop=False)
-    lost = f"no room for {', '.join(shown.left_out)}" if shown.left_out else ""
+    lost = f"left out for lack of width: {', '.join(shown.left_out)}" if shown.left_out else ""
     explained = "; ".join(filter(None, (shown.table.explained, lost)))
     if explained:
         console.print(Text(explained, style="table.caption"))

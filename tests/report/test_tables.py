@@ -58,12 +58,12 @@ def test_intervals_stand_below_and_marks_are_shown() -> None:
 
 
 def test_a_narrow_terminal_leaves_columns_out() -> None:
-    assert "no room" not in shown(leaks(spare=("AUC",)), 80)
+    assert "left out" not in shown(leaks(spare=("AUC",)), 80)
     told = shown(leaks(spare=("AUC", "rank")), 14)
-    assert "no room for AUC" in " ".join(told.split())
+    assert "left out for lack of width: AUC" in " ".join(told.split())
     assert "0.75" not in told
     hyphenated = make_table("", [Column(f"ceil-\ning {i}", str) for i in range(9)], ["row"])
-    assert "no room for ceiling " in shown(hyphenated, 30)
+    assert "left out for lack of width: ceiling 8," in " ".join(shown(hyphenated, 30).split())
     assert ["<b>[red]|", "1"] in [line.split() for line in told.splitlines()]
 
 

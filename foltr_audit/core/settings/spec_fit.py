@@ -65,7 +65,7 @@ def _unfit_for_server(spec: Spec, server: Server, learner: Learner) -> Iterator[
         if learner.sends != "models":
             yield f"expected a learner that sends models, not {spec.train.learner}"
         if twice:
-            yield "expected train, attack, audit or compare; other protocols know honest servers"
+            yield "expected train, attack, audit or compare; other protocols assume honest servers"
         yield from _unfit_for_manipulation(spec, server, learner)
 
 

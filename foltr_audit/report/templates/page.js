@@ -113,7 +113,7 @@ function inWords(line) {
     `attacked by one who sees: ${sees} (${where})`,
     `AUC ${text(auc)} by ${by ?? "no attack"}`,
     `guess without it ${text(guess)}; the attack adds ${text(above)}`,
-    `who knows the grades: ${text(grades)}`,
+    `guess with grades: ${text(grades)}`,
     `proven for this observer: ${proof}`,
     `nDCG@10 ${text(ndcg)}, to no defense ${text(difference)} (${line.quality.drawn.where})`,
     `${text(line.bytes.cells[0])} bytes a client and round`,
