@@ -294,6 +294,16 @@ def test_long_tables_are_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- nothing from outside, nothing that users named runs ----------------------------------------------
 
 
+def test_what_several_tables_have_in_common_is_explained_once() -> None:
+    clicks = [setting("laplace", 1.2, auc=0.6, click_model=name) for name in ("perfect", "informational")]
+    found = report(*clicks)
+    (tables,) = (fold.tables for fold in page_of(found).folds if fold.title == "Every result")
+    texts = {table.explained for table in tables}
+    assert len(texts) < len(tables)
+    words = "\n".join(Reader(html_page(page_of(found))).words)
+    assert [words.count(text) for text in texts] == [1] * len(texts)
+
+
 def test_only_its_own_script_and_style_are_allowed() -> None:
     page = html_page(usual())
     (policy,) = (values["content"] for tag, values in read().tags if "Policy" in values.get("http-equiv", ""))
