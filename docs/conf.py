@@ -79,8 +79,18 @@ def plain_class(
     return str(inspect.Signature(bare)), returns
 
 
+def after_theme(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Name the level of the theme's captions as headings, and let the keyboard scroll wide lines."""
+    del app, page, template, doctree
+    captions = context["furo_navigation_tree"]
+    context["furo_navigation_tree"] = captions.replace('role="heading"', 'role="heading" aria-level="2"')
+    body = context.get("body", "")
+    context["body"] = re.sub(r'<pre(?=>)|<div(?= class="table-wrapper)', r'\g<0> tabindex="0"', body)
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-signature", plain_class)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
     app.connect("config-inited", write_pages)
+    app.connect("html-page-context", after_theme, priority=900)
