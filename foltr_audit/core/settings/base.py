@@ -124,9 +124,9 @@ def one_error(source: str, names: Mapping[str, str] | None = None) -> Iterator[N
     try:
         yield
     except ValidationError as error:
-        raise UsageError(source + first_problem(error, names)) from error
+        raise UsageError(source + first_problem(error, names)) from None  # which has the whole reason
     except UsageError as error:
-        raise UsageError(f"{source}{error}") from error
+        raise UsageError(f"{source}{error}") from None
 
 
 def refuse_unknown(kind: type[BaseModel], table: Mapping[str, object], prefix: str = "") -> None:

@@ -109,7 +109,7 @@ class Spec(SpecTable):
         try:
             super().__init__(**cast("dict[str, object]", table))
         except ValidationError as error:
-            raise UsageError(f"Spec: {first_problem(error)}") from error
+            raise UsageError(f"Spec: {first_problem(error)}") from None
 
     vars()["__init__"].__pydantic_base_init__ = True  # the errors of `parse` name the source of the table
 
