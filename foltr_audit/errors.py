@@ -2,7 +2,7 @@
 
 FoltrAuditError (1)
 ├── UsageError (2)          an option, a Spec or an argument with an invalid value
-│   └── PluginError (2)     a plug-in that is unknown, shadowed or wrongly parameterised
+│   └── PluginError (2)     a plug-in that is unknown, shadowed or wrongly parameterised, or that fails
 ├── DataError (2)           a data set that cannot be read as what it claims to be
 ├── TraceError (3)          a trace or Run folder that is damaged, newer, or of something else
 └── ContradictionError (70) a proof and an audit that cannot both be right: a fault of ours, or of a plug-in
@@ -38,7 +38,7 @@ class UsageError(FoltrAuditError):
 
 
 class PluginError(UsageError):
-    """A plug-in is unknown, shadowed by another package, or has invalid parameters."""
+    """A plug-in is unknown, shadowed by another package, has invalid parameters, or raised an exception."""
 
 
 class DataError(FoltrAuditError):

@@ -25,6 +25,7 @@ from foltr_audit.cli.output import drop, note, print_line
 from foltr_audit.cli.pages import entries_of, lazy_group, refusal
 from foltr_audit.cli.user_code import import_plugin
 from foltr_audit.errors import FoltrAuditError, as_message
+from foltr_audit.utils.plugin_failures import names_plugins
 
 # Exit codes: 128 plus the number of SIGINT, of Ctrl-C, and of SIGPIPE, where the reader of stdout has gone.
 INTERRUPTED, READER_GONE = 130, 141
@@ -109,7 +110,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _replace_unknown_letters(sys.stdout, sys.stderr)
         return _run(arguments)
     except FoltrAuditError as error:
-        return _report_error(str(error), error.exit_code)
+        _report_error(str(error), error.exit_code)
+        for frames in getattr(error, "__notes__", ()):  # of a plug-in
+            note(frames)
+        return error.exit_code
     except typer.TyperException as error:
         return _report_error(refusal(error), error.exit_code)
     except BrokenPipeError:  # while a command was still working, so its exit code is not known
@@ -125,7 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        result = command_line().main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
+        main_of = names_plugins(command_line().main)
+        result = main_of(args=arguments, prog_name="foltr-audit", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except SystemExit as error:  # help whose reader has gone; `output` handles what commands print

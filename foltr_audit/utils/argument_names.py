@@ -8,6 +8,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from foltr_audit.errors import FoltrAuditError
+from foltr_audit.utils.plugin_failures import names_plugins
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,7 +27,7 @@ def as_arguments(text: str) -> str:
 
 
 def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function, whose errors name its arguments instead of options."""
+    """The same function, whose errors name its arguments instead of options, and plug-ins that failed."""
 
     @wraps(function)
     def named(*given: P.args, **words: P.kwargs) -> R:
@@ -38,4 +39,4 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 raise
             raise type(error)(text) from error
 
-    return named
+    return names_plugins(named)

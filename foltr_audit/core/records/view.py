@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.rankers import FirstLayer, Ranker, known_ranker, make_ranker
-from foltr_audit.errors import PluginError
+from foltr_audit.errors import PluginError, message_of
 from foltr_audit.privacy.events import Ball, ClickLaw
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, freeze, read_only, read_only_features
+from foltr_audit.utils.plugin_failures import plugin_failure
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins.client_step import ClientStep
@@ -86,7 +87,8 @@ def _called(
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(f"{who} raised {type(error).__name__}: {' '.join(str(error).split())}") from error
+        raised = f"{who} raised {type(error).__name__}: {message_of(error)}"
+        raise (plugin_failure(error) or PluginError(raised)) from error
     if found.shape != shape:
         rows = len(shape) - 1  # of several updates, the shape of one is named
         raise PluginError(f"{who} gave {what} of shape {found.shape[rows:]}; expected {shape[rows:]}")

@@ -32,6 +32,7 @@ from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.store import Files, pack_run
 from foltr_audit.experiments.versions import cell_name, computed_again
 from foltr_audit.utils.array_memo import ArrayMemo, remembering
+from foltr_audit.utils.plugin_failures import names_plugins
 from foltr_audit.utils.progress import SILENT, Progress, Tick
 
 _LOG = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ def failure_error(failed: GapRecord, before: str = "") -> FoltrAuditError:
     return kinds.get(failed.exit_code, FoltrAuditError)(before + failed.why)
 
 
+@names_plugins  # here, since a traceback stays in its process
 def run_cell(spec: Spec, study: Runner) -> Files:
     """Run one Spec and pack its results."""
     return pack_run(study.run(spec), study.setup(spec))
