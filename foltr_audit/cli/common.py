@@ -140,9 +140,7 @@ class CommonOptions:
         name="--no-trace",
         default=False,
     )
-    config: Path | None = shared(
-        "Start from a Spec or plan (compare: a grid) in TOML. Options override it.", OUTPUT
-    )
+    config: Path | None = shared("Start from a Spec or plan in TOML. Options override it.", OUTPUT)
     save_config: Path | None = shared("Write the Spec or plan to a file.", OUTPUT)
     json: bool = shared("Print one JSON object instead of tables.", OUTPUT, name="--json", default=False)
     full: bool = shared(

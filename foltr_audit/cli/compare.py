@@ -55,7 +55,11 @@ _GRID: tuple[str | OtherHelp, ...] = (
 )
 _SHARED = shared_but(
     "runs out resume eps sensitivity defense population.scenario train.init trace.every no_trace "
-    "trace.embed_features threads"
+    "trace.embed_features config save_config threads"
+)
+_FILES = (
+    OtherHelp("config", "Start from a grid or a Spec in TOML. Options override it."),
+    OtherHelp("save_config", "Write the grid to a file."),
 )
 _RUNS = "Number of repetitions; run i uses fold i mod K. Default: 3, or K with --fold all."
 
@@ -63,7 +67,7 @@ app = new_app()
 
 
 @app.command(cls=page("compare"))
-@takes(*FRESH, *_GRID, *_SHARED, *IN_CELLS, OtherHelp("runs", _RUNS), *ANSWER)
+@takes(*FRESH, *_GRID, *_SHARED, *IN_CELLS, *_FILES, OtherHelp("runs", _RUNS), *ANSWER)
 def compare(
     common: CommonOptions,
     jobs: Jobs = None,
