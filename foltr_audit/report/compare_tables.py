@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from foltr_audit.core.results import Estimate
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.experiments.decide import ABOVE_GUESS, BEATS, MOST_LOSS, ComparedWorld, Decision, LeakKind
 from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.report.decision import MARKS, VERDICTS
@@ -151,6 +152,11 @@ def epsilons_of(rows: Iterable[Row]) -> list[float]:
     return sorted({row["eps"] for row in rows if row["eps"] is not None})
 
 
+def _in_words(defense: str) -> str:
+    """The name of a defense in a sentence, where `none` would read as a word."""
+    return "no defense" if defense == NO_DEFENSE else defense
+
+
 # --- tables ----------------------------------------------------------------------------------------
 
 
@@ -192,8 +198,8 @@ class WorldTables:
     def no_better(self) -> list[str]:
         """The defenses under which an attack is shown to read messages, but no more than grades tell."""
         return [
-            f"{self._name(row)}: {short_method(row['attack'])} beats the guess, so messages leak; it is not "
-            f"shown to be better than a guess that knows the grades ({short(row['grades_auc'])})"
+            f"{_in_words(self._name(row))}: {short_method(row['attack'])} beats the guess, so messages leak; "
+            f"it is not shown to be better than a guess that knows the grades ({short(row['grades_auc'])})"
             for row in self.rows
             if row["attacked"][0]["shown"] == "grades"
         ]
@@ -202,7 +208,7 @@ class WorldTables:
     def dominated(self) -> list[str]:
         """Which defenses others beat in both privacy and utility."""
         return [
-            f"{row['name']}: dominated by {' and '.join(row['dominated_by'])}"
+            f"{_in_words(row['name'])}: dominated by {' and '.join(map(_in_words, row['dominated_by']))}"
             for row in self.rows
             if row["dominated_by"]
         ]
