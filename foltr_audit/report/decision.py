@@ -182,7 +182,7 @@ def _costs(best: JudgedDefense) -> str:
     if known:
         worst = min(known, key=lambda pool: pool.difference.size.value)
         size = worst.difference.size.value
-        change = "no nDCG@10" if size >= 0 else f"{short(-size)} of nDCG@10"
+        change = "nothing in nDCG@10" if size >= 0 else f"{short(-size)} of nDCG@10"
         most = "at most " if len(known) > 1 and size < 0 else ""
         upper = max(0.0, *(pool.difference.upper_loss for pool in known))
         parts.append(
