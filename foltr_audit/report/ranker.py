@@ -43,6 +43,10 @@ class FederatedRanker:
     `fit` and `predict` are called as those of `LGBMRanker` and `XGBRanker`: `sklearn.clone` copies it, and
     PyTerrier takes it as `pt.ltr.apply_learned_model(FederatedRanker(), form="ltr")`.
 
+    After `fit` it has `parameters_`, the trained model, float64 (P,); `ndcg_`, its nDCG@10 on the queries of
+    `eval_set`, or of `fit` without one; `spec_`, the experiment that trained it, with `data_`, its queries as
+    `make_data` holds them; and `n_features_in_`, the number of features.
+
     Attributes:
         clients: number of clients.
         rounds: number of rounds.
@@ -53,11 +57,6 @@ class FederatedRanker:
         ranker: `linear`, or `neural:hidden=H,layers=L`.
         normalise: `zscore`, by the documents of `fit`, or `none`.
         random_state: seed of all random draws, a whole number from 0.
-        data_: after `fit`, the queries of `fit` and of `eval_set`, see `make_data`.
-        spec_: after `fit`, the experiment that trained it.
-        parameters_: after `fit`, the trained model, float64 (P,).
-        ndcg_: after `fit`, its nDCG@10 on the queries of `eval_set`, or of `fit` without one.
-        n_features_in_: after `fit`, the number of features.
 
     Example:
         >>> import numpy as np

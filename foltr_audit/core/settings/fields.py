@@ -140,7 +140,7 @@ class UnlearningFields(TypedDict, total=False):
 
 
 class SpecFields(TypedDict, total=False):
-    """What `Spec` holds."""
+    """What `fa.Spec` takes: the type of a table that several Specs share, `fa.Spec(**table)`."""
 
     schema: Literal["foltr-audit/spec/1"]
     seed: int
@@ -157,7 +157,7 @@ class SpecFields(TypedDict, total=False):
 
 
 class GridFields(TypedDict, total=False):
-    """What `experiments.comparison.grid.ComparisonGrid` holds."""
+    """What `fa.compare` takes: the fields of `ComparisonGrid`."""
 
     schema: Literal["foltr-audit/grid/1"]
     runs: int
