@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Which clicks does a server read?
 #
-# A hundred clients train a ranker in five rounds. Each message carries the noise of the published defense,
+# A thousand clients train a ranker in five rounds. Each message carries the noise of the published defense,
 # at a claimed epsilon of 1.2. The server knows the documents and sees single messages.
 
 # %%
@@ -9,7 +9,7 @@ import foltr_audit as fa
 
 spec = fa.Spec(
     data={"source": "synthetic:mq2007:150"},
-    population={"clients": 100},
+    population={"clients": 1000},
     train={"rounds": 5},
     defense=fa.published_chain(eps=1.2),
 )
