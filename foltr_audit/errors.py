@@ -94,7 +94,7 @@ def _is_start(name: str, longer: str) -> bool:
     return bool(name) and longer.startswith(name) and not longer[len(name) : len(name) + 1].isalnum()
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """End of a message about an unknown name: the nearest known name, and all of them.
 
     >>> suggest_name("olrs", ["olsr", "max-gain"])
@@ -103,7 +103,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     "did you mean 'pham-2022'?"
     """
     names = sorted(known)
-    near, listed = nearest_name(name, names), ", ".join(names) or "none"
+    near, listed = nearest_name(name, names, cutoff), ", ".join(names) or "none"
     return f"known: {listed}" if near is None else f"did you mean {near!r}? (known: {listed})"
 
 

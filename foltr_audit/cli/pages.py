@@ -20,12 +20,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from foltr_audit.errors import UsageError, nearest_name
+from foltr_audit.errors import UsageError, nearest_name, suggest_name
 
 HELP_ALL = "--help-all"  # of every command: shows all its options
 _WHOLE = f"{__name__}.whole"  # key of `Context.meta`: the whole page was asked for
 _OPTIONS = "Options"
 _COLUMNS, _WIDEST = 79, 30  # of a page, and of its first column
+_ALIKE = 0.6  # how like a name has to be to what was typed, to be meant by it: they are many and short
 
 
 class HelpCommand(TyperCommand):
@@ -199,6 +200,11 @@ class HelpGroup(TyperGroup):
             ctx.exit(2)
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            raise UsageError(f"unknown command {args[0]!r}; {suggest_name(args[0], self.commands, _ALIKE)}")
+        return super().resolve_command(ctx, args)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
         _write_panels(formatter, _shown(self, ctx))
@@ -291,7 +297,7 @@ def refusal(error: Any) -> str:
     message, field = error.format_message(), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         known = [name.lstrip("-") for option in error.ctx.command.params for name in option.opts]
-        near = nearest_name(error.option_name.lstrip("-"), known, cutoff=0.55)  # options are many and short
+        near = nearest_name(error.option_name.lstrip("-"), known, _ALIKE)
         hint = f"{error.ctx.command_path} -h shows the options" if near is None else f"did you mean --{near}?"
         return f"unknown option {error.option_name}; {hint}"
     if field is None:

@@ -119,7 +119,7 @@ class CheckReport(Document):
                 details = escape(f"{row['limit']}: {_details(row)}")
                 console.print(f"  {details}", style="dim", highlight=False)
             console.print()
-        console.print(_CAPTION, style="dim", markup=False, highlight=False)
+        console.print(_caption(self.outcomes), style="dim", markup=False, highlight=False)
         console.print(self.counts, style="bold", highlight=False)
 
     def short_answer(self) -> BriefAnswer:
@@ -129,7 +129,7 @@ class CheckReport(Document):
         return BriefAnswer(
             conclusion=(f"{self.counts}.",),
             about="",
-            table=_table(rows, _CAPTION),
+            table=_table(rows, _caption(rows)),
             notes=tuple(outcome_line(row) for row in ranked if row["status"] != "holds"),
             left_out=more,
         )
@@ -215,10 +215,15 @@ _COLUMNS = (
 )
 
 
-_CAPTION = (
-    "in brackets: one-sided 95 % bounds; AUC: 1 is perfect; guess: the best AUC "
-    "without message and grades; epsilon: ∞ where nothing bounds it"
-)
+def _caption(rows: Sequence[Row]) -> str:
+    """What numbers mean, of the kinds that there are."""
+    limits = {row["limit"].rpartition("_")[2] for row in rows}
+    meanings = {
+        "auc": "AUC: 1 is perfect; guess: the best AUC without message and grades",
+        "eps": "epsilon: ∞ where nothing bounds it",
+    }
+    named = [text for kind, text in meanings.items() if kind in limits]
+    return "; ".join(["in brackets: one-sided 95 % bounds", *named])
 
 
 def _table(rows: Sequence[Row], caption: str = "") -> Table:
