@@ -464,5 +464,5 @@ def _table(title: str, columns: Sequence[Column], rows: Sequence[Row], *, brief:
     shown = [column for column in columns if not brief or column in _BRIEF]
     bounds = [row for row in rows if "run_eps" in row]
     meanings = {**_NOTES, "run": run_caption(bounds) if bounds else "", **notes}
-    caption = "; ".join(filter(None, (meanings.get(column.header) for column in shown)))
-    return make_table(title, shown, rows, caption=caption, spare=_SPARE)
+    told = {column.header: text for column in shown if (text := meanings.get(column.header))}
+    return make_table(title, shown, rows, notes=told, spare=_SPARE)
