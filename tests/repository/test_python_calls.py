@@ -84,7 +84,7 @@ def test_arguments_take_the_place_of_fields() -> None:
         (lambda: fa.Spec(train={"rounds": 0}), r"^Spec: train\.rounds=0: "),
         (
             lambda: fa.Spec(data="MQ2008"),  # type: ignore[arg-type]
-            r'expected a collection or a table, e\.g\. {"source": "MQ2008"}',
+            r'expected a table, e\.g\. {"source": "MQ2008"}',
         ),
         (lambda: fa.Spec(attack={"methods": ["olrs"]}), "unknown attack 'olrs'; did you mean 'olsr'"),
         (lambda: fa.attack({"tran": {}}), "unknown field 'tran'; did you mean 'train'"),

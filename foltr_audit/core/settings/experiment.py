@@ -44,7 +44,7 @@ def _described(data: object) -> object:
     if isinstance(data, Mapping | DataSpec):
         return data
     if isinstance(data, str):
-        raise ValueError(f'expected a collection or a table, e.g. {{"source": "{data[:80]}"}}')
+        raise ValueError(f'expected a table, e.g. {{"source": "{data[:80]}"}}')
     from foltr_audit.core.records import Collection
 
     return DataSpec.of(data) if isinstance(data, Collection) else data
