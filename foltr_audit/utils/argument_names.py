@@ -37,6 +37,6 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
             text = as_arguments(str(error))
             if text == str(error):
                 raise
-            raise type(error)(text) from error
+            raise type(error)(text) from error.__cause__  # the same error in other words
 
     return names_plugins(named)
