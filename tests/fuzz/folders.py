@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def _rows(data: bytes, otherwise: object) -> object:
 def _changed_table(rng: Random, data: bytes) -> bytes:
     """A table with other values, rows, columns, types or compression."""
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-        columns = dict(stored)
+        columns: dict[str, Any] = {each: np.atleast_1d(values) for each, values in stored.items()}
     way, name = rng.randrange(9), rng.choice(sorted(columns))
     rows = min(len(values) for values in columns.values())
     if way == 0:
