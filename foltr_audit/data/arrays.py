@@ -106,7 +106,7 @@ def make_data(
     parts = {part: in_content_order(one, overwrite=True) for (part, _), one in zip(read, wide, strict=True)}
     nameless = prepared(complete_parts(parts, seed, "arrays"), how, synthetic=False, fold=0)
     found = replace(nameless, source=f"{ARRAYS}{name}-{nameless.fingerprint[:12]}")
-    _made[found.source] = found
+    name_in_specs(found)
     return found
 
 
@@ -170,6 +170,11 @@ def make_data_of_qrels(
         dtype=dtype,
         seed=seed,
     )
+
+
+def name_in_specs(collection: Collection) -> None:
+    """Let the Specs of this process name a collection, which another process may have made."""
+    _made[collection.source] = collection
 
 
 def made_collection(data: DataSpec) -> Collection:

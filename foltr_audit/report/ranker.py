@@ -14,7 +14,7 @@ from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.fields import AttackFields
-from foltr_audit.data.arrays import feature_rows, make_data
+from foltr_audit.data.arrays import feature_rows, make_data, name_in_specs
 from foltr_audit.data.sources import standardised
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES
@@ -216,6 +216,7 @@ class FederatedRanker:
         alone = ComparisonGrid.of_spec(self._attacked("report", attack))
         asked = {**alone.table(), "eps": [*eps], "defenses": [*alone.defenses, *defenses], "runs": runs}
         grid = ComparisonGrid.parse(asked)
+        name_in_specs(self.data_)
         with comparison_folder(None) as folder:
             return CompareReport.of(folder, compare(grid, folder, Workers(jobs=1)))
 

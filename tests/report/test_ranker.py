@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.metrics import ndcg_score
 
 import foltr_audit as fa
 from foltr_audit.core.records import Dataset
+from foltr_audit.data import arrays
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 
@@ -92,10 +94,14 @@ def test_an_audit_attacks_the_trained_model(fitted: fa.FederatedRanker) -> None:
     assert fitted.audit(methods=["map"], click_models=["perfect"], min_documents=5).results
 
 
-def test_a_report_compares_its_own_defense_with_others(parts: tuple[Dataset, Dataset]) -> None:
+def test_a_report_compares_its_own_defense_with_others(
+    parts: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another process trained the ranker."""
     train, _ = parts
     ranker = fa.FederatedRanker(**FEW, defense=["clip:norm=1.5"])
-    ranker.fit(train.features, train.labels, group=train.lengths)
+    ranker = deepcopy(ranker.fit(train.features, train.labels, group=train.lengths))
+    monkeypatch.setattr(arrays, "_made", {})
     report = ranker.report(defenses=["proven-click-rr"], runs=1, methods=["map"])
     names = [row["name"] for row in report.results]
     assert names == ["none", "clip:norm=1.5", "proven-click-rr, eps 1.2"]
