@@ -331,8 +331,10 @@ class _Training:
             if self.optimizer == "adam":
                 mean = _MEAN_DECAY * mean + (1 - _MEAN_DECAY) * gradient
                 square = _SQUARE_DECAY * square + (1 - _SQUARE_DECAY) * gradient**2
-                size = (square / (1 - _SQUARE_DECAY**epoch)).sqrt() + _TINY
-                gradient = mean / (1 - _MEAN_DECAY**epoch) / size
+                # A root has no slope at 0, where the gradients of dead units and frozen weights are.
+                moves = square > 0
+                size = torch.where(moves, square / (1 - _SQUARE_DECAY**epoch), 1.0).sqrt()
+                gradient = mean / (1 - _MEAN_DECAY**epoch) / (torch.where(moves, size, 0.0) + _TINY)
             local = local - self.lr * gradient
         after, before = (self.state(model, one) for one in (local, model))
         return torch.cat([(after[name] - before[name]).reshape(-1) for name in self.shapes])

@@ -20,7 +20,10 @@ from tests.fixtures.doc_examples import blocks
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:.*torch.jit.script.*:{kind}Warning")  # older and newer versions
+    for kind in ("Deprecation", "Future")
+]
 
 D, UNITS, L = 7, 4, 5
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "federation.md"
@@ -105,8 +108,9 @@ def test_a_module_is_trained_as_pytorch_trains_it(
     kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
     expected = trained(module, lambda parameters: kind(parameters, lr=0.05), epochs, proximal)
     found = step.updates(flat(module), *inputs()[1:])
-    # Adam blows rounding up where a gradient is 0, as that of the last bias is.
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
+    # The gradient of the last bias is 0, and Adam blows up how it is rounded.
+    defined = slice(-1 if optimizer == "adam" else None)
+    np.testing.assert_allclose(found[:, defined], expected[:, defined], rtol=1e-7, atol=1e-7)
     assert np.abs(found[1] - found[0]).max() > 0.01
 
 
@@ -133,9 +137,9 @@ def test_a_function_of_tensors_is_that_of_arrays(step: ClientStep) -> None:
     np.testing.assert_allclose(step(model, rows, patterns[9]), expected[9], atol=1e-12)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_slopes_are_those_of_differences(optimizer: Any) -> None:
-    step = fa.torch_module_step(network(), loss, 0.05, 3, optimizer)
+@pytest.mark.parametrize(("make", "optimizer"), [(network, "sgd"), (network, "adam"), (frozen, "adam")])
+def test_slopes_are_those_of_differences(make: Callable[[], Any], optimizer: Any) -> None:
+    step = fa.torch_module_step(make(), loss, 0.05, 3, optimizer)
     model, rows, _ = inputs()
     clicks = np.random.default_rng(4).random(L)
     # All but the last bias, whose gradient is 0: Adam blows the rounding of differences up.
