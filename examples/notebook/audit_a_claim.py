@@ -9,7 +9,7 @@
 import foltr_audit as fa
 
 published = fa.published_chain(eps=1.2)
-proven = fa.calibrate(1.2, parameters=46, clients=100, mechanisms=["laplace"]).results[0]["defense"]
+proven = fa.calibrate(1.2, parameters=46, clients=1000, mechanisms=["laplace"]).results[0]["defense"]
 
 # %% [markdown]
 # There are two observers: a server that sees each message, and one that sees sums only.
@@ -17,9 +17,9 @@ proven = fa.calibrate(1.2, parameters=46, clients=100, mechanisms=["laplace"]).r
 # %%
 federation = {
     "data": {"source": "synthetic:mq2007:150"},
-    "population": {"clients": 100},
+    "population": {"clients": 1000},
     "train": {"rounds": 5},
-    "audit": {"trials": 400, "views": ["individual", "aggregate"]},
+    "audit": {"trials": 1000, "views": ["individual", "aggregate"]},
 }
 report = fa.audit([fa.Spec(**federation, defense=chain) for chain in (published, proven)])
 print(report.summary())

@@ -32,7 +32,7 @@ class Coarse(Defense):
 # %%
 spec = fa.Spec(
     data={"source": "synthetic:mq2007:150"},
-    population={"clients": 100},
+    population={"clients": 1000},
     train={"rounds": 5},
     attack={"methods": ["olsr", "map"], "click_models": ["informational"]},
 )

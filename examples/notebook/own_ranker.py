@@ -24,7 +24,7 @@ X_test, y_test, group_test = data.test.features, data.test.labels, data.test.len
 # %%
 other = {"eval_set": [(X_test, y_test)], "eval_group": [group_test]}
 central = LGBMRanker(n_estimators=50, num_threads=1, verbose=-1).fit(X, y, group=group)
-federated = fa.FederatedRanker(clients=500, rounds=10).fit(X, y, group=group, **other)
+federated = fa.FederatedRanker(clients=1000, rounds=10).fit(X, y, group=group, **other)
 
 ends = np.cumsum(group_test)[:-1]
 for name, ranker in (("LightGBM", central), ("federated", federated)):
@@ -44,7 +44,7 @@ print(federated.audit(methods=["map"]).summary())
 # defenses, and writes the page that says which one to use; that takes minutes.
 
 # %%
-noise = fa.calibrate(1.2, parameters=X.shape[1], clients=500, mechanisms=["laplace"]).results[0]["defense"]
+noise = fa.calibrate(1.2, parameters=X.shape[1], clients=1000, mechanisms=["laplace"]).results[0]["defense"]
 private = clone(federated).set_params(defense=noise).fit(X, y, group=group, **other)
 report = private.audit(methods=["map"])
 print(report.summary())
