@@ -59,7 +59,8 @@ class NotebookReport:
 
     def __dir__(self) -> list[str]:
         """What completion offers: no settings in capitals, and nothing that only commands call."""
-        makers = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if _makes(value)}
+        attributes = (each for kind in type(self).__mro__ for each in vars(kind).items())
+        makers = {name for name, value in attributes if isinstance(value, classmethod | staticmethod)}
         hidden = makers | _CALLED_BY_COMMANDS
         return [name for name in super().__dir__() if name not in hidden and not name.isupper()]
 
@@ -226,11 +227,6 @@ class NotebookReport:
 
 
 _CALLED_BY_COMMANDS = {"figure", "plain", "print_end", "save_rounds", "short_answer", "show", "show_short"}
-
-
-def _makes(value: object) -> bool:
-    """Whether an attribute of a class makes its objects."""
-    return isinstance(value, classmethod | staticmethod)
 
 
 WIDTH = 100  # of a text

@@ -168,14 +168,13 @@ class FederatedRanker:
             UsageError: it is not trained.
             DataError: another number of features than in `fit`, or values as of `make_data`.
         """
-        if not hasattr(self, "data_"):
-            raise UsageError("predict: the ranker is not trained; expected fit(X, y, group=...) before")
-        data, features = self.data_, feature_rows(X, self.spec_.data)
+        spec, data = self._trained("predict"), self.data_
+        features = feature_rows(X, spec.data)
         if features.shape[1] != data.n_features:
             raise DataError(f"X: {features.shape[1]} features; expected {data.n_features}, as in fit")
         if data.scale is not None:
             features[:] = standardised(features, *data.scale)
-        return make_ranker(self.spec_.train.ranker, data.n_features).score(self.parameters_, features)
+        return make_ranker(spec.train.ranker, data.n_features).score(self.parameters_, features)
 
     @names_arguments
     def audit(self, **attack: Unpack[AttackFields]) -> AttackReport:
@@ -222,14 +221,19 @@ class FederatedRanker:
 
     def _attacked(self, call: str, attack: AttackFields) -> Spec:
         """The experiment that trained it, with an attack on the queries that it is measured on."""
+        spec = self._trained(call)
+        own = {"click_models": [spec.train.click_model], "on": ["test"]}
+        return Spec.parse({**spec.table(), "attack": {**own, **attack}}, "")
+
+    def _trained(self, call: str) -> Spec:
+        """The experiment that trained it; a `UsageError` that names the call if none did."""
         if not hasattr(self, "spec_"):
             raise UsageError(f"{call}: the ranker is not trained; expected fit(X, y, group=...) before")
-        own = {"click_models": [self.spec_.train.click_model], "on": ["test"]}
-        return Spec.parse({**self.spec_.table(), "attack": {**own, **attack}}, "")
+        return self.spec_
 
 
 def _one(name: str, given: Sequence[Any]) -> Sequence[Any]:
-    if isinstance(given, np.ndarray | str) or not isinstance(given, Sequence) or len(given) != 1:
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 1:
         raise UsageError(f"{name}: expected a list with one element")
     return given
 

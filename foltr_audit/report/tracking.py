@@ -11,9 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import tomli_w
-
-from foltr_audit.core.settings.experiment import flat
+from foltr_audit.core.settings.experiment import flat, hash_of_table
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.grid import SPEC_SCHEMA
 from foltr_audit.utils.formatting import JsonValue
@@ -39,7 +37,7 @@ def log_report(tracker: Any, text: str, rows: Sequence[FlatRow], named_by: Seque
     config = document.get("config", {})
     settings = {"report_hash": hashlib.sha256(text.encode()).hexdigest(), **config}
     if config.get("schema") == SPEC_SCHEMA and "cells" not in config:  # else several Specs share it
-        settings["spec_hash"] = hashlib.sha256(tomli_w.dumps(config).encode()).hexdigest()
+        settings["spec_hash"] = hash_of_table(config)
     steps = _by_step(kind, rows, named_by)
     how: dict[str, str] = {}
     if all(hasattr(tracker, name) for name in ("log_params", "log_metrics", "set_tags", "log_artifact")):

@@ -230,9 +230,14 @@ class Spec(SpecTable):
 
 @lru_cache(maxsize=1024)  # a comparison asks a dozen times for that of every cell
 def _hash_of(spec: Spec) -> str:
+    return hash_of_table(without_paths(spec.table()))
+
+
+def hash_of_table(public: Mapping[str, object]) -> str:
+    """The hash of the Spec whose table, without local paths, this is: SHA-256 (hex) of its TOML form."""
     import tomli_w
 
-    return hashlib.sha256(tomli_w.dumps(without_paths(spec.table())).encode()).hexdigest()
+    return hashlib.sha256(tomli_w.dumps(public).encode()).hexdigest()
 
 
 def flat(table: Mapping[str, object], prefix: str = "") -> dict[str, JsonValue]:
